@@ -1,0 +1,1 @@
+"""Asyncio SDK for an income-verification service: nothing lost, nothing leaked."""

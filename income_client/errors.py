@@ -1,0 +1,211 @@
+"""Every error that leaves the package, and what each lets its catcher do.
+
+IncomeClientError
+├── ConfigurationError              the caller's arguments or settings; nothing was sent
+├── ClientClosedError               used after closing, or from another event loop
+├── TransportError                  no usable reply came
+│   ├── ConnectionFailedError       refused, reset, cut short, unreadable
+│   └── DeadlineExceededError       the call's time was up
+├── ResponseError                   the service replied, and not with what was asked for
+│   ├── AuthenticationError         401
+│   ├── PermissionDeniedError       403
+│   ├── NotFoundError               404
+│   ├── InvalidRequestError         any other 4xx
+│   ├── RateLimitedError            429
+│   ├── ServerError                 5xx
+│   └── UnexpectedResponseError     any other
+├── TokenError                      the token endpoint failed
+├── DecodeError                     the reply's content is not what the contract says
+├── SaturatedWindowError            one second holds more rows than can be asked for
+└── CheckpointError                 a checkpoint that cannot be used
+
+No error holds a body, a header, a secret, an address with its query or a
+borrower's data: neither in its message nor in an attribute, a cause or a
+context. They are made as values where the reply is read and raised further
+up, in frames that hold none of these either.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar
+
+from attrs import frozen
+
+from .records.applications import ApplicationSummary
+from .records.window import Window
+
+E = TypeVar("E", bound="IncomeClientError")
+
+
+class IncomeClientError(Exception):
+    """The root of the tree.
+
+    Attributes:
+        retryable: whether the same call may succeed if it is made again later.
+        status: HTTP status of the reply, None where none came.
+        retry_after: seconds for which the service asked to be left alone.
+        request_id: the service's own id of the request, for its support desk.
+        attempts: requests sent for this call, token requests not counted.
+    """
+
+    default_retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+        attempts: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = self.default_retryable if retryable is None else retryable
+        self.status = status
+        self.retry_after = retry_after
+        self.request_id = request_id
+        self.attempts = attempts
+
+    def __str__(self) -> str:
+        facts = []
+        if self.attempts > 1:
+            facts.append(f"{self.attempts} attempts")
+        if self.retry_after is not None:
+            facts.append(f"retry after {self.retry_after:g} s")
+        if self.request_id is not None:
+            facts.append(f"request id {self.request_id}")
+        return f"{self.message} ({', '.join(facts)})" if facts else self.message
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _rebuild, (type(self), self.message, self.__dict__.copy())
+
+    def again(self) -> Self:
+        """Return an equal error without a traceback, for one more raiser of the same fault."""
+        return _rebuild(type(self), self.message, self.__dict__.copy())
+
+
+def _rebuild(cls: type[E], message: str, state: dict[str, Any]) -> E:
+    error = cls.__new__(cls, message)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigurationError(IncomeClientError):
+    """An argument or a setting cannot be meant; nothing was sent."""
+
+
+class ClientClosedError(IncomeClientError):
+    """The client was closed, or belongs to another event loop."""
+
+
+class TransportError(IncomeClientError):
+    """No usable reply came."""
+
+    default_retryable = True
+
+
+class ConnectionFailedError(TransportError):
+    """The connection was refused, reset or cut, or what came over it was not HTTP."""
+
+
+class DeadlineExceededError(TransportError):
+    """The call's deadline passed: token, queueing, attempts, pauses and body together."""
+
+
+class ResponseError(IncomeClientError):
+    """The service replied with another status than 200."""
+
+
+class AuthenticationError(ResponseError):
+    """401: the credentials, or the token bought with them, were not accepted."""
+
+
+class PermissionDeniedError(ResponseError):
+    """403: the credentials are good, and not for this."""
+
+
+class NotFoundError(ResponseError):
+    """404: the service knows no such application."""
+
+
+class InvalidRequestError(ResponseError):
+    """Another 4xx: the service does not accept the request as it is."""
+
+
+class RateLimitedError(ResponseError):
+    """429: too many requests; ``retry_after`` says for how long."""
+
+    default_retryable = True
+
+
+class ServerError(ResponseError):
+    """5xx: the service failed."""
+
+    default_retryable = True
+
+
+class UnexpectedResponseError(ResponseError):
+    """Any other reply: a redirect, an empty success, a login page of some proxy."""
+
+
+class TokenError(IncomeClientError):
+    """The token endpoint failed, or its reply is no token (contract section 5.1)."""
+
+
+@frozen
+class Fault:
+    """One thing that is wrong in a payload."""
+
+    path: str
+    """Where, as a JSON path such as ``$.applicants.applicant1.ssn``."""
+    reason: str
+    """What was expected and which kind of value stood there; never the value."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class DecodeError(IncomeClientError):
+    """The reply's content is not what contract section 2 says.
+
+    Attributes:
+        faults: every fault of the payload.
+    """
+
+    _SHOWN = 5
+
+    def __init__(self, faults: tuple[Fault, ...], **facts: Any) -> None:
+        shown = "; ".join(str(fault) for fault in faults[: self._SHOWN])
+        more = len(faults) - self._SHOWN
+        super().__init__(shown + (f"; and {more} more" if more > 0 else ""), **facts)
+        self.faults = faults
+
+
+class SaturatedWindowError(IncomeClientError):
+    """One second holds more rows than any question about it can return.
+
+    Raised at the end of a walk, after everything else was yielded.
+
+    Attributes:
+        windows: the seconds whose rows may be incomplete.
+        applications: the rows that the service did give for them.
+    """
+
+    def __init__(
+        self,
+        windows: tuple[Window, ...],
+        applications: tuple[ApplicationSummary, ...],
+    ) -> None:
+        shown = ", ".join(str(window) for window in windows[:3])
+        super().__init__(
+            f"{len(windows)} saturated window(s), the first of them {shown}: "
+            "more rows than one page holds; the rows given are in .applications",
+        )
+        self.windows = windows
+        self.applications = applications
+
+
+class CheckpointError(IncomeClientError):
+    """A checkpoint is corrupt, of a newer version, or of another walk."""

@@ -1,0 +1,90 @@
+"""Documents of an application, and an application together with them; knows nothing of files."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from attrs import field, frozen
+
+from .applications import Application
+from .fields import NO_EXTRA, UtcTime, masked
+from .paystub import Paystub
+
+
+def _shown_data(data: object) -> str:
+    return repr(data) if isinstance(data, Paystub) else masked(data)
+
+
+@frozen(kw_only=True)
+class Document:
+    """A document and the data read from it (contract section 2.3)."""
+
+    document_id: str
+    """Identifier of the document."""
+    file_ids: tuple[str, ...]
+    """Files it was built from; they match ``ImageFile.file_id``."""
+    file_reference_ids: tuple[str, ...] = field(repr=masked)
+    """The partner's names of those files."""
+    url: str = field(repr=masked)
+    """Address of the file: signed, good for a limited time, and as secret as the file."""
+    extracted_data: object = field(hash=False, repr=_shown_data)
+    """A `Paystub`, an instance of the class registered for the type, or else a mapping."""
+    updated_at: UtcTime
+    """Last update of the document, in UTC."""
+    data_action: str
+    """Kind of change to the document record; the contract shows only ``create``."""
+    pages: object = field(default=None, hash=False, repr=masked)
+    """The pages block as JSON gave it; None unless it was asked for."""
+    extracted_extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    """Fields of extracted_data for which a registered class without ``extra`` has no place."""
+    extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    """Fields that the contract does not name."""
+
+
+class DocumentEntry(NamedTuple):
+    """A document together with its type."""
+
+    document_type: str
+    """The service's key of the type, such as ``paystub``."""
+    document: Document
+    """The document."""
+
+
+@frozen(kw_only=True)
+class ApplicationDocuments:
+    """The documents of one application (contract section 2.3)."""
+
+    application_id: str
+    """Identifier assigned by the service."""
+    application_reference_id: str
+    """The partner's own reference; unique per application."""
+    documents: Mapping[str, tuple[Document, ...]] = field(hash=False)
+    """Documents by type."""
+    extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    """Fields that the contract does not name."""
+
+    def all(self) -> Iterator[DocumentEntry]:
+        """Iterate over every document with its type, in the service's order."""
+        for document_type, documents in self.documents.items():
+            for document in documents:
+                yield DocumentEntry(document_type, document)
+
+
+@frozen(kw_only=True)
+class ApplicationRecord:
+    """An application with its documents: what fetching and polling deliver."""
+
+    application: Application
+    """The application."""
+    documents: ApplicationDocuments | None
+    """Its documents; None where they were not asked for."""
+
+    @property
+    def application_id(self) -> str:
+        """Identifier assigned by the service."""
+        return self.application.application_id
+
+    @property
+    def last_updated_at(self) -> datetime:
+        """Last update of the application, in UTC."""
+        return self.application.last_updated_at

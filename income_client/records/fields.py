@@ -1,0 +1,24 @@
+"""What the fields of records share: kinds of time, masks; knows no single record."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Final, TypeAlias
+
+from .mapping import UntypedDict
+
+ServiceTime: TypeAlias = Annotated[datetime, "without zone, in the service's frame"]
+"""A naive time, as the service tells it."""
+
+UtcTime: TypeAlias = Annotated[datetime, "aware, in UTC"]
+"""A time that ends in Z on the wire."""
+
+Amount: TypeAlias = Annotated[Decimal | None, "an absent amount is None"]
+"""An amount that may be absent."""
+
+NO_EXTRA: Final = UntypedDict()
+"""The one empty mapping that all records without unknown fields share."""
+
+
+def masked(_: object) -> str:
+    """Return what the repr shows in place of anything about a borrower."""
+    return "***"

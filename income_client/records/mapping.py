@@ -1,0 +1,48 @@
+"""An immutable dict, and one whose repr gives nothing away; knows nothing of records."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
+
+
+def shown_key(key: object) -> str:
+    """Return a key that came with the data if it looks like a field's name, ``*`` otherwise."""
+    return key if isinstance(key, str) and _PLAIN_KEY.fullmatch(key) else "*"
+
+
+class FrozenDict(dict[K, V]):
+    """A dict that cannot be changed; equal to any dict with the same items.
+
+    Its repr shows only keys that look like names: a key may be a borrower's e-mail address.
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{shown_key(key)}: {value!r}" for key, value in self.items()) + "}"
+
+    def __copy__(self) -> "FrozenDict[K, V]":
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[dict[K, V]]]:
+        return type(self), (dict(self),)
+
+
+class UntypedDict(FrozenDict[str, Any]):
+    """Fields without a known meaning, as JSON gave them; the repr tells only how many."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} fields>"

@@ -1,0 +1,99 @@
+"""What the service reads from a paystub; knows nothing of other document types."""
+
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from attrs import field, frozen
+
+from .fields import NO_EXTRA, masked
+from .money import AmountPair
+
+
+@frozen(kw_only=True)
+class PaystubAddress:
+    """An address as it is printed on a paystub (contract section 2.3)."""
+
+    street_address: str = field(repr=masked)
+    """House number and street."""
+    street_2: str | None = field(repr=masked)
+    """Second line of the street; None when there is none."""
+    city: str = field(repr=masked)
+    """City."""
+    state: str = field(repr=masked)
+    """State, as the service writes it."""
+    zip: str = field(repr=masked)
+    """Postal code."""
+    extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    """Fields that the contract does not name."""
+
+
+@frozen(kw_only=True)
+class PaystubApplicant:
+    """The person that a paystub is for (contract section 2.3)."""
+
+    address: PaystubAddress
+    """Address printed on the paystub."""
+    first_name: str = field(repr=masked)
+    """Given name."""
+    middle_name: str | None = field(repr=masked)
+    """Middle name; None when there is none."""
+    last_name: str = field(repr=masked)
+    """Family name."""
+    suffix: str | None = field(repr=masked)
+    """Suffix of the name; None when there is none."""
+    ssn: str = field(repr=masked)
+    """Social security number, masked by the service to its last four digits."""
+    extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    """Fields that the contract does not name."""
+
+
+@frozen(kw_only=True)
+class Paystub:
+    """The data read from a paystub (contract section 2.3)."""
+
+    applicants: Mapping[str, PaystubApplicant] = field(hash=False)
+    """Persons named on it, by applicant slot."""
+    employer_name: str = field(repr=masked)
+    """Employer."""
+    pay_begin_date: date = field(repr=masked)
+    """First day of the pay period."""
+    pay_end_date: date = field(repr=masked)
+    """Last day of the pay period."""
+    pay_date: date = field(repr=masked)
+    """Day of payment."""
+    pay_period_frequency: str = field(repr=masked)
+    """How often is paid; the contract lists no values."""
+    hours_worked: Decimal = field(repr=masked)
+    """Hours in the pay period, exact."""
+    regular_pay: AmountPair
+    """Pay for regular hours."""
+    gross_pay: AmountPair
+    """Pay before deductions."""
+    overtime_pay: AmountPair
+    """Pay for overtime."""
+    garnishments: AmountPair
+    """Withheld for creditors."""
+    loans401_k: AmountPair
+    """Repayments of loans from a 401(k) plan."""
+    bonus_pay: AmountPair
+    """Bonuses."""
+    commission_pay: AmountPair
+    """Commissions."""
+    tips_pay: AmountPair
+    """Tips."""
+    sick_pay: AmountPair
+    """Pay for sick leave."""
+    vacation_pay: AmountPair
+    """Pay for holidays."""
+    net_pay: AmountPair
+    """Pay after deductions."""
+    earnings: tuple[Any, ...] = field(hash=False, repr=masked)
+    """Single earnings, as JSON gave them; the contract does not show their shape."""
+    deductions: tuple[Any, ...] = field(hash=False, repr=masked)
+    """Single deductions, as JSON gave them; the contract does not show their shape."""
+    taxes: tuple[Any, ...] = field(hash=False, repr=masked)
+    """Single taxes, as JSON gave them; the contract does not show their shape."""
+    extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    """Fields that the contract does not name."""

@@ -1,0 +1,35 @@
+"""A span of the service's time; knows nothing of how it is walked."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from attrs import frozen
+
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+
+
+@frozen(order=True)
+class Window:
+    """The span ``[after, before)`` in whole seconds of the service's clock since 1970."""
+
+    after: int
+    """First second of the span."""
+    before: int
+    """First second behind the span."""
+
+    @property
+    def starts_at(self) -> datetime:
+        """First second of the span, as a time without zone in the service's frame."""
+        return EPOCH + timedelta(seconds=self.after)
+
+    @property
+    def ends_at(self) -> datetime:
+        """First second behind the span, as a time without zone in the service's frame."""
+        return EPOCH + timedelta(seconds=self.before)
+
+    def __bool__(self) -> bool:
+        """Tell whether any second is in it."""
+        return self.after < self.before
+
+    def __str__(self) -> str:
+        return f"[{self.starts_at.isoformat()}, {self.ends_at.isoformat()})"

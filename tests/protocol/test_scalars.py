@@ -1,0 +1,88 @@
+"""Amounts: the digits that were sent, exact in both directions."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from income_client.errors import DecodeError
+from income_client.protocol.wire import decode, to_json
+from income_client.records import AmountPair, ApplicationDocuments
+from tests.payloads import DOCUMENTS
+
+
+def _canonical(payload: object) -> str:
+    """Return a text that is equal for equal payloads; 1 and 1.0 are not equal."""
+    return json.dumps(payload, sort_keys=True)
+
+
+def _faults(cls: type[Any], payload: object) -> dict[str, str]:
+    error = decode(cls, json.dumps(payload).encode())
+    assert isinstance(error, DecodeError)
+    return {fault.path: fault.reason for fault in error.faults}
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("1234.56", "1234.56"),
+        ("0.1", "0.1"),
+        ("100", "100"),
+        ("100.0", "100.0"),
+        ("0", "0"),
+        ("-12.5", "-12.5"),
+        ("1e3", "1000.0"),
+        ("0.0000001", "1E-7"),
+        ("999999999999999", "999999999999999"),
+        ("12345678901234.5", "12345678901234.5"),
+    ],
+)
+def test_amounts_are_the_digits_that_were_sent(text: str, amount: str) -> None:
+    """A number becomes the decimal of its digits and goes back as a number of its kind."""
+    pair = decode(AmountPair, f'{{"current": {text}, "ytd": ""}}'.encode())
+    assert isinstance(pair, AmountPair)
+    assert pair.ytd is None
+    assert str(pair.current) == amount
+    assert _canonical(json.loads(to_json(pair))) == _canonical(
+        {"current": json.loads(text), "ytd": ""},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1000000000000000", "a number of more than 15 digits before the point"),
+        ("-1e15", "a number of more than 15 digits before the point"),
+        ("1" + "0" * 40, "a number of more than 15 digits before the point"),
+        ("null", "expected a number, found null"),
+        ("true", "expected a number, found a boolean"),
+        ('"12"', "expected a number, found a string"),
+        ('" "', "expected a number, found a string"),
+        ('"nan"', "expected a number, found a string"),
+        ("[]", "expected a number, found an array"),
+    ],
+)
+def test_what_is_no_exact_amount_is_refused(text: str, reason: str) -> None:
+    """An amount beyond the exact digits, or of any other kind, is a fault."""
+    error = decode(AmountPair, f'{{"current": {text}, "ytd": 1}}'.encode())
+    assert isinstance(error, DecodeError)
+    assert [(fault.path, fault.reason) for fault in error.faults] == [("$.current", reason)]
+
+
+@settings(deadline=None)
+@given(st.decimals(-(10**12), 10**12, places=2))
+def test_cents_are_exact(amount: Decimal) -> None:
+    """Every amount in cents survives the way to JSON and back as the same number."""
+    pair = AmountPair(current=amount, ytd=None)
+    assert decode(AmountPair, to_json(pair)) == pair
+
+
+def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
+    """Elsewhere the contract has a number, and an empty string is a fault."""
+    payload = json.loads(json.dumps(DOCUMENTS))
+    payload["documents"]["paystub"][0]["extracted_data"]["hours_worked"] = ""
+    path = "$.documents.paystub[0].extracted_data.hours_worked"
+    assert _faults(ApplicationDocuments, payload) == {path: "expected a number, found a string"}

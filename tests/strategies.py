@@ -1,0 +1,180 @@
+"""Whole payloads of the service as JSON-able values, for property tests."""
+
+from datetime import date, datetime
+from typing import Any
+
+from hypothesis import strategies as st
+
+Payload = dict[str, Any]
+
+_MONEY_FIELDS = (
+    "regular_pay",
+    "gross_pay",
+    "overtime_pay",
+    "garnishments",
+    "loans401_k",
+    "bonus_pay",
+    "commission_pay",
+    "tips_pay",
+    "sick_pay",
+    "vacation_pay",
+    "net_pay",
+)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    ["a:b", "\\u003a", '":{"', "\u003a", "\x7f\x00", "Ünï"],
+)
+numbers = (
+    st.integers(-(10**15) + 1, 10**15 - 1)
+    | st.decimals(-(10**9), 10**9, places=2).map(float)
+    | st.floats(-1e14, 1e14)
+)
+times = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(datetime.isoformat)  # noqa: DTZ001
+utc_times = times.map(lambda text: text + "Z")
+days = st.dates(date(1, 1, 1)).map(date.isoformat)
+
+_plain = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | texts
+untyped = st.recursive(
+    _plain | st.floats(-9e18, 9e18),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+unknown_fields = st.dictionaries(
+    st.sampled_from(["extra", "extracted_extra", "new field", "x:y", ""]),
+    untyped,
+    max_size=2,
+)
+
+
+def _object(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Payload]:
+    known = st.fixed_dictionaries(fields)
+    return st.builds(lambda more, own: {**more, **own}, st.just({}) | unknown_fields, known)
+
+
+def _some(items: st.SearchStrategy[Any], most: int = 2) -> st.SearchStrategy[list[Any]]:
+    return st.lists(items, max_size=most)
+
+
+def _by_slot(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Payload]:
+    return st.dictionaries(st.sampled_from(["applicant1", "applicant2"]), items, max_size=2)
+
+
+def pages() -> st.SearchStrategy[Payload]:
+    """Replies of the list call."""
+    summary = _object(
+        application_id=texts,
+        application_reference_id=texts,
+        application_date=times,
+    )
+    return _object(updated_after=times, updated_before=times, applications=_some(summary, 4))
+
+
+def applications() -> st.SearchStrategy[Payload]:
+    """Replies with one application."""
+    return _object(
+        application_id=texts,
+        last_updated_at=utc_times,
+        application_reference_id=texts,
+        application_date=times,
+        applicants=_by_slot(_applicants()),
+        income_calculations=_by_slot(_calculations()),
+        data_sources=_object(
+            image_files=_some(_object(file_id=texts, file_reference_id=texts)),
+            structured_data=_some(untyped),
+        ),
+    )
+
+
+def _applicants() -> st.SearchStrategy[Payload]:
+    entry = _object(
+        address=_object(street_address=texts, city=texts, state=texts, zip=texts),
+        is_current=st.booleans(),
+        start_date=days,
+        end_date=st.none() | days,
+    )
+    return _object(
+        first_name=texts,
+        last_name=texts,
+        email=texts,
+        phone=texts,
+        ssn=texts,
+        date_of_birth=days,
+        address_info=_some(entry),
+    )
+
+
+def _calculations() -> st.SearchStrategy[Payload]:
+    source = _object(
+        source_type=texts,
+        calculated_income_amount=numbers,
+        document_ids=_some(texts),
+    )
+    income = _object(year=st.integers(0, 9999), income_sources=_some(source))
+    return _object(
+        incomes=_some(income),
+        suspected_fraudulent=_object(document_ids=_some(texts)),
+    )
+
+
+def documents_replies() -> st.SearchStrategy[Payload]:
+    """Replies with the documents of one application, paystubs and others."""
+    other = st.dictionaries(texts, untyped, max_size=3)
+    return _object(
+        application_id=texts,
+        application_reference_id=texts,
+        documents=st.fixed_dictionaries(
+            {},
+            optional={
+                "paystub": _some(_documents(_paystubs())),
+                "w2": _some(_documents(other)),
+                "new:type": _some(_documents(other)),
+            },
+        ),
+    )
+
+
+def _documents(data: st.SearchStrategy[Payload]) -> st.SearchStrategy[Payload]:
+    document = _object(
+        document_id=texts,
+        file_ids=_some(texts),
+        file_reference_ids=_some(texts),
+        url=texts,
+        extracted_data=data,
+        updated_at=utc_times,
+        data_action=texts,
+    )
+    blocks: st.SearchStrategy[Payload] = st.just({}) | st.fixed_dictionaries({"pages": untyped})
+    return st.builds(lambda own, more: {**own, **more}, document, blocks)
+
+
+def _paystubs() -> st.SearchStrategy[Payload]:
+    address = _object(
+        street_address=texts,
+        street_2=st.none() | texts,
+        city=texts,
+        state=texts,
+        zip=texts,
+    )
+    person = _object(
+        address=address,
+        first_name=texts,
+        middle_name=st.none() | texts,
+        last_name=texts,
+        suffix=st.none() | texts,
+        ssn=texts,
+    )
+    amount = numbers | st.just("")
+    pair = _object(current=amount, ytd=amount)
+    return _object(
+        applicants=_by_slot(person),
+        employer_name=texts,
+        pay_begin_date=days,
+        pay_end_date=days,
+        pay_date=days,
+        pay_period_frequency=texts,
+        hours_worked=numbers,
+        earnings=_some(untyped),
+        deductions=_some(untyped),
+        taxes=_some(untyped),
+        **dict.fromkeys(_MONEY_FIELDS, pair),
+    )
