@@ -1,0 +1,96 @@
+"""Time limits of many calls on one timer of the event loop.
+
+Does for a block what `asyncio.timeout` does, for calls that all have the same
+limit: they end in the order in which they began, so that one timer, set for
+the eldest, is enough. A call that ends in time costs an entry in a dict.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+
+class Deadlines:
+    """Limits blocks to the same number of seconds.
+
+    Args:
+        seconds: how long each may take, in real time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._running: dict[Deadline, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> "Deadline":
+        """Return a context manager whose block is cancelled when its time is up."""
+        return Deadline(self)
+
+    def enter(self, deadline: "Deadline") -> None:
+        """Begin to watch a deadline."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer = loop, None
+            self._running.clear()
+        deadline.ends_at = loop.time() + self.seconds
+        self._running[deadline] = None
+        if self._timer is None:
+            self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
+
+    def leave(self, deadline: "Deadline") -> None:
+        """Watch it no longer."""
+        self._running.pop(deadline, None)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for deadline in list(self._running):
+            if deadline.ends_at > now:
+                self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
+                return
+            del self._running[deadline]
+            deadline.expire()
+
+
+class Deadline:
+    """The time limit of one block.
+
+    Attributes:
+        ends_at: the loop's time at which it ends.
+        has_passed: whether the block was ended by it.
+    """
+
+    __slots__ = ("_cancelling", "_deadlines", "_is_expiring", "_task", "ends_at", "has_passed")
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._is_expiring = False
+        self.ends_at = 0.0
+        self.has_passed = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a deadline is for the block of a task")
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._deadlines.enter(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self._deadlines.leave(self)
+        # A cancellation from outside goes on, also one that came at the same time.
+        if self._is_expiring and self._task.uncancel() <= self._cancelling:
+            self.has_passed = kind is asyncio.CancelledError
+        return self.has_passed
+
+    def expire(self) -> None:
+        """End the block."""
+        self._is_expiring = True
+        self._task.cancel()

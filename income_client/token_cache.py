@@ -1,0 +1,196 @@
+"""One access token for many callers, and one request for it however many wait.
+
+Knows when a token is renewed and who waits for that; knows neither how one is
+bought nor how it is sent. Everything fails as a value: an error is copied for
+each waiter, so that no two callers raise the same one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from .clock import Clock
+from .errors import ClientClosedError, IncomeClientError
+from .protocol.tokens import StoredToken, Token, TokenState, from_stored, to_stored
+from .settings import Secret
+
+_LOGGER: Final = logging.getLogger("income_client.tokens")
+_LONGEST_RENEWAL_PAUSE: Final = 30.0
+_STORE_SECONDS: Final = 5.0
+
+
+class TokenStore(Protocol):
+    """A place where processes share one token; it holds a secret and is kept like one."""
+
+    async def load(self) -> StoredToken | None:
+        """Return the token that was saved last, None if there is none."""
+        ...
+
+    async def save(self, token: StoredToken) -> None:
+        """Keep this token in place of any other."""
+        ...
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class TokenCache:
+    """Holds the token in use and replaces it in time.
+
+    Args:
+        buy: gets a new token, or the error for having none; raises nothing.
+        clock: tells the token's age.
+        store: shared with other processes; its failures never break a call.
+        wall_time: the time of day, for the store's sake.
+    """
+
+    def __init__(
+        self,
+        buy: Callable[[], Awaitable[Token | IncomeClientError]],
+        clock: Clock,
+        *,
+        store: TokenStore | None = None,
+        wall_time: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._buy = buy
+        self._clock = clock
+        self._store = store
+        self._wall_time = wall_time
+        self._token: Token | None = None
+        self._refused: Secret | None = None
+        self._flight: asyncio.Task[Token | IncomeClientError] | None = None
+        self._renew_from = 0.0
+        self._is_closed = False
+
+    def current(self) -> Token | None:
+        """Return the token in use, None if there is none that serves.
+
+        A stale one is returned, and its renewal begins behind the caller's back.
+        """
+        token = self._token
+        if token is None:
+            return None
+        now = self._clock.monotonic()
+        if now < token.stale_at:
+            return token
+        if token.state(now) is TokenState.EXPIRED:
+            return None
+        if now >= self._renew_from:
+            self._renew_from = now + min(_LONGEST_RENEWAL_PAUSE, token.lifetime / 20)
+            self._begin_renewal()
+        return token
+
+    async def get(self) -> Token | IncomeClientError:
+        """Return a token that serves, bought if need be, or a copy of the error of its purchase.
+
+        All who wait at a time wait for the same purchase, and none of them
+        takes it along when cancelled.
+        """
+        token = self.current()
+        if token is not None:
+            return token
+        flight = self._begin_renewal()
+        if flight is not None:
+            # Unlike awaiting the task, this neither cancels it nor raises what ended it.
+            await asyncio.wait((flight,))
+        if flight is None or flight.cancelled():
+            return ClientClosedError("the client was closed while a call waited for its token")
+        outcome = flight.result()
+        return outcome.again() if isinstance(outcome, IncomeClientError) else outcome
+
+    def invalidate(self, token: Token) -> None:
+        """Drop a token that the service refused, unless it was replaced already."""
+        if self._token is token:
+            self._token = None
+            self._refused = token.authorization
+
+    async def aclose(self) -> None:
+        """End a purchase that is under way; those who wait for it get an error."""
+        self._is_closed = True
+        flight = self._flight
+        if flight is not None and not flight.done():
+            flight.cancel()
+            await asyncio.wait((flight,))
+
+    def _begin_renewal(self) -> "asyncio.Task[Token | IncomeClientError] | None":
+        if self._is_closed:
+            return None
+        if self._flight is None or self._flight.done():
+            self._flight = asyncio.create_task(self._renew(), name="income_client token renewal")
+        return self._flight
+
+    async def _renew(self) -> Token | IncomeClientError:
+        shared = await self._load()
+        if shared is not None:
+            self._token = shared
+            return shared
+        outcome = await self._buy()
+        if isinstance(outcome, Token):
+            self._token = outcome
+            _log_renewed(outcome)
+            await self._save(outcome)
+        elif self._token is not None:
+            _log_not_renewed(outcome, self._token.expired_at - self._clock.monotonic())
+        return outcome
+
+    async def _load(self) -> Token | None:
+        """Return the store's token if it is one to change to."""
+        if self._store is None:
+            return None
+        try:
+            async with asyncio.timeout(_STORE_SECONDS):
+                stored = await self._store.load()
+            if stored is None:
+                return None
+            now = self._clock.monotonic()
+            token = from_stored(stored, now=now, wall_time=self._wall_time())
+        except Exception as error:  # noqa: BLE001 - a store is foreign code
+            _log_store_failure("loaded", error)
+            return None
+        return token if self._is_welcome(token, now) else None
+
+    def _is_welcome(self, stored: Token, now: float) -> bool:
+        if stored.authorization == self._refused:
+            return False
+        match stored.state(now):
+            case TokenState.FRESH:
+                return True
+            case TokenState.STALE:
+                held = self._token
+                return held is None or held.state(now) is TokenState.EXPIRED
+            case TokenState.EXPIRED:
+                return False
+
+    async def _save(self, token: Token) -> None:
+        if self._store is None:
+            return
+        try:
+            stored = to_stored(token, now=self._clock.monotonic(), wall_time=self._wall_time())
+            async with asyncio.timeout(_STORE_SECONDS):
+                await self._store.save(stored)
+        except Exception as error:  # noqa: BLE001 - a store is foreign code
+            _log_store_failure("saved", error)
+
+
+def _log_renewed(token: Token) -> None:
+    if _LOGGER.isEnabledFor(logging.DEBUG):
+        _LOGGER.debug("a token was bought", extra={"lifetime": token.lifetime})
+
+
+def _log_not_renewed(error: IncomeClientError, seconds_left: float) -> None:
+    name = type(error).__name__
+    facts = {"error": name, "status": error.status, "seconds_left": seconds_left}
+    _LOGGER.warning(
+        "the token was not renewed (%s); the one in use serves for %.0f s more",
+        name,
+        max(0.0, seconds_left),
+        extra=facts,
+    )
+
+
+def _log_store_failure(done: str, error: Exception) -> None:
+    name = type(error).__name__
+    _LOGGER.warning("the token could not be %s: %s", done, name, extra={"error": name})

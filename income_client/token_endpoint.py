@@ -1,0 +1,59 @@
+"""Buys access tokens: the token request, retried under a deadline of its own.
+
+Knows nothing of who waits for the token or how long it is kept.
+"""
+
+import asyncio
+
+from .clock import Clock
+from .errors import DeadlineExceededError, IncomeClientError
+from .protocol.endpoints import token_request
+from .protocol.messages import Response
+from .protocol.replies import label
+from .protocol.tokens import Token, read_token
+from .retrying import Retrier
+from .settings import OAuth2ClientCredentials, Timeouts
+from .transport import Transport
+
+
+class TokenEndpoint:
+    """The service's token endpoint (contract section 5.1).
+
+    Args:
+        credentials: what tokens are bought with.
+        transport: sends the request.
+        retrier: shares its budget with the calls, not their count.
+        timeouts: the deadline bounds one purchase, pauses included.
+        clock: tells when a request was sent.
+    """
+
+    def __init__(
+        self,
+        credentials: OAuth2ClientCredentials,
+        transport: Transport,
+        retrier: Retrier,
+        timeouts: Timeouts,
+        clock: Clock,
+    ) -> None:
+        self._authorization = credentials.authorization()
+        self._transport = transport
+        self._retrier = retrier
+        self._timeouts = timeouts
+        self._clock = clock
+
+    async def buy(self) -> Token | IncomeClientError:
+        """Ask for a token until one comes or the policy says no; return it or the error."""
+        deadline = self._timeouts.deadline
+        try:
+            async with asyncio.timeout(deadline):
+                return await self._retrier.run(
+                    self._ask,
+                    deadline_at=self._clock.monotonic() + deadline,
+                )
+        except TimeoutError:
+            return DeadlineExceededError(f"{label(token_request())}: no token in {deadline:g} s")
+
+    async def _ask(self) -> Token | IncomeClientError:
+        sent_at = self._clock.monotonic()
+        reply = await self._transport.send(token_request(), self._authorization, self._timeouts)
+        return read_token(reply, sent_at=sent_at) if isinstance(reply, Response) else reply

@@ -1,0 +1,294 @@
+"""Our `Request` over aiohttp, and our `Response` back: the only module that imports its client.
+
+Knows connections, time limits of sockets and size limits of bodies. Refuses to
+know what a status means, when to try again and which host may be trusted.
+Nothing of aiohttp leaves it, errors least of all, since their texts show
+addresses and headers: each becomes a value of ours that tells its kind only.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Sequence
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+import aiohttp
+from yarl import URL
+
+from ._version import __version__
+from .connection_faults import ConnectionFault, fault_of
+from .errors import (
+    ClientClosedError,
+    ConfigurationError,
+    IncomeClientError,
+    UnexpectedResponseError,
+)
+from .protocol.addresses import Addresses
+from .protocol.messages import Origin, Request, Response
+from .protocol.replies import facts_of, label
+from .settings import Secret, Timeouts
+
+BorrowedSession: TypeAlias = aiohttp.ClientSession
+"""A session that belongs to the caller."""
+TraceConfig: TypeAlias = aiohttp.TraceConfig
+"""aiohttp's own hooks; what they are shown includes the Authorization header."""
+
+_USER_AGENT: Final = f"income-client/{__version__}"
+_PRINTABLE: Final = re.compile(r"[ -~]{1,256}")
+_KEEP_ALIVE_SECONDS: Final = 15.0
+_SMALL_BODY: Final = 64 * 1024
+_DRAIN_SECONDS: Final = 1.0
+
+
+class Transport:
+    """Sends one request and reads its reply to the end.
+
+    The aiohttp session is made in the event loop of the first request. Of a
+    borrowed one the connections and the trace hooks are used; its cookies,
+    headers, credentials and middlewares stay out of our requests.
+
+    Args:
+        addresses: where the requests go.
+        session: a caller's session, never closed here.
+        max_response_bytes: longest body of a successful reply, decompressed.
+        user_agent: in place of the package's own.
+        proxy: address of an HTTP proxy; may hold its credentials.
+        tls: in place of aiohttp's default context.
+        trace_configs: aiohttp's trace hooks.
+
+    Raises:
+        ConfigurationError: an argument cannot be meant.
+    """
+
+    def __init__(
+        self,
+        addresses: Addresses,
+        *,
+        session: BorrowedSession | None = None,
+        max_response_bytes: int = 64 * 2**20,
+        user_agent: str | None = None,
+        proxy: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        trace_configs: Sequence[TraceConfig] = (),
+    ) -> None:
+        if session is not None and not isinstance(session, aiohttp.ClientSession):
+            raise ConfigurationError("session is no aiohttp.ClientSession")
+        if tls is not None and not isinstance(tls, ssl.SSLContext):
+            raise ConfigurationError("ssl is no SSLContext")
+        if type(max_response_bytes) is not int or max_response_bytes < 1:
+            raise ConfigurationError("max_response_bytes is a whole number, 1 or more")
+        self._addresses = addresses
+        self._borrowed = session
+        self._max_response_bytes = max_response_bytes
+        self._headers = _own_headers(user_agent)
+        self._proxy = _proxy(proxy)
+        self._tls: ssl.SSLContext | bool = True if tls is None else tls
+        self._trace_configs = tuple(trace_configs)
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+
+    def refusal(self) -> ClientClosedError | None:
+        """Return what stands against sending from the running loop, None if nothing does."""
+        is_borrowed_closed = self._borrowed is not None and self._borrowed.closed
+        if self._is_closed or is_borrowed_closed or self._is_elsewhere():
+            return self._unusable()
+        return None
+
+    async def send(
+        self,
+        request: Request,
+        authorization: Secret,
+        timeouts: Timeouts,
+    ) -> Response | IncomeClientError:
+        """Send a request once and read the reply.
+
+        Args:
+            request: what to send, and to which origin.
+            authorization: the value of the Authorization header.
+            timeouts: ``connect`` and ``read``; the deadline is the caller's.
+
+        Returns:
+            The reply, without its body unless the status is 200, or the error
+            that stands for having none. Raises nothing but cancellation.
+        """
+        session = self._opened()
+        if isinstance(session, ClientClosedError):
+            return session
+        try:
+            async with session.request(
+                request.method,
+                URL(self._addresses.of(request), encoded=True),
+                headers=self._headers_with(request, authorization),
+                data=request.form,
+                allow_redirects=False,
+                timeout=_socket_limits(timeouts),
+                proxy=self._proxy,
+                ssl=self._tls,
+            ) as reply:
+                return await self._read(request, reply)
+        except _LostError as lost:
+            fault = lost.fault
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
+            fault = fault_of(error)
+        return self._unusable() if session.closed else fault.error(request)
+
+    async def aclose(self) -> None:
+        """Close what was opened here; a second time does nothing.
+
+        Raises:
+            ClientClosedError: another loop than this one has the connections.
+        """
+        if self._session is not None and self._is_elsewhere():
+            raise self._unusable()
+        self._is_closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _is_elsewhere(self) -> bool:
+        return self._loop is not None and self._loop is not asyncio.get_running_loop()
+
+    def _unusable(self) -> ClientClosedError:
+        return ClientClosedError(
+            "the client was closed (or the session that it borrowed), "
+            "or is used from another event loop than the one it was first used in",
+        )
+
+    def _opened(self) -> aiohttp.ClientSession | ClientClosedError:
+        refused = self.refusal()
+        if refused is not None:
+            return refused
+        if self._session is None:
+            try:
+                self._session = self._open()
+            except RuntimeError:
+                return self._unusable()
+            self._loop = asyncio.get_running_loop()
+        return self._session
+
+    def _open(self) -> aiohttp.ClientSession:
+        borrowed = self._borrowed
+        if borrowed is None:
+            # The client's own semaphore stands before the connector.
+            connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(
+                limit=0,
+                keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            )
+        else:
+            connector = borrowed.connector
+        theirs = () if borrowed is None else borrowed.trace_configs
+        return aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=borrowed is None,
+            loop=asyncio.get_running_loop(),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_send_once,),
+            trace_configs=[*theirs, *self._trace_configs],
+            trust_env=False,
+        )
+
+    def _headers_with(self, request: Request, authorization: Secret) -> dict[str, str]:
+        headers = self._headers | {"Authorization": authorization.reveal()}
+        if request.form is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        return headers
+
+    async def _read(
+        self,
+        request: Request,
+        reply: aiohttp.ClientResponse,
+    ) -> Response | IncomeClientError:
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        if reply.status != HTTPStatus.OK:
+            await _drain(reply)
+            return Response(status=reply.status, headers=headers, body=b"")
+        limit = _SMALL_BODY if request.origin is Origin.TOKEN else self._max_response_bytes
+        body = await _body(reply, limit)
+        if body is not None:
+            return Response(status=reply.status, headers=headers, body=body)
+        reply.close()
+        facts = facts_of(Response(status=reply.status, headers=headers, body=b""))
+        return UnexpectedResponseError(
+            f"{label(request)}: the reply is larger than {limit} bytes",
+            **facts,
+        )
+
+
+def _own_headers(user_agent: str | None) -> dict[str, str]:
+    name = _USER_AGENT if user_agent is None else user_agent
+    if _PRINTABLE.fullmatch(name) is None:
+        raise ConfigurationError("user_agent is no short text of printable ASCII")
+    return {"Accept": "application/json", "User-Agent": name}
+
+
+def _proxy(address: str | None) -> URL | None:
+    if address is None:
+        return None
+    try:
+        url = URL(address)
+    except (ValueError, TypeError):
+        url = URL()
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ConfigurationError("proxy is no http or https address")
+    return url
+
+
+@lru_cache(maxsize=64)
+def _socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
+    # The deadline of the call is the one timer for the whole.
+    return aiohttp.ClientTimeout(
+        total=None,
+        connect=timeouts.connect,
+        sock_connect=timeouts.connect,
+        sock_read=timeouts.read,
+    )
+
+
+async def _body(reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """Read a body, or return None as soon as it is longer than the limit."""
+    if (reply.content_length or 0) > limit:
+        return None
+    content = reply.content
+    size = 0
+    pieces = []
+    while not content.at_eof():
+        piece = await content.readany()
+        size += len(piece)
+        if size > limit:
+            return None
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def _drain(reply: aiohttp.ClientResponse) -> None:
+    """Empty a reply whose status says it all, so that its connection can be used again."""
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            is_whole = await _body(reply, _SMALL_BODY) is not None
+    except Exception:  # noqa: BLE001 - the status was read, the body is not wanted
+        is_whole = False
+    if not is_whole:
+        reply.close()
+
+
+class _LostError(Exception):
+    """A connection that broke, under a name at which aiohttp does not send again by itself."""
+
+    def __init__(self, fault: ConnectionFault) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest,
+    handler: aiohttp.ClientHandlerType,
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating a GET behind the back of the retry policy."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        fault = fault_of(error)
+    raise _LostError(fault)

@@ -1,0 +1,82 @@
+"""Whoever sells tokens, and whoever keeps them, at a test's command."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from income_client.clock import Clock
+from income_client.errors import IncomeClientError
+from income_client.protocol.tokens import StoredToken, Token
+from income_client.settings import Secret
+from income_client.testing import JumpingClock
+from income_client.token_cache import TokenCache
+
+NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
+
+
+class Shop:
+    """Sells tokens t1, t2 and so on, or fails; waits until it is let."""
+
+    def __init__(self, clock: Clock, lifetime: float = 3600) -> None:
+        self.clock = clock
+        self.lifetime = lifetime
+        self.asked = 0
+        self.error: IncomeClientError | None = None
+        self.opened = asyncio.Event()
+        self.opened.set()
+
+    async def buy(self) -> Token | IncomeClientError:
+        """Sell one."""
+        self.asked += 1
+        await self.opened.wait()
+        if self.error is not None:
+            return self.error
+        return Token(
+            authorization=Secret(f"Bearer t{self.asked}"),
+            obtained_at=self.clock.monotonic(),
+            lifetime=self.lifetime,
+        )
+
+
+class Shelf:
+    """A store in memory that may be made to fail."""
+
+    def __init__(self, stored: StoredToken | None = None) -> None:
+        self.stored = stored
+        self.fault: Exception | None = None
+        self.saved = 0
+
+    async def load(self) -> StoredToken | None:
+        """Return what is there."""
+        if self.fault is not None:
+            raise self.fault
+        return self.stored
+
+    async def save(self, token: StoredToken) -> None:
+        """Keep it."""
+        if self.fault is not None:
+            raise self.fault
+        self.saved += 1
+        self.stored = token
+
+
+def text(token: Token | IncomeClientError | None) -> str:
+    """Return the token's own text."""
+    assert isinstance(token, Token)
+    return token.authorization.reveal().removeprefix("Bearer ")
+
+
+async def settle() -> None:
+    """Let every task run until it waits for something."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def shared(cache_of: Shop, clock: JumpingClock, shelf: Shelf) -> TokenCache:
+    """Return a cache with a store; the time of day goes with the clock."""
+    began = clock.monotonic()
+    return TokenCache(
+        cache_of.buy,
+        clock,
+        store=shelf,
+        wall_time=lambda: NOON + timedelta(seconds=clock.monotonic() - began),
+    )
