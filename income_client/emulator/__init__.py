@@ -1,0 +1,29 @@
+"""The service, played locally over a real socket with invented data."""
+
+from .exchange import HttpReply, HttpRequest, RecordedRequest
+from .faults import Fault, FaultKind, Faults
+from .listing import ListReply, Refused, list_reply
+from .rules import FutureBounds, Order, ServiceRules, SpanClamp
+from .server import Emulator
+from .service import Service, respond
+from .world import World
+
+__all__ = [
+    "Emulator",
+    "Fault",
+    "FaultKind",
+    "Faults",
+    "FutureBounds",
+    "HttpReply",
+    "HttpRequest",
+    "ListReply",
+    "Order",
+    "RecordedRequest",
+    "Refused",
+    "Service",
+    "ServiceRules",
+    "SpanClamp",
+    "World",
+    "list_reply",
+    "respond",
+]

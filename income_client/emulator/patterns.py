@@ -1,0 +1,153 @@
+"""How invented update times spread over a span; chance comes in seeded, and no clock."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import accumulate
+from random import Random
+from typing import Final
+
+from attrs import frozen
+
+from income_client.errors import ConfigurationError
+
+from .seconds import DAY
+
+_HOUR: Final = 3600
+_MOST_PER_SECOND: Final = 400
+
+
+@frozen(kw_only=True)
+class Spread:
+    """The task of a pattern: so many times between two seconds."""
+
+    rng: Random
+    """Seeded chance."""
+    count: int
+    """How many times."""
+    first: int
+    """Earliest service second."""
+    last: int
+    """Latest service second."""
+
+    @property
+    def span(self) -> int:
+        """Number of seconds to choose from."""
+        return self.last - self.first + 1
+
+
+def _uniform(task: Spread) -> list[int]:
+    draw, first, span = task.rng.random, task.first, task.span
+    return [first + int(draw() * span) for _ in range(task.count)]
+
+
+def _growth(task: Spread) -> list[int]:
+    draw, first, span = task.rng.random, task.first, task.span
+    return [first + int(draw() ** 0.25 * span) for _ in range(task.count)]
+
+
+def _bursts(task: Spread) -> list[int]:
+    rng, days = task.rng, max(1, task.span // DAY)
+    imported = task.count * 2 // 5
+    imports = min(max(3, days // 6), max(1, imported))
+    times = _uniform(Spread(rng=rng, count=task.count - imported, first=task.first, last=task.last))
+    for number in range(imports):
+        share = imported * (number + 1) // imports - imported * number // imports
+        width = min(rng.randint(5 * 60, 60 * 60), task.span)
+        start = task.first + rng.randrange(task.span - width + 1)
+        times += [start + int(rng.random() * width) for _ in range(share)]
+    return times
+
+
+def _by_hour(task: Spread, weights: list[float]) -> list[int]:
+    totals = list(accumulate(weights))
+    draw, span = task.rng.random, task.span
+    hours = (bisect_left(totals, draw() * totals[-1]) for _ in range(task.count))
+    return [task.first + min(hour * _HOUR + int(draw() * _HOUR), span - 1) for hour in hours]
+
+
+def _hours(task: Spread) -> range:
+    return range(-(-task.span // _HOUR))
+
+
+def _office_weight(second: int) -> float:
+    weekend = (second // DAY + 3) % 7 > 4  # noqa: PLR2004 - 1970 began on a Thursday
+    hour = second % DAY // _HOUR
+    if 8 <= hour < 18:  # noqa: PLR2004 - office hours
+        return 0.1 if weekend else 1.0
+    return 0.03 if weekend else 0.12
+
+
+def _diurnal(task: Spread) -> list[int]:
+    return _by_hour(task, [_office_weight(task.first + hour * _HOUR) for hour in _hours(task)])
+
+
+def _pareto(task: Spread) -> list[int]:
+    return _by_hour(task, [task.rng.paretovariate(1.1) for _ in _hours(task)])
+
+
+def _bmodel(task: Spread) -> list[int]:
+    times: list[int] = []
+    draw = task.rng.random
+    parts = [(task.first, task.span, task.count)]
+    while parts:
+        start, width, count = parts.pop()
+        if count <= 8 or width <= 1:  # noqa: PLR2004 - a few rows need no cascade
+            times += [start + int(draw() * width) for _ in range(count)]
+            continue
+        left = round(count * (0.7 if draw() < 0.5 else 0.3))  # noqa: PLR2004 - even chance
+        half = width // 2
+        parts += [(start, half, left), (start + half, width - half, count - left)]
+    return times
+
+
+def _seconds(task: Spread) -> list[int]:
+    rng, left = task.rng, task.count
+    times: list[int] = []
+    second = task.first + rng.randrange(task.span)
+    while left:
+        size = min(left, rng.randint(1, 1500))
+        times += [second] * size
+        left -= size
+        # Neighbouring full seconds are the hard case, so they are common.
+        near = rng.random() < 0.3 and second < task.last  # noqa: PLR2004 - a chance
+        second = second + 1 if near else task.first + rng.randrange(task.span)
+    return times
+
+
+_PATTERNS: Final[dict[str, Callable[[Spread], list[int]]]] = {
+    "uniform": _uniform,
+    "bursts": _bursts,
+    "growth": _growth,
+    "diurnal": _diurnal,
+    "pareto": _pareto,
+    "bmodel": _bmodel,
+    "seconds": _seconds,
+}
+
+
+def _thin_out(times: list[int]) -> None:
+    for place in range(len(times) - _MOST_PER_SECOND - 1, -1, -1):
+        limit = times[place + _MOST_PER_SECOND] - 1
+        times[place] = min(times[place], limit)
+
+
+def spread_times(pattern: str, task: Spread) -> list[int]:
+    """Invent update times, in ascending order.
+
+    Every pattern but ``seconds`` holds at most 400 rows a second; where that
+    leaves no room, the surplus moves to earlier seconds.
+
+    Args:
+        pattern: uniform, bursts, growth, diurnal, pareto, bmodel or seconds.
+        task: how many, from when to when.
+
+    Raises:
+        ConfigurationError: there is no such pattern.
+    """
+    if pattern not in _PATTERNS:
+        raise ConfigurationError(f"pattern is one of {', '.join(_PATTERNS)}")
+    times = _PATTERNS[pattern](task)
+    times.sort()
+    if pattern != "seconds":
+        _thin_out(times)
+    return times

@@ -1,0 +1,104 @@
+"""What the contract leaves open about the service, one field for each; knows no data."""
+
+import enum
+from collections.abc import Callable
+from typing import TypeVar
+
+from attrs import field, frozen
+
+from income_client.errors import ConfigurationError
+
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+class Order(enum.Enum):
+    """In which order the list gives its rows, and so which ones a full page hides."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+    SHUFFLED = "shuffled"
+    RANDOM = "random"
+
+
+class SpanClamp(enum.Enum):
+    """Which bound the service moves when a window is wider than it serves."""
+
+    AFTER = "after"
+    BEFORE = "before"
+
+
+class FutureBounds(enum.Enum):
+    """What the service does with a bound that lies behind the present second."""
+
+    ACCEPT = "accept"
+    CLAMP = "clamp"
+    REFUSE = "refuse"
+
+
+def _choice(kind: type[_Choice]) -> Callable[[object], _Choice]:
+    def convert(value: object) -> _Choice:
+        known = [choice for choice in kind if value in (choice, choice.value)]
+        if not known:
+            names = ", ".join(str(choice.value) for choice in kind)
+            raise ConfigurationError(f"{kind.__name__} is one of {names}")
+        return known[0]
+
+    return convert
+
+
+def _order(value: "Order | str") -> Order:
+    return _choice(Order)(value)
+
+
+def _span_clamp(value: "SpanClamp | str") -> SpanClamp:
+    return _choice(SpanClamp)(value)
+
+
+def _future(value: "FutureBounds | str") -> FutureBounds:
+    return _choice(FutureBounds)(value)
+
+
+@frozen(kw_only=True)
+class ServiceRules:
+    """One way to read the contract where it is silent; every time is in seconds.
+
+    Raises:
+        ConfigurationError: a figure or a choice cannot be meant.
+    """
+
+    lower_closed: bool = False
+    """Whether a row updated in the very second ``updated_after`` is returned."""
+    upper_closed: bool = False
+    """Whether a row updated in the very second ``updated_before`` is returned."""
+    order: Order = field(default=Order.ASCENDING, converter=_order)
+    """Order of the rows; shuffled stays the same for the same question, random never does."""
+    max_span: int | None = None
+    """Widest window that is served; a wider one is narrowed and echoed so."""
+    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_span_clamp)
+    """The bound that is moved for ``max_span``."""
+    oldest: int | None = None
+    """First service second that is kept; an earlier ``updated_after`` is raised to it."""
+    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
+    """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
+    default_span: int | None = None
+    """How far back an unset ``updated_after`` reaches; None for the beginning of time."""
+    visibility_delay: int = 0
+    """Until an update shows in the list; meanwhile the row stays at its old place."""
+    clock_offset: int = 0
+    """How far the Date header runs ahead of service time."""
+    token_lifetime: int = 3600
+    """Life of an access token."""
+    url_lifetime: int = 900
+    """Life of a download address."""
+    file_bytes: int = 20_000
+    """Size of a document file, in bytes."""
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("max_span", "token_lifetime", "url_lifetime", "file_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigurationError(f"{name} is 1 or more")
+        for name in ("default_span", "visibility_delay"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigurationError(f"{name} is 0 or more")

@@ -1,0 +1,277 @@
+"""The emulated service on real sockets: a thin shell around pure replies.
+
+Everything that it serves is invented. It listens on loopback only, turns
+bytes into values and back, plays faults and keeps the clock; what a reply
+means is decided elsewhere.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from random import Random
+from typing import Any, Final, Self
+
+from aiohttp import web
+from attrs import evolve
+
+from income_client.clock import Clock, SystemClock
+from income_client.errors import ConfigurationError
+from income_client.settings import BasicAuth, OAuth2ClientCredentials
+
+from .exchange import HttpReply, HttpRequest, RecordedRequest
+from .faults import WITHHOLDING, Fault, Faults, replacement
+from .gate import is_loopback
+from .patterns import Spread, spread_times
+from .playing import play
+from .rules import ServiceRules
+from .seconds import DAY, START, second_of
+from .service import Call, Service, call_of, respond
+from .service_time import ServiceTime
+from .world import World
+
+_HIDDEN: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
+_API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
+_PATIENCE: Final = 0.05
+
+
+class _Played(web.StreamResponse):
+    """Stands for a reply that was written, or withheld, by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.force_close()
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Write nothing."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Write nothing."""
+
+
+class Emulator:
+    """An income-verification service on loopback, whose data is all invented.
+
+    Args:
+        applications: how many, spread over the ``days`` before ``start``; or for
+            each one the second of its last update, counted from 1970-01-01T00:00:00.
+        seed: what everything invented hangs on.
+        days: span of the update times, in days.
+        pattern: uniform, bursts, growth, diurnal, pareto, bmodel or seconds.
+        start: service time at the beginning, without zone.
+        time_flows: whether service time passes by itself, besides `advance`.
+        latency: seconds from a request's arrival to its reply, which is decided at arrival.
+        host: a loopback address.
+        port: port of the API, 0 for a free one; document files have their own.
+        rules: how the service behaves where the contract is silent.
+        clock: what latency and passing time go by; the machine's unless given.
+        **knobs: single fields of `ServiceRules`, such as ``order="shuffled"``.
+
+    Attributes:
+        world: the applications.
+        faults: misbehaviour to be played.
+        requests: what was asked so far, in order of arrival.
+        url: address of the API and of the token endpoint, once started.
+        files_url: address of the host of document files, once started.
+        max_in_flight: most API requests that were seen at the same time.
+
+    Raises:
+        ConfigurationError: an argument cannot be meant.
+    """
+
+    def __init__(
+        self,
+        applications: int | Sequence[int] = 5000,
+        *,
+        seed: int = 7,
+        days: float = 90,
+        pattern: str = "bursts",
+        start: datetime = START,
+        time_flows: bool = False,
+        latency: float = 0.0,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        rules: ServiceRules | None = None,
+        clock: Clock | None = None,
+        **knobs: Any,
+    ) -> None:
+        if not is_loopback(f"[{host}]" if ":" in host else host):
+            raise ConfigurationError("the emulator listens on loopback only")
+        now = second_of(start)
+        if isinstance(applications, int):
+            first = now - max(1, int(days * DAY))
+            task = Spread(rng=Random(seed), count=applications, first=first, last=now - 1)
+            applications = spread_times(pattern, task)
+        rules = evolve(rules or ServiceRules(), **knobs)
+        self.world = World(applications, seed=seed, now=now, rules=rules)
+        self.faults = Faults()
+        self.requests: list[RecordedRequest] = []
+        self.url = ""
+        self.files_url = ""
+        self.max_in_flight = 0
+        self._service = Service(self.world)
+        self._clock = clock or SystemClock()
+        self._time = ServiceTime(now, flows=time_flows, clock=self._clock)
+        self._latency = latency
+        self._host = host
+        self._port = port
+        self._in_flight = 0
+        self._closing = asyncio.Event()
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    @property
+    def oauth2(self) -> OAuth2ClientCredentials:
+        """The invented client id and secret that buy tokens here."""
+        return self._service.oauth2
+
+    @property
+    def basic(self) -> BasicAuth:
+        """The invented user name and password that are accepted here."""
+        return self._service.basic
+
+    @property
+    def rules(self) -> ServiceRules:
+        """How the service behaves; may be replaced at any time."""
+        return self.world.rules
+
+    @rules.setter
+    def rules(self, rules: ServiceRules) -> None:
+        self.world.rules = rules
+
+    @property
+    def now(self) -> int:
+        """The present service second."""
+        self.world.advance_to(self._time.now())
+        return self.world.now
+
+    @property
+    def token_requests(self) -> int:
+        """Token requests answered so far, refused ones included."""
+        return sum(request.name == Call.TOKEN.value for request in self.requests)
+
+    def advance(self, seconds: float) -> None:
+        """Move service time forward; tokens and addresses expire by it.
+
+        Args:
+            seconds: how far; fractions add up.
+        """
+        self._time.advance(seconds)
+        self.world.advance_to(self._time.now())
+
+    def touch(self, application_id: str) -> int:
+        """Update an application now: an amount changes, and its place in the list.
+
+        Returns:
+            The service second of the update.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        self.world.advance_to(self._time.now())
+        return self.world.touch(application_id)
+
+    def revoke_tokens(self) -> None:
+        """Refuse every access token sold so far with 401."""
+        self._service.mint.revoke_all()
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        self._closing = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            files = await self._listen(stack, self._service.respond_file, port=0)
+            api = await self._listen(stack, self._answer, port=self._port)
+            self._open = stack.pop_all()
+        self.files_url = self._service.files_url = files
+        self.url = api
+
+    async def close(self) -> None:
+        """Stop listening; requests that are still open end without a reply."""
+        self._closing.set()
+        await self._open.aclose()
+        # Cancelled handlers need a turn of the loop to leave it.
+        await asyncio.sleep(0)
+
+    def _answer(self, request: HttpRequest) -> HttpReply:
+        return respond(self._service, request)
+
+    async def _listen(
+        self, stack: AsyncExitStack, answer: Callable[[HttpRequest], HttpReply], *, port: int
+    ) -> str:
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            return await self._handle(request, answer)
+
+        server = web.Server(handle, handler_cancellation=True, access_log=None)
+        runner = web.ServerRunner(server, shutdown_timeout=_PATIENCE)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, self._host, port).start()
+        taken = runner.addresses[0][1]
+        return (
+            f"http://[{self._host}]:{taken}"
+            if ":" in self._host
+            else f"http://{self._host}:{taken}"
+        )
+
+    async def _handle(
+        self, request: web.BaseRequest, answer: Callable[[HttpRequest], HttpReply]
+    ) -> web.StreamResponse:
+        arrived = self._clock.monotonic()
+        message = await _read(request)
+        counted = call_of(message.path) in _API_CALLS
+        self._in_flight += counted
+        self.max_in_flight = max(self.max_in_flight, self._in_flight)
+        try:
+            # Decided on arrival, so that the work hides in the latency and a
+            # client that goes away has still been recorded.
+            self.world.advance_to(self._time.now())
+            fault = self.faults.take(message.method, message.path)
+            instead = replacement(fault) if fault else None
+            reply = self._service.stamped(instead) if instead else answer(message)
+            self._record(message, fault, reply)
+            if self._latency:
+                passed = self._clock.monotonic() - arrived
+                await self._clock.sleep(max(0.0, self._latency - passed))
+            if fault is None or instead is not None:
+                return _response(reply)
+            if request.transport is not None:
+                await play(fault, reply, request.transport, self._closing)
+            return _Played()
+        finally:
+            self._in_flight -= counted
+
+    def _record(self, message: HttpRequest, fault: Fault | None, reply: HttpReply) -> None:
+        headers = {name: text for name, text in message.headers.items() if name not in _HIDDEN}
+        self.requests.append(
+            RecordedRequest(
+                name=call_of(message.path).value,
+                method=message.method,
+                path=message.path,
+                query=message.query,
+                headers=headers,
+                authorized="authorization" in message.headers,
+                status=0 if fault and fault.kind in WITHHOLDING else reply.status,
+                fault=None if fault is None else fault.kind.value,
+                time=self.world.now,
+            )
+        )
+
+
+async def _read(request: web.BaseRequest) -> HttpRequest:
+    path, _, query = request.raw_path.partition("?")
+    headers: dict[str, str] = {}
+    for name, text in request.headers.items():
+        low = name.lower()
+        headers[low] = f"{headers[low]}, {text}" if low in headers else text
+    body = await request.read() if request.body_exists else b""
+    return HttpRequest(method=request.method, path=path, query=query, headers=headers, body=body)
+
+
+def _response(reply: HttpReply) -> web.Response:
+    return web.Response(status=reply.status, headers=reply.headers, body=reply.body)

@@ -1,0 +1,213 @@
+"""The applications of the emulated service by update time; knows no HTTP and no content."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from income_client.errors import ConfigurationError
+
+from .rules import ServiceRules
+from .seconds import DAY, START, second_of
+
+_ID_BITS: Final = 40
+_ID_MASK: Final = (1 << _ID_BITS) - 1
+_STRIDE: Final = 0x9E3779B97D
+_UNSTRIDE: Final = pow(_STRIDE, -1, 1 << _ID_BITS)
+_ID_LENGTH: Final = 4 + _ID_BITS // 4
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+@frozen
+class _Arrival:
+    due: int
+    number: int
+    second: int
+
+
+@frozen(kw_only=True)
+class Touched:
+    """What a changed application was and how often it changed."""
+
+    first: int
+    """Service second of the update that it began with."""
+    version: int
+    """Number of changes since."""
+
+
+class World:
+    """Invented applications, numbered from 0 and indexed by the second of their last update.
+
+    Args:
+        updates: for each application the service second of its last update.
+        seed: what everything invented hangs on, ids included.
+        now: the present service second; 2026-06-30T12:00:00 unless given.
+        rules: how the service behaves; may be replaced at any time.
+
+    Attributes:
+        now: the present service second.
+        rules: how the service behaves.
+        questions: list questions asked so far, from which random order takes its chance.
+    """
+
+    def __init__(
+        self,
+        updates: Sequence[int],
+        *,
+        seed: int = 7,
+        now: int | None = None,
+        rules: ServiceRules | None = None,
+    ) -> None:
+        self.seed = seed
+        self.now = second_of(START) if now is None else now
+        self.rules = rules or ServiceRules()
+        self.questions = 0
+        self._offset = (seed * 0x2545F4914F + 0x3C6EF372FE) & _ID_MASK
+        self._updated = array("q", updates)
+        numbers = sorted(range(len(self._updated)), key=self._updated.__getitem__)
+        self._numbers = array("L", numbers)
+        self._times = array("q", map(self._updated.__getitem__, numbers))
+        self._touched: dict[int, Touched] = {}
+        self._listed_at: dict[int, int] = {}
+        self._arrivals: deque[_Arrival] = deque()
+
+    def __len__(self) -> int:
+        return len(self._updated)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All application ids, made anew at each call."""
+        return tuple(map(self.id_of, range(len(self))))
+
+    def id_of(self, number: int) -> str:
+        """Return the id of an application's number."""
+        return f"app-{(number * _STRIDE + self._offset) & _ID_MASK:010x}"
+
+    def number_of(self, application_id: str) -> int | None:
+        """Return the number behind an id, None if there is no such application."""
+        digits = application_id[4:]
+        if len(application_id) != _ID_LENGTH or application_id[:4] != "app-":
+            return None
+        if not _HEX.issuperset(digits):
+            return None
+        number = (int(digits, 16) - self._offset) * _UNSTRIDE & _ID_MASK
+        return number if number < len(self) else None
+
+    def reference_of(self, number: int) -> str:
+        """Return the partner's own reference of an application's number."""
+        return f"LOAN-{number:08d}"
+
+    def number_by_reference(self, reference: str) -> int | None:
+        """Return the number behind a partner's reference, None if there is no such application."""
+        digits = reference[5:]
+        if not (digits.isascii() and digits.isdecimal()):
+            return None
+        number = int(digits)
+        known = number < len(self) and reference == self.reference_of(number)
+        return number if known else None
+
+    def updated_at(self, application_id: str) -> int:
+        """Return the service second of the last update, whether the list shows it yet or not.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        return self._updated[self._known(application_id)]
+
+    def updated_second(self, number: int) -> int:
+        """Return the service second of the last update of an application's number."""
+        return self._updated[number]
+
+    def listed_second(self, number: int) -> int:
+        """Return the service second at which the list shows an application's number."""
+        return self._listed_at.get(number, self._updated[number])
+
+    def history(self, number: int) -> Touched:
+        """Return where an application's number began and how often it changed."""
+        return self._touched.get(number) or Touched(first=self._updated[number], version=0)
+
+    def applied_at(self, number: int) -> int:
+        """Return the service second of the application date, up to three days before all else."""
+        return self.history(number).first - (number * 7919 + self.seed) % (3 * DAY)
+
+    def touch(self, application_id: str) -> int:
+        """Update an application now: a new version, and a new place in the list.
+
+        Returns:
+            The service second of the update.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        number = self._known(application_id)
+        before = self.history(number)
+        self._listed_at.setdefault(number, self._updated[number])
+        self._touched[number] = Touched(first=before.first, version=before.version + 1)
+        self._updated[number] = self.now
+        due = self.now + self.rules.visibility_delay
+        self._arrivals.append(_Arrival(due, number, self.now))
+        self._show_arrivals()
+        return self.now
+
+    def advance_to(self, second: int) -> None:
+        """Move the present forward; never back."""
+        self.now = max(self.now, second)
+        self._show_arrivals()
+
+    def truth(self, after: int | None, before: int | None) -> set[str]:
+        """Return the ids that one unlimited question with these raw bounds returns now.
+
+        The inclusivity of the bounds and the retention hold; what a service
+        does to narrow a window (``max_span``, ``default_span``, ``future``)
+        does not. Unset bounds mean the beginning of 1970 and the present second.
+
+        Args:
+            after: ``updated_after`` in service seconds.
+            before: ``updated_before`` in service seconds.
+        """
+        lowest = 0 if after is None else after
+        if self.rules.oldest is not None:
+            lowest = max(lowest, self.rules.oldest)
+        places = self.places(self.rules, lowest, self.now if before is None else before)
+        return set(map(self.id_of, self._numbers[places.start : places.stop]))
+
+    def places(self, rules: ServiceRules, after: int, before: int) -> range:
+        """Return the places in the index that lie within two bounds, by the rules' inclusivity."""
+        low = bisect_left if rules.lower_closed else bisect_right
+        high = bisect_right if rules.upper_closed else bisect_left
+        start = low(self._times, after)
+        return range(start, max(start, high(self._times, before)))
+
+    def numbers_at(self, places: Sequence[int]) -> Sequence[int]:
+        """Return the application numbers at these places of the index, in their order."""
+        if isinstance(places, range) and places.step == 1:
+            return self._numbers[places.start : places.stop]
+        return [self._numbers[place] for place in places]
+
+    def _known(self, application_id: str) -> int:
+        number = self.number_of(application_id)
+        if number is None:
+            raise ConfigurationError("the emulator has no application of this id")
+        return number
+
+    def _show_arrivals(self) -> None:
+        while self._arrivals and self._arrivals[0].due <= self.now:
+            arrival = self._arrivals.popleft()
+            self._move(arrival.number, arrival.second)
+
+    def _move(self, number: int, second: int) -> None:
+        listed = self.listed_second(number)
+        if listed != second:
+            low = bisect_left(self._times, listed)
+            place = self._numbers.index(number, low, bisect_right(self._times, listed, low))
+            del self._times[place], self._numbers[place]
+            place = bisect_right(self._times, second)
+            self._times.insert(place, second)
+            self._numbers.insert(place, number)
+        if second == self._updated[number]:
+            self._listed_at.pop(number, None)
+        else:
+            self._listed_at[number] = second

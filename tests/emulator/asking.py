@@ -1,0 +1,52 @@
+"""Short ways to put a question to an emulated service without a socket."""
+
+from typing import Any
+
+import orjson
+
+from income_client.emulator import HttpReply, HttpRequest, Service, ServiceRules, World
+from income_client.emulator.service import respond
+
+LIST = "/v1/income/applications"
+HOST = {"host": "127.0.0.1:8000"}
+
+
+def a_service(*updates: int, **knobs: Any) -> Service:
+    """Return a service whose applications were updated at these seconds."""
+    return Service(World(updates, now=1000, rules=ServiceRules(**knobs)))
+
+
+def ask(service: Service, path: str = LIST, query: str = "", **headers: str) -> HttpReply:
+    """Send a GET with good Basic credentials, unless headers say otherwise."""
+    good = {**HOST, "authorization": service.basic.authorization().reveal()}
+    return respond(
+        service, HttpRequest(method="GET", path=path, query=query, headers={**good, **headers})
+    )
+
+
+def ask_json(service: Service, path: str = LIST, query: str = "") -> Any:
+    """Return the content of a 200."""
+    reply = ask(service, path, query)
+    assert reply.status == 200, reply.body
+    return orjson.loads(reply.body)
+
+
+def buy_token(service: Service) -> str:
+    """Return an access token."""
+    reply = respond(service, token_request(service))
+    assert reply.status == 200, reply.body
+    token = orjson.loads(reply.body)["access_token"]
+    assert isinstance(token, str)
+    return token
+
+
+def token_request(
+    service: Service, body: bytes = b"grant_type=client_credentials", /, **headers: str
+) -> HttpRequest:
+    """Return a good token request, unless the rest says otherwise."""
+    good = {
+        **HOST,
+        "authorization": service.oauth2.authorization().reveal(),
+        "content-type": "application/x-www-form-urlencoded",
+    }
+    return HttpRequest(method="POST", path="/token", headers={**good, **headers}, body=body)

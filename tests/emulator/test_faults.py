@@ -1,0 +1,84 @@
+"""Which fault falls on which request."""
+
+from typing import Any
+
+import pytest
+
+from income_client.emulator import Fault, FaultKind, Faults, ServiceRules
+from income_client.emulator.faults import replacement
+from income_client.errors import ConfigurationError
+
+
+def _statuses(faults: Faults, requests: int, path: str = "/token") -> list[int | None]:
+    taken = [faults.take("GET", path) for _ in range(requests)]
+    return [None if fault is None else fault.status for fault in taken]
+
+
+def test_faults_are_used_up_in_order() -> None:
+    """Each fault falls on as many requests as it says, the first in the list first."""
+    faults = Faults()
+    faults.add(Fault("status", status=500, times=2), Fault("status", status=503))
+    assert _statuses(faults, 4) == [500, 500, 503, None]
+    assert len(faults) == 0
+
+
+def test_endless_faults() -> None:
+    """A fault without a count stays until it is cleared."""
+    faults = Faults()
+    faults.add(Fault("status", status=500, times=None))
+    assert _statuses(faults, 3) == [500, 500, 500]
+    faults.clear()
+    assert _statuses(faults, 1) == [None]
+
+
+def test_faults_let_requests_pass() -> None:
+    """A fault that skips requests leaves them to those behind it."""
+    faults = Faults()
+    faults.add(Fault("status", status=500, skip=2), Fault("status", status=503))
+    assert _statuses(faults, 4) == [503, None, 500, None]
+
+
+def test_faults_match_path_and_method() -> None:
+    """A fault falls only on requests whose path and method fit its patterns."""
+    faults = Faults()
+    faults.add(Fault("reset", path="/v1/*/documents", method="GET", times=None))
+    assert faults.take("GET", "/v1/income/applications/x/documents") is not None
+    assert faults.take("GET", "/v1/income/applications/x") is None
+    assert faults.take("POST", "/v1/income/applications/x/documents") is None
+
+
+def test_replacements() -> None:
+    """Status, redirect and body stand in for the reply; the other kinds need the wire."""
+    kinds = {kind: replacement(Fault(kind, location="/else", body=b"x")) for kind in FaultKind}
+    found = {kind.value: reply.status for kind, reply in kinds.items() if reply is not None}
+    assert found == {"status": 503, "redirect": 307, "body": 200}
+    redirect = kinds[FaultKind.REDIRECT]
+    assert redirect is not None
+    assert redirect.headers["Location"] == "/else"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"kind": "slow"}, {"kind": "drop", "times": 0}, {"kind": "drop", "skip": -1}]
+)
+def test_impossible_faults(settings: dict[str, Any]) -> None:
+    """A fault that cannot be meant is a configuration error."""
+    with pytest.raises(ConfigurationError):
+        Fault(**settings)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"order": "sideways"},
+        {"span_clamp": "both"},
+        {"future": "perhaps"},
+        {"max_span": 0},
+        {"token_lifetime": 0},
+        {"visibility_delay": -1},
+        {"default_span": -1},
+    ],
+)
+def test_impossible_rules(knobs: dict[str, Any]) -> None:
+    """Rules that cannot be meant are a configuration error."""
+    with pytest.raises(ConfigurationError):
+        ServiceRules(**knobs)

@@ -1,0 +1,63 @@
+"""Invented update times."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from income_client.emulator.patterns import Spread, spread_times
+from income_client.emulator.seconds import DAY
+from income_client.errors import ConfigurationError
+
+PATTERNS = ("uniform", "bursts", "growth", "diurnal", "pareto", "bmodel", "seconds")
+
+
+def _spread(pattern: str, count: int, days: int = 20, seed: int = 1) -> list[int]:
+    first = 1000 * DAY
+    task = Spread(rng=Random(seed), count=count, first=first, last=first + days * DAY - 1)
+    return spread_times(pattern, task)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_times_lie_in_the_span(pattern: str) -> None:
+    """Every pattern gives as many times as asked, in ascending order, within the span."""
+    times = _spread(pattern, 5000)
+    assert len(times) == 5000
+    assert times == sorted(times)
+    assert times[0] >= 1000 * DAY
+    assert times[-1] < 1020 * DAY
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("count", [0, 1, 2, 17])
+def test_few_times(pattern: str, count: int) -> None:
+    """Every pattern can make few times, or none."""
+    assert len(_spread(pattern, count, days=1)) == count
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_same_seed_same_times(pattern: str) -> None:
+    """The same seed gives the same times, another seed gives others."""
+    assert _spread(pattern, 300) == _spread(pattern, 300)
+    assert _spread(pattern, 300) != _spread(pattern, 300, seed=2)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS[:-1])
+def test_no_second_is_saturated(pattern: str) -> None:
+    """No pattern but seconds holds more than 400 rows in a second, however dense it is."""
+    first = 1000 * DAY
+    task = Spread(rng=Random(3), count=30_000, first=first, last=first + 60)
+    counts = Counter(spread_times(pattern, task))
+    assert max(counts.values()) <= 400
+    assert counts.total() == 30_000
+
+
+def test_seconds_hold_full_pages() -> None:
+    """The pattern of few seconds holds some that one page cannot."""
+    assert max(Counter(_spread("seconds", 50_000)).values()) >= 1000
+
+
+def test_unknown_pattern() -> None:
+    """A pattern that does not exist is a configuration error."""
+    with pytest.raises(ConfigurationError, match="pattern is one of"):
+        _spread("waves", 1)

@@ -1,0 +1,173 @@
+"""The emulator over real sockets."""
+
+import asyncio
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from income_client.emulator import Emulator, ServiceRules
+from income_client.errors import ConfigurationError
+from income_client.testing import JumpingClock
+from tests.emulator.asking import LIST
+from tests.emulator.calling import (
+    basic_header,
+    bearer_header,
+    get_json,
+    get_status,
+    until,
+)
+
+
+async def test_a_token_opens_the_api(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """A token bought over the wire opens the API until it expires by service time."""
+    headers = await bearer_header(session, service)
+    for passed, status in ((0, 200), (3599, 200), (1, 401)):
+        service.advance(passed)
+        async with session.get(service.url + LIST, headers=headers) as reply:
+            assert reply.status == status
+    assert reply.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
+    assert service.token_requests == 1
+
+
+async def test_revoked_tokens(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """Revoking makes the tokens sold so far invalid."""
+    headers = await bearer_header(session, service)
+    service.revoke_tokens()
+    async with session.get(service.url + LIST, headers=headers) as reply:
+        assert reply.status == 401
+
+
+async def test_virtual_clock(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """Service time stands still until it is moved, and the list and the Date header follow it."""
+    before = service.now
+    first = await get_json(session, service, LIST)
+    service.advance(0.5)
+    assert (await get_json(session, service, LIST))["updated_before"] == first["updated_before"]
+    service.advance(59.5)
+    assert service.now == before + 60
+    assert first["updated_before"] == "2026-06-30T12:00:00"
+    assert (await get_json(session, service, LIST))["updated_before"] == "2026-06-30T12:01:00"
+    with pytest.raises(ConfigurationError):
+        service.advance(-1)
+
+
+async def test_flowing_time() -> None:
+    """Service time passes by itself where asked to, besides being moved."""
+    clock = JumpingClock()
+    service = Emulator(1, time_flows=True, clock=clock)
+    start = service.now
+    clock.advance(2.5)
+    service.advance(0.5)
+    assert service.now == start + 3
+
+
+async def test_touch(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """A touched application leaves its place for the present second and changes its content."""
+    name = service.world.ids[3]
+    before = await get_json(session, service, f"{LIST}/{name}")
+    service.advance(10)
+    assert service.touch(name) == service.now
+    after = await get_json(session, service, f"{LIST}/{name}")
+    assert after["last_updated_at"] == "2026-06-30T12:00:10Z"
+    assert after["income_calculations"] != before["income_calculations"]
+    page = await get_json(
+        session,
+        service,
+        f"{LIST}?updated_after=2026-06-30T12:00:09&updated_before=2026-06-30T12:00:11",
+    )
+    assert [row["application_id"] for row in page["applications"]] == [name]
+
+
+async def test_files_live_on_their_own_host(
+    session: aiohttp.ClientSession, service: Emulator
+) -> None:
+    """Download addresses lead to another port and give the file without credentials."""
+    content = await get_json(session, service, f"{LIST}/{service.world.ids[0]}/documents")
+    address = next(iter(content["documents"].values()))[0]["url"]
+    assert address.startswith(service.files_url)
+    assert URL(service.files_url).port != URL(service.url).port
+    async with session.get(URL(address, encoded=True)) as reply:
+        body = await reply.read()
+        assert reply.status == 200
+        assert reply.headers["Content-Length"] == str(len(body)) == "20000"
+    headers = {"Range": "bytes=19990-", "If-Range": reply.headers["ETag"]}
+    async with session.get(URL(address, encoded=True), headers=headers) as reply:
+        assert reply.status == 206
+        assert await reply.read() == body[19990:]
+    async with session.get(URL(address, encoded=True), headers=basic_header(service)) as reply:
+        assert reply.status == 400
+    assert [request.name for request in service.requests[-3:]] == ["file"] * 3
+
+
+async def test_recorder(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """Requests are remembered with their status and without their credentials."""
+    await get_status(session, service, f"{LIST}?limit=3")
+    await get_status(session, service, f"{LIST}/nobody")
+    async with session.get(service.url):
+        pass
+    facts = [(each.name, each.status, each.authorized) for each in service.requests]
+    assert facts == [
+        ("list_applications", 200, True),
+        ("get_application", 404, True),
+        ("index", 200, False),
+    ]
+    first = service.requests[0]
+    assert (first.method, first.path, first.query) == ("GET", LIST, "limit=3")
+    assert first.time == service.now
+    assert first.headers["host"] == URL(service.url).authority
+    assert "authorization" not in first.headers
+
+
+async def test_close_ends_replies_held_back(session: aiohttp.ClientSession) -> None:
+    """Closing does not wait for replies that are held back."""
+    async with Emulator(5, latency=3600) as service:
+        waiting = asyncio.create_task(get_status(session, service))
+        await until(lambda: service.max_in_flight == 1)
+    with pytest.raises(aiohttp.ClientError):
+        await waiting
+    assert [each.status for each in service.requests] == [200]
+
+
+async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
+    """The most requests at one time are counted, token requests aside."""
+    clock = JumpingClock()
+    async with Emulator(5, latency=0.02, clock=clock) as service:
+        await asyncio.gather(*(get_status(session, service) for _ in range(8)))
+        await bearer_header(session, service)
+    assert 1 <= service.max_in_flight <= 8
+    assert clock.slept == [0.02] * 9
+
+
+async def test_foreign_host_header(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """Either host refuses a Host header that is not loopback."""
+    for url in (service.url, service.files_url):
+        async with session.get(url, headers={"Host": "example.com"}) as reply:
+            assert reply.status == 421
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "example.com", "", "::"])
+async def test_listens_on_loopback_only(host: str) -> None:
+    """An emulator for other machines is a configuration error."""
+    with pytest.raises(ConfigurationError, match="loopback"):
+        Emulator(1, host=host)
+
+
+async def test_explicit_times_and_knobs(session: aiohttp.ClientSession) -> None:
+    """Applications can be given by their update times, and the rules by single knobs."""
+    async with Emulator([10, 20, 30], lower_closed=True, order="descending") as service:
+        page = await get_json(session, service, f"{LIST}?updated_after=1970-01-01T00:00:20")
+        shown = [service.world.updated_at(row["application_id"]) for row in page["applications"]]
+        assert shown == [30, 20]
+        assert service.rules == ServiceRules(lower_closed=True, order="descending")
+        service.rules = ServiceRules()
+        page = await get_json(session, service, f"{LIST}?updated_after=1970-01-01T00:00:20")
+        assert len(page["applications"]) == 1
+
+
+async def test_an_emulator_can_be_started_again(session: aiohttp.ClientSession) -> None:
+    """A closed emulator can be started again and keeps its world."""
+    service = Emulator(3)
+    for _ in range(2):
+        async with service:
+            assert await get_status(session, service) == 200
