@@ -15,8 +15,8 @@ from income_client.records.window import EPOCH
 
 _SECOND: Final = timedelta(seconds=1)
 _NO_SHIFT: Final = timedelta(0)
-_FIRST_SECOND: Final = (datetime.min - EPOCH) // _SECOND  # noqa: DTZ901 - the service's frame
-_LAST_SECOND: Final = (datetime.max - EPOCH) // _SECOND  # noqa: DTZ901 - the service's frame
+FIRST_SECOND: Final = (datetime.min - EPOCH) // _SECOND  # noqa: DTZ901 - the service's frame
+LAST_SECOND: Final = (datetime.max - EPOCH) // _SECOND  # noqa: DTZ901 - the service's frame
 _BEYOND_ALL: Final = timedelta(days=366 * 10_000)
 
 _PLAIN_LENGTH: Final = len("YYYY-MM-DDTHH:MM:SS")
@@ -110,7 +110,7 @@ def service_second(value: datetime | date | str, zone: tzinfo, *, rounding: Roun
     second = _second(value, zone, rounding)
     if second is None:
         raise ConfigurationError("a bound is a datetime, a date, or the ISO 8601 text of either")
-    if not _FIRST_SECOND <= second <= _LAST_SECOND:
+    if not FIRST_SECOND <= second <= LAST_SECOND:
         raise ConfigurationError("a bound lies within the years 1 to 9999")
     return second
 

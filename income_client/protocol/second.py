@@ -1,0 +1,77 @@
+"""Whether one overfull second is saturated, or only shares its page with its neighbours.
+
+A question about the second ``s`` is sent as ``(s-1, s+1)`` and, where both
+bounds are inclusive, returns three seconds. The narrower forms settle it. With
+one inclusive bound ``(s-1, s)`` or ``(s, s+1)`` returns ``s`` alone, and the two
+together always hold it. With both inclusive ``(s, s)`` returns it alone, which
+any row on that page proves. A form counts only when it was echoed exactly; and
+nothing is believed before the forms together, those about the neighbours
+included, hold every row of the full page.
+"""
+
+from collections.abc import Mapping
+
+from income_client.records.applications import ApplicationSummary
+
+from .questions import Answer, Bounds
+
+Rows = Mapping[str, ApplicationSummary]
+
+
+class Second:
+    """The narrower questions about one second, and what their pages prove."""
+
+    def __init__(self, second: int, outer: Bounds, asked: Bounds, answer: Answer) -> None:
+        self.rows: dict[str, ApplicationSummary] = dict(answer.rows)
+        self.echo = answer.echo
+        self._full_page = frozenset(answer.rows)
+        self._held: set[str] = set()
+        low, high = Bounds(second - 1, second), Bounds(second, second + 1)
+        self._pair = (low, high)
+        self._alone = Bounds(second, second)
+        self._complete: dict[Bounds, int] = {}
+        self._neighbours = (Bounds(second - 1, second - 1), Bounds(second + 1, second + 1))
+        self._to_ask = [
+            form
+            for form in (low, high, self._alone, *self._neighbours)
+            if form != asked and _is_inside(form, outer)
+        ]
+
+    @property
+    def covered(self) -> bool:
+        """Tell whether the pages so far prove that every row of the second was given."""
+        return self._is_whole and self._full_page <= self._held
+
+    @property
+    def _is_whole(self) -> bool:
+        alone = self._complete.get(self._alone, 0) > 0
+        return alone or all(form in self._complete for form in self._pair)
+
+    def next(self) -> Bounds | None:
+        """Return the form to ask next, None when the matter is settled."""
+        if self.covered or not self._to_ask:
+            return None
+        form = self._to_ask[0]
+        # The neighbours can only vouch for a second that some form already holds.
+        return form if self._is_whole or form not in self._neighbours else None
+
+    def receive(self, form: Bounds, answer: Answer) -> None:
+        """Take the page of a form; one that was not echoed exactly proves nothing."""
+        self._to_ask.remove(form)
+        self.rows.update(answer.rows)
+        if (answer.echo.after, answer.echo.before) != (form.after, form.before):
+            return
+        self._held |= answer.rows.keys()
+        if not answer.is_full:
+            self._complete[form] = len(answer.rows)
+
+    def refuse(self, form: Bounds) -> None:
+        """Take note that the service does not accept the form."""
+        self._to_ask.remove(form)
+
+
+def _is_inside(form: Bounds, outer: Bounds) -> bool:
+    inside = form.after >= outer.after
+    if outer.before is not None and form.before is not None:
+        inside = inside and form.before <= outer.before
+    return inside

@@ -1,0 +1,300 @@
+"""The planner of a walk: which window to ask for next, and what a page of it settles.
+
+A walk covers a span of whole seconds. Each second belongs to one *stretch*,
+which is walked from its start to its end with at most one question in flight;
+what pages have settled is *received*, and what the consumer is done with is
+*covered*. Stretches and received windows partition the span after every step.
+
+The outer bounds go out exactly as given. An inner cut overlaps by one second,
+so that all four meanings of the bounds return every row of a window, and rows
+that a neighbouring window already gave are recognised by their id.
+
+Which window comes next is decided from hints; they change the number of
+requests and never the result. Nothing here waits.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from income_client.records.applications import ApplicationPage, ApplicationSummary
+from income_client.records.window import Window
+
+from .density import Density
+from .echo import believe, echoed_window
+from .intervals import Intervals
+from .overlap import Overlap
+from .questions import Answer, Bounds, Delivery, Kind, Pause, Question, Rows
+from .second import Second
+from .stretch import Stretch
+from .tail import Tail
+
+_WORTH_SHARING: Final = 0.9
+"""Pages that must lie ahead of a walker before another takes half of them."""
+
+
+class WalkPlanner:
+    """Decides the next question of a walk, and takes the pages.
+
+    Args:
+        bounds: the outer bounds, sent exactly as they are; without ``before``
+            the walk ends at the present.
+        limit: rows at which a page is full: the limit that is sent.
+        walkers: questions that may be in flight at a time.
+        covered: windows that an earlier walk over the same bounds has covered.
+        reached: how far such a walk had come, where it had no upper bound.
+        keep_saturated: whether rows of saturated windows are delivered.
+    """
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        *,
+        limit: int,
+        walkers: int,
+        covered: Iterable[Window] = (),
+        reached: int | None = None,
+        keep_saturated: bool = False,
+    ) -> None:
+        self.bounds = bounds
+        self.covered = Intervals(covered)
+        self.saturated: list[Window] = []
+        self.withheld: dict[str, ApplicationSummary] = {}
+        self.ready: deque[Delivery] = deque()
+        self.requests = self.rows = self.duplicates = self.splits = 0
+        self._limit = limit
+        self._walkers = walkers
+        self._keep_saturated = keep_saturated
+        self._received = Intervals(self.covered)
+        self._asked = 0
+        self._tail: Tail | None = None
+        if bounds.before is None:
+            self._tail = Tail(bounds.after, reached=max(bounds.after, reached or 0))
+            end = self._tail.reached
+        else:
+            end = bounds.before + 1
+        self._stretches = [
+            Stretch(gap.after, gap.before, Density(limit))
+            for gap in self._received.gaps(Window(bounds.after, end))
+        ]
+        self._overlap = Overlap(Window(bounds.after, 2**62 if bounds.before is None else end))
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether every question of the walk is answered."""
+        return self._tail is None and not self._stretches
+
+    @property
+    def span(self) -> Window:
+        """The seconds that the walk answers for as far as is known by now."""
+        if self.bounds.before is not None:
+            return Window(self.bounds.after, self.bounds.before + 1)
+        reached = max((window.before for window in self._received), default=self.bounds.after)
+        return Window(self.bounds.after, max([reached, *(s.end for s in self._stretches)]))
+
+    @property
+    def planned(self) -> list[Window]:
+        """The windows not yet received, those in flight included, in ascending order."""
+        return [Window(stretch.start, stretch.end) for stretch in self._stretches]
+
+    def next(self) -> Question | Pause | None:
+        """Return what to do now; None where there is nothing to do before a page comes."""
+        if self._asked >= self._walkers:
+            return None
+        if not self._stretches:
+            return self._next_of_tail() if self._asked == 0 else None
+        stretch = next((s for s in self._stretches if s.asked is None), None) or self._share()
+        if stretch is None:
+            return None
+        stretch.asked = self._question(stretch)
+        self._asked += 1
+        return stretch.asked
+
+    def _next_of_tail(self) -> Question | Pause | None:
+        if self._tail is None:
+            return None
+        bounds = self._tail.next()
+        if isinstance(bounds, Pause):
+            return bounds
+        self._asked += 1
+        return Question(Kind.TAIL, Window(self._tail.reached, self._tail.reached), bounds)
+
+    def _share(self) -> Stretch | None:
+        """Cut the free part of the fullest stretch in two, for a walker without work."""
+        fullest = max(self._stretches, key=lambda stretch: stretch.pages_ahead)
+        if fullest.pages_ahead < _WORTH_SHARING:
+            return None
+        half = fullest.split()
+        if half is not None:
+            self._stretches.insert(self._stretches.index(fullest) + 1, half)
+        return half
+
+    def _question(self, stretch: Stretch) -> Question:
+        if stretch.second and (form := stretch.second.next()):
+            return Question(Kind.SECOND, Window(stretch.start, stretch.start + 1), form)
+        width = stretch.density.width(stretch.start, stretch.end)
+        if stretch.overfull is not None:
+            width = max(1, min(width, stretch.overfull - 1))
+        window = Window(stretch.start, stretch.start + width)
+        return Question(Kind.WINDOW, window, self._bounds_for(window))
+
+    def _bounds_for(self, window: Window) -> Bounds:
+        before = window.before
+        if self.bounds.before is not None:
+            before = min(before, self.bounds.before)
+        return Bounds(max(window.after - 1, self.bounds.after), before)
+
+    def receive(
+        self, question: Question, page: ApplicationPage, *, served_at: int | None = None
+    ) -> None:
+        """Take the page of a question; what it completes is put into ``ready``.
+
+        Args:
+            question: one that ``next`` returned.
+            page: the reply.
+            served_at: the second at which the service says that it answered.
+
+        Raises:
+            UnexpectedResponseError: the service answered another question.
+        """
+        self.requests += 1
+        answer = Answer(
+            echo=echoed_window(page.updated_after, page.updated_before),
+            rows={row.application_id: row for row in page.applications},
+            is_full=len(page.applications) >= self._limit,
+            served_at=served_at,
+        )
+        self.splits += answer.is_full
+        match question.kind:
+            case Kind.TAIL:
+                self._receive_tail(question, answer)
+            case Kind.SECOND:
+                self._receive_form(question, answer)
+            case Kind.WINDOW:
+                self._receive_window(question, answer)
+            case _:
+                assert_never(question.kind)
+
+    def refuse(self, question: Question) -> bool:
+        """Take note that the service refused a question; tell whether there is another way."""
+        if question.kind is Kind.WINDOW:
+            return False
+        if question.kind is Kind.TAIL:
+            is_handled = self._tail is not None and self._tail.refuse(question.bounds)
+            self._asked -= is_handled
+            return is_handled
+        stretch = self._release(question)
+        if stretch.second:
+            stretch.second.refuse(question.bounds)
+            self._judge(stretch, stretch.second)
+        return True
+
+    def drop(self, question: Question) -> None:
+        """Take a question back that failed or was cancelled; it will be asked again."""
+        if question.kind is Kind.TAIL and self._tail:
+            self._asked -= 1
+            self._tail.interrupt()
+        else:
+            self._release(question)
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """Take note that the consumer is done with a delivery."""
+        self.covered.add(delivery.covers)
+
+    def _release(self, question: Question) -> Stretch:
+        self._asked -= 1
+        stretch = next(s for s in self._stretches if s.asked is question)
+        stretch.asked = None
+        return stretch
+
+    def _receive_window(self, question: Question, answer: Answer) -> None:
+        stretch, window = self._release(question), question.window
+        width, ids = window.before - window.after, frozenset(answer.rows)
+        if not answer.is_full:
+            stretch.density.completed(window.after, width, ids)
+            stretch.overfull = None
+            self._settle(stretch, question, answer)
+        elif width > 1:
+            stretch.density.overfull(window.after, width, ids)
+            stretch.overfull = width
+            self._set_apart_quiet(stretch, answer.rows)
+        else:
+            stretch.second = Second(window.after, self.bounds, question.bounds, answer)
+            self._judge(stretch, stretch.second)
+
+    def _settle(self, stretch: Stretch, question: Question, answer: Answer) -> None:
+        settled = believe(question.window, question.bounds, answer.echo)
+        rest = (*settled.left, Window(question.window.before, stretch.end))
+        at = self._stretches.index(stretch)
+        self._stretches[at : at + 1] = [stretch.part(part) for part in rest if part]
+        self._deliver(settled.covered, question.bounds, answer.echo, answer.rows)
+
+    def _receive_form(self, question: Question, answer: Answer) -> None:
+        stretch = self._release(question)
+        if stretch.second:
+            stretch.second.receive(question.bounds, answer)
+            self._judge(stretch, stretch.second)
+
+    def _judge(self, stretch: Stretch, second: Second) -> None:
+        """Close a second about which everything was asked that can be."""
+        if second.next() is not None:
+            return
+        window = Window(stretch.start, stretch.start + 1)
+        stretch.density.completed(window.after, 1, set(second.rows))
+        stretch.start, stretch.second, stretch.overfull = window.before, None, None
+        if stretch.start >= stretch.end:
+            self._stretches.remove(stretch)
+        if second.covered:
+            self._deliver(window, self._bounds_for(window), second.echo, second.rows)
+            return
+        self.saturated.append(window)
+        self._received.add(window)
+        if self._keep_saturated:
+            nothing = Window(window.after, window.after)
+            self._deliver(nothing, self._bounds_for(window), second.echo, second.rows)
+        else:
+            self.withheld.update(second.rows)
+
+    def _receive_tail(self, question: Question, answer: Answer) -> None:
+        self._asked -= 1
+        if self._tail is None:
+            return
+        step = self._tail.receive(question.bounds, answer)
+        if answer.is_full:
+            self._walk(step.span, answer.rows)
+        else:
+            settled = believe(step.span, question.bounds, answer.echo)
+            for window in settled.left:
+                self._walk(window, {})
+            self._deliver(settled.covered, question.bounds, answer.echo, answer.rows)
+        if step.is_finished:
+            self._tail = None
+
+    def _walk(self, window: Window, rows: Rows) -> None:
+        """Leave a window that the tail came upon to the walkers."""
+        if self._tail is None or not window:
+            return
+        self._tail.interrupt()
+        stretch = Stretch(window.after, window.before, Density(self._limit))
+        width = window.before - window.after
+        if rows:
+            stretch.density.overfull(window.after, width, rows.keys())
+            stretch.overfull = width if width > 1 else None
+        self._stretches.append(stretch)
+        self._set_apart_quiet(stretch, rows)
+
+    def _set_apart_quiet(self, stretch: Stretch, rows: Rows) -> None:
+        quiet = stretch.set_apart_quiet(rows)
+        if quiet is not None:
+            self._stretches.insert(self._stretches.index(stretch), quiet)
+
+    def _deliver(self, covers: Window, bounds: Bounds, echo: Window, rows: Rows) -> None:
+        asked = bounds.reach
+        reach = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
+        fresh = self._overlap.admit(reach, rows.keys())
+        self.rows += len(fresh)
+        self.duplicates += len(rows) - len(fresh)
+        applications = tuple(row for key, row in rows.items() if key in fresh)
+        self.ready.append(Delivery(covers=covers, bounds=echo, applications=applications))
+        self._received.add(covers)
+        self._overlap.forget(self._received)

@@ -1,0 +1,163 @@
+"""How an open walk learns the present and ends there."""
+
+import pytest
+
+from income_client.protocol.questions import Answer, Bounds, Pause
+from income_client.protocol.tail import Tail
+from income_client.records.window import Window
+
+NOW = 1000
+YEAR = 366 * 86_400
+
+
+def answer(
+    after: int, before: int, *, is_full: bool = False, served_at: int | None = None
+) -> Answer:
+    """Make a reply with these applied bounds."""
+    return Answer(echo=Window(after, before), rows={}, is_full=is_full, served_at=served_at)
+
+
+def asked(tail: Tail) -> Bounds:
+    """Return the next question, which is no pause."""
+    bounds = tail.next()
+    assert isinstance(bounds, Bounds)
+    return bounds
+
+
+def at_present() -> Tail:
+    """Return a tail that has learned the present."""
+    tail = Tail(0, reached=0)
+    assert asked(tail) == Bounds(0, None)
+    step = tail.receive(Bounds(0, None), answer(0, NOW + 1))
+    assert step.span == Window(0, NOW)
+    assert not step.is_finished
+    return tail
+
+
+def without_future() -> Tail:
+    """Return a tail at a service that refuses bounds in the future."""
+    tail = at_present()
+    assert tail.refuse(asked(tail))
+    return tail
+
+
+def test_the_present_is_taken_one_second_earlier_than_it_is_echoed() -> None:
+    """A service may round its time up, or show what it wrote a moment late."""
+    tail = Tail(0, reached=0)
+    assert tail.receive(asked(tail), answer(0, NOW)).span == Window(0, NOW - 1)
+
+
+def test_the_last_page_is_asked_for_with_a_bound_in_the_future() -> None:
+    """A complete page that was echoed as asked ends the walk."""
+    tail = at_present()
+    bounds = asked(tail)
+    assert bounds == Bounds(NOW - 1, NOW + YEAR)
+    assert tail.receive(bounds, answer(NOW - 1, NOW + YEAR)).is_finished
+
+
+def test_a_last_page_that_is_full_is_walked_first() -> None:
+    """The present is learned anew, and what lies before it is left to the walkers."""
+    tail = at_present()
+    tail.receive(asked(tail), answer(NOW - 1, NOW + YEAR, is_full=True))
+    assert asked(tail) == Bounds(NOW - 1, None)
+    step = tail.receive(Bounds(NOW - 1, None), answer(NOW - 1, NOW + 10, is_full=True))
+    assert step.span == Window(NOW, NOW + 9)
+    assert asked(tail) == Bounds(NOW + 8, NOW + 9 + YEAR)
+
+
+def test_two_pages_of_different_seconds_stand_in_for_the_last() -> None:
+    """Where no bound in the future is taken, a later second shows what the earlier one hid."""
+    tail = without_future()
+    assert not tail.receive(asked(tail), answer(NOW - 1, NOW + 1)).is_finished
+    assert tail.receive(asked(tail), answer(NOW - 2, NOW + 2)).is_finished
+
+
+def test_two_pages_of_one_second_prove_nothing() -> None:
+    """The walk waits until the service's clock has moved."""
+    tail = without_future()
+    for after in (NOW - 1, NOW - 2):
+        assert not tail.receive(asked(tail), answer(after, NOW + 1)).is_finished
+    assert isinstance(tail.next(), Pause)
+    assert tail.receive(asked(tail), answer(NOW - 2, NOW + 2)).is_finished
+
+
+def test_a_call_in_between_makes_the_first_page_worthless() -> None:
+    """After an interruption two pages are needed again."""
+    tail = without_future()
+    tail.receive(asked(tail), answer(NOW - 1, NOW + 1))
+    tail.interrupt()
+    assert not tail.receive(asked(tail), answer(NOW - 1, NOW + 2)).is_finished
+
+
+def test_a_window_cut_short_is_not_taken_for_the_present() -> None:
+    """An echo that goes back with the lower bound is a cut, and the walk goes on from it."""
+    tail = without_future()
+    tail.receive(asked(tail), answer(NOW - 1, NOW + 99))
+    step = tail.receive(asked(tail), answer(NOW - 2, NOW + 98))
+    assert not step.is_finished
+    assert step.span == Window(NOW, NOW + 97)
+    # The length of the cut is known from here on: one page for each.
+    step = tail.receive(asked(tail), answer(NOW + 96, NOW + 196))
+    assert step.span == Window(NOW + 97, NOW + 195)
+
+
+def test_a_lowered_bound_counts_as_a_page_up_to_the_present() -> None:
+    """A service that lowers the future bound has answered up to what it echoes."""
+    tail = at_present()
+    assert not tail.receive(asked(tail), answer(NOW - 1, NOW + 1)).is_finished
+    assert asked(tail) == Bounds(NOW - 2, None)
+    assert tail.receive(Bounds(NOW - 2, None), answer(NOW - 2, NOW + 3)).is_finished
+
+
+def test_a_page_whose_start_was_raised_for_a_future_bound_is_no_end() -> None:
+    """A service that keeps the late end of a long window is asked without a bound instead."""
+    tail = at_present()
+    step = tail.receive(asked(tail), answer(NOW + YEAR - 60, NOW + YEAR))
+    assert not step.is_finished
+    assert not step.span
+    assert asked(tail) == Bounds(NOW - 1, None)
+
+
+def test_a_clock_that_stands_still_ends_the_walk_after_some_patience() -> None:
+    """It neither loops for ever nor ends at once."""
+    tail = without_future()
+    pauses = questions = 0
+    while True:
+        action = tail.next()
+        if isinstance(action, Pause):
+            pauses += 1
+            continue
+        questions += 1
+        if tail.receive(action, answer(action.after, NOW)).is_finished:
+            break
+    assert pauses == 3
+    assert questions == 5
+
+
+def test_a_current_second_that_overfills_a_page_is_waited_out() -> None:
+    """It is walked as a second like any other once it has passed, or never will."""
+    tail = at_present()
+    steps = []
+    for _ in range(20):
+        action = tail.next()
+        if isinstance(action, Bounds):
+            before = action.before or NOW + 1
+            steps.append(tail.receive(action, answer(action.after, before, is_full=True)))
+        if steps and steps[-1].span:
+            break
+    assert steps[-1].span == Window(NOW, NOW + 1)
+
+
+def test_an_open_question_that_is_refused_is_an_error() -> None:
+    """There is no other way to ask it."""
+    assert not Tail(0, reached=0).refuse(Bounds(0, None))
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_an_echo_without_end_is_no_present(is_full: bool) -> None:
+    """A complete page ends the walk at once; a full one is walked up to its time of service."""
+    tail = Tail(0, reached=0)
+    endless = answer(0, 10**11, is_full=is_full, served_at=NOW + 1)
+    step = tail.receive(asked(tail), endless)
+    assert step.is_finished is not is_full
+    assert step.span == (Window(0, NOW) if is_full else Window(0, 0))
