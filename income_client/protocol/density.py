@@ -4,9 +4,11 @@ The rule is the plain one: the density just seen, aimed at a page that is 0.85
 full. A full page says two more things for free, and both are kept: its span
 holds at least so many rows, and which rows they are. As the narrower windows
 inside it come back, the share of its ids found in them tells how much is left.
+After a burst of rows, the next window is as wide as usual again.
 """
 
 import math
+from collections import deque
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -19,12 +21,16 @@ _GROWTH: Final = 4
 _GROWTH_AFTER_EMPTY: Final = 16
 _MEMORY: Final = 100
 """Rows after which a density just seen counts as much as what was known before."""
-_HIDDEN: Final = 1.5
+_HIDDEN: Final = 2.0
 """How many times the rows seen a full page is taken to hold, where the density is known."""
 _HIDDEN_BLIND: Final = 3.3
 """The same where nothing is known yet."""
 _SAMPLE: Final = 8
 """Ids of a full page that must be found before their share is believed."""
+_TELLING: Final = 60
+"""Rows that must be expected before half as many mean that a burst is over."""
+_USUAL: Final = 24
+"""Windows from which the usual density is taken."""
 _EVEN: Final = 6
 """Windows left in a gap from which on it is divided evenly."""
 
@@ -76,6 +82,15 @@ class Crowd:
 
 
 @define
+class _Seen:
+    """A window that was completed."""
+
+    rate: float
+    width: int
+    rows: int
+
+
+@define
 class Density:
     """What a walker knows of the rows ahead of it."""
 
@@ -83,10 +98,10 @@ class Density:
     """Rows at which a page counts as full."""
     rate: float | None = None
     """Rows a second, None while no window was completed."""
-    last_width: int = 0
-    """Seconds of the window completed last."""
-    last_rows: int = 0
-    """Rows of the window completed last."""
+    is_usual: bool = False
+    """Whether the rate is the usual one, taken up again after a burst."""
+    seen: deque[_Seen] = Factory(lambda: deque(maxlen=_USUAL))
+    """The windows completed last."""
     crowds: list[Crowd] = Factory(list)
     """Full pages around the position, the narrowest last."""
 
@@ -102,8 +117,10 @@ class Density:
         target = FILL * (self.limit - 1)
         wanted: float = gap
         if self.rate is not None:
-            growth = _GROWTH if self.last_rows else _GROWTH_AFTER_EMPTY
-            wanted = min(target / self.rate, self.last_width * growth)
+            wanted = target / self.rate
+            if not self.is_usual:
+                growth = _GROWTH if self.seen[-1].rows else _GROWTH_AFTER_EMPTY
+                wanted = min(wanted, self.seen[-1].width * growth)
         if self.crowds:
             ahead = self.crowds[-1].end - position
             if wanted > ahead / 2:
@@ -122,17 +139,30 @@ class Density:
 
     def completed(self, position: int, width: int, ids: AbstractSet[str]) -> None:
         """Learn from a page that was not full."""
-        rows = len(ids)
+        seen = _Seen(max(len(ids), 0.5) / width, width, len(ids))
+        self.is_usual = False
         if self.rate is None:
-            self.rate = max(rows, 0.5) / width
+            self.rate = seen.rate
         else:
-            self.rate = (rows + _MEMORY) / (width + _MEMORY / self.rate)
-        self.last_width = width
-        self.last_rows = rows
+            expected = self.rate * width
+            self.rate = _pooled(self.rate, seen.rate, max(seen.rows, expected))
+            if expected > _TELLING and seen.rows < expected / 2:
+                self._expect_the_usual()
+        self.seen.append(seen)
         for crowd in self.crowds:
             crowd.learn(ids)
         end = position + width
         self.crowds = [crowd for crowd in self.crowds if crowd.end > end and crowd.is_useful]
+
+    def _expect_the_usual(self) -> None:
+        """Go back to the median of the densities seen, each weighted with its seconds."""
+        half = sum(seen.width for seen in self.seen) / 2
+        for seen in sorted(self.seen, key=lambda seen: seen.rate):
+            half -= seen.width
+            if half <= 0:
+                self.is_usual = seen.rate < (self.rate or 0.0)
+                self.rate = min(seen.rate, self.rate or seen.rate)
+                return
 
     def overfull(self, position: int, width: int, ids: AbstractSet[str]) -> None:
         """Learn from a full page: its window holds these rows at the least."""
@@ -148,4 +178,10 @@ class Density:
 
     def without_crowds(self) -> "Density":
         """Return the density alone, for another part of the same stretch."""
-        return Density(self.limit, self.rate, self.last_width, self.last_rows)
+        return Density(self.limit, self.rate, self.is_usual, self.seen.copy())
+
+
+def _pooled(known: float, seen: float, rows: float) -> float:
+    """Return the mean of two densities on a logarithmic scale, weighted with their rows."""
+    weight = rows / (rows + _MEMORY)
+    return math.exp(weight * math.log(seen) + (1 - weight) * math.log(known))

@@ -87,7 +87,7 @@ def test_a_page_of_the_oldest_rows_says_nothing_by_its_share() -> None:
     density.overfull(0, 1000, ids(1000))
     density.completed(0, 100, ids(500))
     (crowd,) = density.crowds
-    assert crowd.estimate(blind=False) == 750
+    assert crowd.estimate(blind=False) == 1000
 
 
 def test_a_fork_shares_out_what_is_expected() -> None:
