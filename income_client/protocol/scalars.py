@@ -109,13 +109,15 @@ def read_decimal(value: Any, _: Any) -> Decimal:
         raise expected("a number", value)
     if not -_BEYOND_DIGITS < value < _BEYOND_DIGITS:
         raise Refusal("a number of more than 15 digits before the point")
+    if type(value) is int:
+        return Decimal(value)
     # The shortest digits that mean the number are those that were sent: no binary noise.
     return Decimal(orjson.dumps(value).decode())
 
 
 def read_amount(value: Any, _: Any) -> Decimal | None:
     """Return a number as a decimal, and the empty string as None (contract section 2.3)."""
-    if value == _ABSENT_AMOUNT and type(value) is str:
+    if type(value) is str and value == _ABSENT_AMOUNT:
         return None
     return read_decimal(value, _)
 

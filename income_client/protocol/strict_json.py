@@ -14,6 +14,7 @@ from income_client.errors import DecodeError, Fault
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _DEEPEST: Final = 100
 _EXACT_BELOW: Final = float(2**63)
+_ALWAYS_KEPT: Final = frozenset({str, int, bool, type(None)})
 
 _TOO_DEEP: Final = "nested too deeply"
 
@@ -71,6 +72,8 @@ def untyped_refusal(value: Any) -> str | None:
 
     A number of 2**63 and more may have been an integer that lost digits.
     """
+    if _is_flat(value):
+        return None
     level: list[Any] = [[value]]
     for _ in range(_DEEPEST + 1):
         deeper: list[Any] = []
@@ -84,3 +87,12 @@ def untyped_refusal(value: Any) -> str | None:
             return None
         level = deeper
     return _TOO_DEEP
+
+
+def _is_flat(value: Any) -> bool:
+    """Return whether this is what most content is: one value, or an object of ordinary ones."""
+    for item in value.values() if type(value) is dict else (value,):
+        kind = type(item)
+        if kind not in _ALWAYS_KEPT and not (kind is float and -_EXACT_BELOW < item < _EXACT_BELOW):
+            return False
+    return True

@@ -20,6 +20,7 @@ LAST_SECOND: Final = (datetime.max - EPOCH) // _SECOND  # noqa: DTZ901 - the ser
 _BEYOND_ALL: Final = timedelta(days=366 * 10_000)
 
 _PLAIN_LENGTH: Final = len("YYYY-MM-DDTHH:MM:SS")
+_DAY_LENGTH: Final = len("YYYY-MM-DD")
 
 _BOUND: Final = re.compile(
     r"\d{4}-\d\d-\d\d"
@@ -59,6 +60,11 @@ def parse_utc_time(text: str) -> datetime | None:
     """Return the aware time that a text such as ``2024-01-31T10:00:00Z`` means, or None."""
     if text[-1:] != "Z":
         return None
+    if len(text) == _PLAIN_LENGTH + 1 and text[4::3] == "--T::Z" and text[11:13] != "24":
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            return None
     value = parse_service_time(text[:-1])
     return None if value is None else value.replace(tzinfo=UTC)
 
@@ -74,7 +80,8 @@ def parse_date(text: str) -> date | None:
         value = date.fromisoformat(text)
     except ValueError:
         return None
-    return value if value.isoformat() == text else None
+    # No other form of that length has both its hyphens there.
+    return value if len(text) == _DAY_LENGTH and text[4::3] == "--" else None
 
 
 def render_date(value: date) -> str:

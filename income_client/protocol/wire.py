@@ -8,7 +8,7 @@ chained: they would carry the values that they are about.
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -22,6 +22,7 @@ from income_client.records.documents import Document
 from income_client.records.mapping import FrozenDict
 
 from . import document_types
+from .compiled_readers import compile_reader
 from .findings import faults_of
 from .scalars import READERS, WRITERS, Reader, UntypedObject, Writer, expected
 from .shapes import (
@@ -104,11 +105,17 @@ def register_document_type(key: str, cls: type) -> None:
     _converter.cache_clear()
 
 
-def make_converter(types: Mapping[str, type]) -> Converter:
+def make_converter(
+    types: Mapping[str, type],
+    *,
+    compiled: Collection[type] = _RECORDS,
+) -> Converter:
     """Make a converter with these rules.
 
     Args:
         types: the class that holds the extracted data, by document type.
+        compiled: classes that are read by functions of our own; they give what
+            cattrs would give, and sooner.
     """
     converter = Converter(detailed_validation=False)
     for kind, read in READERS.items():
@@ -125,11 +132,11 @@ def make_converter(types: Mapping[str, type]) -> Converter:
     converter.register_structure_hook_factory(_is_mapping, _mapping_reader)
     converter.register_structure_hook_factory(
         _exactly(DOCUMENTS_BY_TYPE),
-        lambda _: _documents_reader(types, converter),
+        lambda _: _documents_reader(types, converter, compiled=Document in compiled),
     )
     converter.register_structure_hook_factory(
         attrs.has,
-        lambda cls: _record_reader(cls, converter),
+        lambda cls: _record_reader(cls, converter, compiled=cls in compiled),
     )
     converter.register_unstructure_hook_factory(attrs.has, _record_writer)
     converter.register_unstructure_hook_func(_exactly(object), _object_writer(converter))
@@ -188,12 +195,15 @@ def _mapping_reader(kind: Any, converter: Converter) -> Reader:
     return read_mapping
 
 
-def _record_reader(cls: Any, converter: Converter, **overrides: Any) -> Reader:
-    shape = Shape.of(cls)
+def _record_reader(cls: Any, converter: Converter, *, compiled: bool, **types: Any) -> Reader:
     keeps_extra = has_extra(cls)
+    if compiled and keeps_extra:
+        return compile_reader(cls, converter.get_structure_hook, **types)
+    shape = Shape.of(cls)
     required = shape.required
-    beside = {name: override(omit=True) for name in shape.beside}
-    overrides = {**beside, **overrides}
+    overrides: dict[str, Any] = {name: override(omit=True) for name in shape.beside}
+    for name, kind in types.items():
+        overrides[name] = override(struct_hook=converter.get_structure_hook(kind))
     structure = make_dict_structure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
 
     def read_record(value: Any, _: Any) -> Any:
@@ -207,9 +217,8 @@ def _record_reader(cls: Any, converter: Converter, **overrides: Any) -> Reader:
     return read_record
 
 
-def _document_reader(data: Any, converter: Converter) -> Reader:
-    read_data = converter.get_structure_hook(data)
-    read = _record_reader(Document, converter, extracted_data=override(struct_hook=read_data))
+def _document_reader(data: Any, converter: Converter, *, compiled: bool) -> Reader:
+    read = _record_reader(Document, converter, compiled=compiled, extracted_data=data)
     if data is UntypedObject or has_extra(data):
         return read
     shape = Shape.of(data)
@@ -223,9 +232,14 @@ def _document_reader(data: Any, converter: Converter) -> Reader:
     return read_document
 
 
-def _documents_reader(types: Mapping[str, type], converter: Converter) -> Reader:
+def _documents_reader(
+    types: Mapping[str, type],
+    converter: Converter,
+    *,
+    compiled: bool,
+) -> Reader:
     def array(data: Any) -> Reader:
-        return _array_of(_document_reader(data, converter), Document)
+        return _array_of(_document_reader(data, converter, compiled=compiled), Document)
 
     untyped = array(UntypedObject)
     typed = {key: array(cls) for key, cls in types.items()}
