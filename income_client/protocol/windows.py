@@ -42,7 +42,6 @@ class WalkPlanner:
         limit: rows at which a page is full: the limit that is sent.
         walkers: questions that may be in flight at a time.
         covered: windows that an earlier walk over the same bounds has covered.
-        reached: how far such a walk had come, where it had no upper bound.
         keep_saturated: whether rows of saturated windows are delivered.
     """
 
@@ -53,7 +52,6 @@ class WalkPlanner:
         limit: int,
         walkers: int,
         covered: Iterable[Window] = (),
-        reached: int | None = None,
         keep_saturated: bool = False,
     ) -> None:
         self.bounds = bounds
@@ -69,8 +67,8 @@ class WalkPlanner:
         self._asked = 0
         self._tail: Tail | None = None
         if bounds.before is None:
-            self._tail = Tail(bounds.after, reached=max(bounds.after, reached or 0))
-            end = self._tail.reached
+            end = max((window.before for window in self.covered), default=bounds.after)
+            self._tail = Tail(bounds.after, reached=end)
         else:
             end = bounds.before + 1
         self._stretches = [

@@ -174,3 +174,12 @@ def test_covered_windows_are_not_asked_for_again() -> None:
     planner = WalkPlanner(Bounds(BASE, BASE + 1000), limit=10, walkers=4, covered=done)
     assert planner.planned == [Window(BASE + 400, BASE + 500)]
     assert planner.covered == Intervals(done)
+
+
+def test_a_resumed_open_walk_goes_on_where_it_stopped() -> None:
+    """What was covered is not walked again, whatever lies behind it."""
+    world = World([BASE + n for n in range(3000)], now=BASE + 3000)
+    first = walk(world, BASE - 1, None, limit=100).run()
+    again = walk(world, BASE - 1, None, limit=100, covered=list(first.planner.covered)).run()
+    assert again.planner.requests == 2
+    assert len(again.ids) < 5

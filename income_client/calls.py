@@ -1,0 +1,140 @@
+"""The calls that are one request each; knows the endpoints and nothing of walking them."""
+
+from datetime import date, datetime, timedelta, tzinfo
+from functools import partial
+from typing import Final, TypeVar
+
+from .errors import ConfigurationError, InvalidRequestError
+from .protocol import endpoints
+from .protocol.messages import Request
+from .protocol.replies import read_reply
+from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_time
+from .records.applications import Application, ApplicationPage, ApplicationSummary
+from .records.documents import ApplicationDocuments
+from .records.window import EPOCH
+from .session import SessionManager
+
+T = TypeVar("T")
+When = datetime | date | str
+"""A time: aware, or naive and then in the service's zone; a day; or the ISO text of either."""
+
+_YEAR: Final = timedelta(days=366)
+_YEAR_BEFORE_THE_END: Final = EPOCH + timedelta(seconds=LAST_SECOND) - _YEAR
+
+
+class ServiceCalls:
+    """One method for each thing that one request reads.
+
+    Args:
+        session: makes the requests.
+        zone: the zone of the service's times that carry none.
+    """
+
+    def __init__(self, session: SessionManager, zone: tzinfo) -> None:
+        self._session = session
+        self._zone = zone
+
+    async def get_application_page(
+        self,
+        updated_after: When | None = None,
+        updated_before: When | None = None,
+        limit: int | None = None,
+        application_reference_id: str | None = None,
+    ) -> ApplicationPage:
+        """Read one page of the list, just as the service gives it (contract section 4.1).
+
+        A page with ``limit`` rows may hide others; ``list_applications`` finds them all.
+
+        Args:
+            updated_after: lower bound; None leaves it to the service.
+            updated_before: upper bound; None leaves it to the service.
+            limit: most rows, 1 to 1000; None leaves it to the service, which takes 25.
+            application_reference_id: the partner's own reference.
+
+        Raises:
+            ConfigurationError: an argument cannot be meant; nothing was sent.
+            IncomeClientError: the request failed for good.
+        """
+        after, before = self._span(updated_after, updated_before)
+        request = endpoints.list_applications(
+            updated_after=None if after is None else wire_time(after),
+            updated_before=None if before is None else wire_time(before),
+            limit=limit,
+            application_reference_id=application_reference_id,
+        )
+        return await self._call(ApplicationPage, request)
+
+    async def get_application(self, application_id: str) -> Application:
+        """Read one application with its income calculations (contract section 4.2).
+
+        Args:
+            application_id: as returned when the application was registered.
+
+        Raises:
+            ConfigurationError: the id cannot be one; nothing was sent.
+            NotFoundError: the service knows no such application.
+            IncomeClientError: the request failed for good.
+        """
+        return await self._call(Application, endpoints.get_application(application_id))
+
+    async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
+        """Read the documents of one application (contract section 4.3).
+
+        Args:
+            application_id: as returned when the application was registered.
+            pages: whether each document comes with its pages block.
+
+        Raises:
+            ConfigurationError: the id cannot be one; nothing was sent.
+            NotFoundError: the service knows no such application.
+            IncomeClientError: the request failed for good.
+        """
+        request = endpoints.get_documents(application_id, pages)
+        return await self._call(ApplicationDocuments, request)
+
+    async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
+        """Find the application with a reference of the partner's (contract section 4.1).
+
+        Args:
+            application_reference_id: the partner's own reference, unique per application.
+
+        Returns:
+            Its summary, None where the service lists none.
+
+        Raises:
+            ConfigurationError: the reference cannot be one; nothing was sent.
+            IncomeClientError: the request failed for good.
+        """
+        reference = application_reference_id
+        if reference is None:
+            raise ConfigurationError("application_reference_id is None")
+        page = await self.get_application_page(application_reference_id=reference)
+        if not page.applications:
+            # Bounds left to the service may hide what is old,
+            page = await self.get_application_page(EPOCH, application_reference_id=reference)
+        if not page.applications:
+            # and what was updated this very second.
+            future = min(page.updated_before, _YEAR_BEFORE_THE_END) + _YEAR
+            try:
+                page = await self.get_application_page(
+                    EPOCH, future, application_reference_id=reference
+                )
+            except InvalidRequestError:
+                return None
+        same = (row for row in page.applications if row.application_reference_id == reference)
+        return next(same, None)
+
+    async def _call(self, cls: type[T], request: Request) -> T:
+        return await self._session.call(request, partial(read_reply, cls, request))
+
+    def _second(self, value: When | None, rounding: Rounding) -> int | None:
+        return None if value is None else service_second(value, self._zone, rounding=rounding)
+
+    def _span(
+        self, updated_after: When | None, updated_before: When | None
+    ) -> tuple[int | None, int | None]:
+        after = self._second(updated_after, Rounding.DOWN)
+        before = self._second(updated_before, Rounding.UP)
+        if after is not None and before is not None and after > before:
+            raise ConfigurationError("updated_after is later than updated_before")
+        return after, before

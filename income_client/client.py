@@ -1,0 +1,294 @@
+"""What people call: one object that reads the service."""
+
+import copy
+import ssl as tls
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from functools import partial
+from types import TracebackType
+from typing import Literal, Self, overload
+
+from .calls import ServiceCalls, When
+from .clock import Clock, SystemClock
+from .environment import read_environment
+from .errors import ConfigurationError
+from .fetching import Applications, Fetcher, FetchFailure, OnError, Part
+from .paginator import ApplicationPaginator, OnSaturated
+from .protocol.resume import walk_state
+from .records.applications import Application
+from .records.documents import ApplicationDocuments, ApplicationRecord
+from .session import Auth, SessionManager
+from .settings import RetryPolicy, Timeouts
+from .token_cache import TokenStore
+from .transport import BorrowedSession, TraceConfig
+
+
+class IncomeClient(ServiceCalls):
+    """An asynchronous client of the income-verification service.
+
+    One client holds one pool of connections and one access token, and is made
+    once for each service. It belongs to the event loop in which it is first used.
+
+    Args:
+        base_url: the service's address; https, except to this machine itself.
+        auth: `BasicAuth` or `OAuth2ClientCredentials` (contract section 5.1).
+        auth_url: address of the token endpoint's host; that of ``base_url`` by default.
+        session: an aiohttp session of the caller's, used and never closed.
+        timeouts: how long things may take.
+        retry: when a failed request is made again.
+        concurrency: most requests in flight at a time, over all calls of the client.
+        max_rate: most requests a second; None for no limit of our own.
+        token_store: shares the access token with other processes.
+        service_timezone: the zone of the service's times that carry none.
+        max_response_bytes: longest reply that is read.
+        user_agent: in place of the package's own.
+        proxy: address of an HTTP proxy.
+        ssl: a TLS context in place of the default one.
+        trace_configs: aiohttp trace hooks for a session made here.
+        clock: measures and sleeps; tests put in one that jumps.
+
+    Raises:
+        ConfigurationError: an argument cannot be meant.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        auth: Auth,
+        auth_url: str | None = None,
+        session: BorrowedSession | None = None,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        concurrency: int = 16,
+        max_rate: float | None = None,
+        token_store: TokenStore | None = None,
+        service_timezone: tzinfo = UTC,
+        max_response_bytes: int = 64 * 2**20,
+        user_agent: str | None = None,
+        proxy: str | None = None,
+        ssl: tls.SSLContext | None = None,
+        trace_configs: Sequence[TraceConfig] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(service_timezone, tzinfo):
+            raise ConfigurationError("service_timezone is no tzinfo")
+        self._clock = clock or SystemClock()
+        self._owns_session = True
+        session_manager = SessionManager(
+            base_url,
+            auth=auth,
+            auth_url=auth_url,
+            session=session,
+            timeouts=timeouts,
+            retry=retry,
+            concurrency=concurrency,
+            max_rate=max_rate,
+            token_store=token_store,
+            max_response_bytes=max_response_bytes,
+            user_agent=user_agent,
+            proxy=proxy,
+            ssl=ssl,
+            trace_configs=trace_configs,
+            clock=self._clock,
+        )
+        super().__init__(session_manager, service_timezone)
+
+    @classmethod
+    def from_env(cls) -> Self:
+        """Make a client from environment variables.
+
+        Reads INCOME_BASE_URL, and INCOME_CLIENT_ID with INCOME_CLIENT_SECRET or
+        INCOME_USERNAME with INCOME_PASSWORD, and INCOME_AUTH_URL if it is set.
+
+        Raises:
+            ConfigurationError: a variable is missing, or both kinds of credentials are set.
+        """
+        found = read_environment()
+        return cls(found.base_url, auth=found.auth, auth_url=found.auth_url)
+
+    def with_options(
+        self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None
+    ) -> Self:
+        """Return a view with other limits, on the same connections and the same token.
+
+        Closing a view does nothing; it ends with the client that it was made of.
+
+        Args:
+            timeouts: in place of this client's.
+            retry: in place of this client's; the retry budget stays shared.
+        """
+        view = copy.copy(self)
+        view._session = self._session.with_options(timeouts=timeouts, retry=retry)  # noqa: SLF001 - a Self
+        view._owns_session = False  # noqa: SLF001 - a Self
+        return view
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that were opened here; again does nothing."""
+        if self._owns_session:
+            await self._session.aclose()
+
+    def list_applications(
+        self,
+        updated_after: When | None = None,
+        updated_before: When | None = None,
+        limit: int = 1000,
+        concurrency: int = 4,
+        on_saturated: OnSaturated = "raise",
+        resume: str | None = None,
+    ) -> ApplicationPaginator:
+        """Walk every application updated in a span, however many (contract section 4.1).
+
+        Args:
+            updated_after: lower bound, sent as it is; None for the beginning of time.
+            updated_before: upper bound, sent as it is; None for the present.
+            limit: rows asked for in one page, 1 to 1000.
+            concurrency: pages in flight at a time; with 1 they come in ascending order.
+            on_saturated: what to do about a second that holds more rows than can be
+                asked for: "raise" `SaturatedWindowError` after everything else, or
+                "report" it in ``paginator.saturated`` and yield its rows.
+            resume: ``paginator.checkpoint`` of an earlier walk, which knows its bounds.
+
+        Returns:
+            An asynchronous iterator over the summaries.
+
+        Raises:
+            ConfigurationError: an argument cannot be meant.
+            CheckpointError: ``resume`` is damaged, or of a newer version.
+        """
+        after, before = self._span(updated_after, updated_before)
+        return ApplicationPaginator(
+            self._session,
+            walk_state(after, before, resume),
+            limit=limit,
+            concurrency=concurrency,
+            on_saturated=on_saturated,
+            clock=self._clock,
+            zone=self._zone,
+        )
+
+    @overload
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int = 16,
+        on_error: Literal["raise"] = "raise",
+    ) -> Fetcher[ApplicationRecord]: ...
+
+    @overload
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int = 16,
+        *,
+        on_error: Literal["yield"],
+    ) -> Fetcher[ApplicationRecord | FetchFailure]: ...
+
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int = 16,
+        on_error: OnError = "raise",
+    ) -> Fetcher[ApplicationRecord] | Fetcher[ApplicationRecord | FetchFailure]:
+        """Read many applications, each with its documents (contract sections 4.2 and 4.3).
+
+        Args:
+            applications: ids, summaries or applications, in an iterable or an
+                asynchronous one, such as ``list_applications()``.
+            documents: whether the documents are read as well.
+            pages: whether each document comes with its pages block.
+            concurrency: requests in flight at a time, within the client's own limit.
+            on_error: "raise" the first failure in its turn, or "yield" a
+                `FetchFailure` in place of the record.
+
+        Returns:
+            An asynchronous iterator over the records, in the order of the input.
+
+        Raises:
+            ConfigurationError: an argument cannot be meant.
+        """
+        parts: list[Part] = [self.get_application]
+        if documents:
+            parts.append(partial(self.get_documents, pages=pages))
+        return Fetcher(
+            applications,
+            parts=tuple(parts),
+            assemble=_record,
+            concurrency=concurrency,
+            on_error=on_error,
+        )
+
+    @overload
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int = 16,
+        on_error: Literal["raise"] = "raise",
+    ) -> Fetcher[ApplicationDocuments]: ...
+
+    @overload
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int = 16,
+        *,
+        on_error: Literal["yield"],
+    ) -> Fetcher[ApplicationDocuments | FetchFailure]: ...
+
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int = 16,
+        on_error: OnError = "raise",
+    ) -> Fetcher[ApplicationDocuments] | Fetcher[ApplicationDocuments | FetchFailure]:
+        """Read the documents of many applications (contract section 4.3).
+
+        Args:
+            applications: as for ``fetch_records``.
+            pages: whether each document comes with its pages block.
+            concurrency: requests in flight at a time, within the client's own limit.
+            on_error: as for ``fetch_records``.
+
+        Returns:
+            An asynchronous iterator over the replies, in the order of the input.
+
+        Raises:
+            ConfigurationError: an argument cannot be meant.
+        """
+        return Fetcher(
+            applications,
+            parts=(partial(self.get_documents, pages=pages),),
+            assemble=_only,
+            concurrency=concurrency,
+            on_error=on_error,
+        )
+
+
+def _record(
+    application: Application, documents: ApplicationDocuments | None = None
+) -> ApplicationRecord:
+    return ApplicationRecord(application=application, documents=documents)
+
+
+def _only(documents: ApplicationDocuments) -> ApplicationDocuments:
+    return documents

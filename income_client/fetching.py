@@ -1,0 +1,250 @@
+"""Many applications and documents at once: bounded, in input order, never far ahead."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
+
+from attrs import define, field, frozen
+
+from .crew import Crew, Finished
+from .errors import ClientClosedError, ConfigurationError, IncomeClientError
+from .records.applications import Application, ApplicationSummary
+
+Y = TypeVar("Y")
+
+ApplicationKey = str | ApplicationSummary | Application
+"""An application's id, or something that has one."""
+Applications = Iterable[ApplicationKey] | AsyncIterable[ApplicationKey]
+OnError = Literal["raise", "yield"]
+Part = Callable[[str], Coroutine[Any, Any, Any]]
+"""One request about the application with this id."""
+
+_LOOK_AHEAD: Final = 2
+"""Records begun, as a multiple of the requests in flight, while the first is waited for."""
+
+
+@frozen
+class FetchFailure:
+    """An application that could not be read, in place of its record."""
+
+    application_id: str
+    """Which one."""
+    error: IncomeClientError
+    """Why."""
+
+
+@define
+class _Entry:
+    """One application on its way: parts not yet asked for, and those that came."""
+
+    application_id: str
+    to_ask: list[int]
+    parts: dict[int, Any] = field(factory=dict)
+    error: BaseException | None = None
+
+
+class Fetcher(Generic[Y]):
+    """An iterator over what several requests about each application give.
+
+    The requests of one application are independent of each other and go out
+    together. At most ``concurrency`` are in flight, results come in input order,
+    and nothing is begun further ahead than twice that: a consumer that is slow,
+    or stops, stops the requests and the source.
+
+    Args:
+        applications: ids, or what has one; an asynchronous iterator over them is
+            closed together with this one.
+        parts: the requests about one application, in the order of ``assemble``.
+        assemble: makes the result of the parts.
+        concurrency: requests in flight at the most.
+        on_error: whether a failure is raised, or yielded in its place.
+
+    Raises:
+        ConfigurationError: an argument cannot be meant.
+    """
+
+    def __init__(
+        self,
+        applications: Applications,
+        *,
+        parts: tuple[Part, ...],
+        assemble: Callable[..., Y],
+        concurrency: int,
+        on_error: OnError,
+    ) -> None:
+        if type(concurrency) is not int or concurrency < 1:
+            raise ConfigurationError("concurrency is a whole number, 1 or more")
+        if on_error not in ("raise", "yield"):
+            raise ConfigurationError('on_error is "raise" or "yield"')
+        self._source = _Source(applications)
+        self._parts = parts
+        self._assemble = assemble
+        self._concurrency = concurrency
+        self._on_error = on_error
+        self._crew: Crew[tuple[_Entry, int] | None] = Crew()
+        self._entries: deque[_Entry] = deque()
+        self._is_pulling = False
+        self._is_closed = False
+        self._was_cancelled = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Y:
+        """Return the next result.
+
+        Raises:
+            IncomeClientError: a request failed for good, and failures are raised.
+            ClientClosedError: an earlier call of this was cancelled, so that
+                going on would leave something out; or it was closed meanwhile.
+            ConfigurationError: somebody else waits for the next result already.
+        """
+        self._crew.check_is_free()
+        if self._was_cancelled:
+            raise ClientClosedError("this iteration was cancelled; begin a new one")
+        if self._is_closed:
+            raise StopAsyncIteration
+        try:
+            entry = await self._next_entry()
+        except BaseException as error:
+            self._was_cancelled = isinstance(error, asyncio.CancelledError)
+            await self.aclose()
+            raise
+        if entry is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        if entry.error is None:
+            return self._assemble(*(entry.parts[part] for part in range(len(self._parts))))
+        if self._on_error == "yield" and isinstance(entry.error, IncomeClientError):
+            return cast("Y", FetchFailure(entry.application_id, entry.error))
+        failure = entry.error
+        del entry
+        await self.aclose()
+        try:
+            raise failure
+        finally:
+            del failure
+
+    async def aclose(self) -> None:
+        """End the requests under way and the source; again does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._entries.clear()
+        try:
+            await self._crew.cancel()
+        finally:
+            await self._source.aclose()
+
+    async def _next_entry(self) -> _Entry | None:
+        while True:
+            if self._entries and self._is_done(self._entries[0]):
+                entry = self._entries.popleft()
+                self._start_requests()
+                return entry
+            self._start_requests()
+            if not self._crew:
+                if self._source.error is not None:
+                    raise self._source.error
+                return None
+            self._take(await self._crew.next())
+
+    def _is_done(self, entry: _Entry) -> bool:
+        return entry.error is not None or len(entry.parts) == len(self._parts)
+
+    def _start_requests(self) -> None:
+        while self._crew.under_way - self._is_pulling < self._concurrency:
+            if self._entries and self._entries[-1].to_ask:
+                entry = self._entries[-1]
+                part = entry.to_ask.pop(0)
+                self._crew.start((entry, part), self._parts[part](entry.application_id))
+            elif (
+                self._source.is_exhausted
+                or self._is_pulling
+                or len(self._entries) >= _LOOK_AHEAD * self._concurrency
+            ):
+                return
+            elif self._source.is_asynchronous:
+                self._is_pulling = True
+                self._crew.start(None, self._source.pull())
+            else:
+                self._begin(self._source.take())
+
+    def _begin(self, application_id: str | None) -> None:
+        if application_id is not None:
+            self._entries.append(_Entry(application_id, list(range(len(self._parts)))))
+
+    def _take(self, finished: Finished[tuple[_Entry, int] | None]) -> None:
+        if finished.key is None:
+            self._is_pulling = False
+            if finished.error is not None:
+                raise finished.error
+            self._begin(finished.result)
+            return
+        entry, part = finished.key
+        if finished.error is None:
+            entry.parts[part] = finished.result
+        elif entry.error is None:
+            entry.error = finished.error
+            entry.to_ask.clear()
+
+
+class _Source:
+    """The applications to fetch, one at a time; an error of theirs waits until it is their turn."""
+
+    def __init__(self, applications: Applications) -> None:
+        self.error: BaseException | None = None
+        self.is_exhausted = False
+        self._iterator: Any
+        match applications:
+            case AsyncIterable():
+                self.is_asynchronous = True
+                self._iterator = aiter(applications)
+            case Iterable() if not isinstance(applications, str | bytes):
+                self.is_asynchronous = False
+                self._iterator = iter(applications)
+            case _:
+                raise ConfigurationError("applications are ids, or what has one, in an iterable")
+
+    def take(self) -> str | None:
+        """Return the next id, None at the end or where an error stands."""
+        try:
+            return _id_of(next(self._iterator))
+        except StopIteration:
+            self.is_exhausted = True
+        except Exception as error:  # noqa: BLE001 - raised in its turn
+            self._fail(error)
+        return None
+
+    async def pull(self) -> str | None:
+        """Return the next id of an asynchronous source, None likewise."""
+        try:
+            return _id_of(await anext(self._iterator))
+        except StopAsyncIteration:
+            self.is_exhausted = True
+        except Exception as error:  # noqa: BLE001 - raised in its turn
+            self._fail(error)
+        return None
+
+    async def aclose(self) -> None:
+        """Close an asynchronous source that can be closed."""
+        self.is_exhausted = True
+        if self.is_asynchronous and isinstance(self._iterator, AsyncIterator):
+            close = getattr(self._iterator, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _fail(self, error: Exception) -> None:
+        self.is_exhausted = True
+        self.error = error
+
+
+def _id_of(application: object) -> str:
+    match application:
+        case str():
+            return application
+        case ApplicationSummary() | Application():
+            return application.application_id
+        case _:
+            raise ConfigurationError("an application is an id, a summary or an application")
