@@ -33,6 +33,7 @@ from .world import World
 _HIDDEN: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 _API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
 _PATIENCE: Final = 0.05
+_REMEMBERED: Final = 100_000
 
 
 class _Played(web.StreamResponse):
@@ -70,7 +71,7 @@ class Emulator:
     Attributes:
         world: the applications.
         faults: misbehaviour to be played.
-        requests: what was asked so far, in order of arrival.
+        requests: what was asked so far, in order of arrival; at least the last 100,000.
         url: address of the API and of the token endpoint, once started.
         files_url: address of the host of document files, once started.
         max_in_flight: most API requests that were seen at the same time.
@@ -116,6 +117,7 @@ class Emulator:
         self._host = host
         self._port = port
         self._in_flight = 0
+        self._token_requests = 0
         self._closing = asyncio.Event()
         self._open = AsyncExitStack()
 
@@ -154,7 +156,7 @@ class Emulator:
     @property
     def token_requests(self) -> int:
         """Token requests answered so far, refused ones included."""
-        return sum(request.name == Call.TOKEN.value for request in self.requests)
+        return self._token_requests
 
     def advance(self, seconds: float) -> None:
         """Move service time forward; tokens and addresses expire by it.
@@ -248,9 +250,14 @@ class Emulator:
 
     def _record(self, message: HttpRequest, fault: Fault | None, reply: HttpReply) -> None:
         headers = {name: text for name, text in message.headers.items() if name not in _HIDDEN}
+        call = call_of(message.path)
+        self._token_requests += call is Call.TOKEN
+        # Forgotten many at a time, so that remembering costs the same for ever.
+        if len(self.requests) >= 2 * _REMEMBERED:
+            del self.requests[:-_REMEMBERED]
         self.requests.append(
             RecordedRequest(
-                name=call_of(message.path).value,
+                name=call.value,
                 method=message.method,
                 path=message.path,
                 query=message.query,

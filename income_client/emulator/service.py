@@ -98,9 +98,9 @@ class Service:
         self.files_url = "http://127.0.0.1"
         self._gate = Gate(basic=self.basic, oauth2=self.oauth2, mint=self.mint)
         self._replies = 0
-        self._case = lru_cache(maxsize=256)(self._compose)
-        self._application = lru_cache(maxsize=1024)(self._write_application)
-        self._documents = lru_cache(maxsize=512)(self._write_documents)
+        self._case = lru_cache(maxsize=2048)(self._compose)
+        self._application = lru_cache(maxsize=2048)(self._write_application)
+        self._documents = lru_cache(maxsize=2048)(self._write_documents)
 
     def respond(self, request: HttpRequest) -> HttpReply:
         """Answer a request to the API or to the token endpoint."""
