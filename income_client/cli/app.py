@@ -1,0 +1,65 @@
+"""The table of sub-commands, each loaded when it is called; knows what their errors exit with."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import App, CycloptsError
+
+from income_client import IncomeClientError, __version__
+
+from .screen import Screen
+
+_ABOUT: Final = """Read an income-verification service; try it on an emulated one.
+
+Example: income-client demo
+"""
+_COMMANDS: Final = {
+    "demo": """Read a whole emulated service of invented data, and say what was found.
+
+Progress goes to standard error, the summary to standard output. The exit
+status is 1 if the summary does not agree with what the service holds.
+
+Example: income-client demo --applications 20000
+""",
+    "emulate": """Run the emulated service on loopback until Ctrl-C or SIGTERM.
+
+Prints the environment variables that lead a client to it, as lines for a
+shell. All data is invented, the credentials too; service time passes.
+
+Example: income-client emulate --port 8080 --applications 20000
+""",
+}
+_FAILED: Final = 1
+_MISUSED: Final = 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line.
+
+    Args:
+        arguments: what follows the command's name.
+
+    Returns:
+        The exit status.
+    """
+    app = App(
+        name="income-client",
+        help=_ABOUT,
+        help_format="plaintext",
+        version=__version__,
+        console=Screen(),
+        error_console=Screen(stderr=True),
+        exit_on_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+    for name, text in _COMMANDS.items():
+        app.command(f"income_client.cli.{name}:{name}", name=name, help=text)
+    try:
+        return app(list(arguments)) or 0
+    except CycloptsError:
+        return _MISUSED
+    except IncomeClientError as error:
+        print(f"income-client: {error}", file=sys.stderr)
+        return _FAILED

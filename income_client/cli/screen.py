@@ -1,0 +1,80 @@
+"""Terminals: colour and motion where a person looks, plain text and silence elsewhere."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+
+class Screen(Console):
+    """A console that leaves it to the caller what a closed pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error through."""
+        raise  # noqa: PLE0704 - called while it is being handled
+
+
+class Stage:
+    """One progress bar.
+
+    Args:
+        progress: draws it.
+        task: its number there.
+    """
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def reach(self, completed: float, count: str) -> None:
+        """Move the bar.
+
+        Args:
+            completed: how far, in units of the stage's total.
+            count: what to say beside it.
+        """
+        self._progress.update(self._task, completed=completed, count=count)
+
+
+class Stages:
+    """Progress bars on standard error, one after the other; nothing where it is no terminal."""
+
+    def __init__(self) -> None:
+        screen = Screen(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description:<16}"),
+            BarColumn(bar_width=18),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[count]:<31}"),
+            TimeElapsedColumn(),
+            console=screen,
+            disable=not sys.stderr.isatty() or screen.is_dumb_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    @contextmanager
+    def stage(self, name: str, total: float) -> Iterator[Stage]:
+        """Show a bar for what happens inside.
+
+        Args:
+            name: what that is, in a few words.
+            total: how much of it there is, in any unit.
+        """
+        task = self._progress.add_task(name, total=total, count="")
+        yield Stage(self._progress, task)
+        self._progress.stop_task(task)

@@ -1,0 +1,269 @@
+"""The rules of the design as data, and what each finds in the syntax tree of a module.
+
+A rule is a function from a module to the sentences that say what is wrong with it.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import field, frozen
+
+import income_client
+
+PACKAGE: Final = Path(income_client.__file__).parent
+
+LAYERS: Final = (
+    {"_version", "errors", "records", "settings"},
+    {"protocol"},
+    {"clock", "connection_faults", "crew", "deadlines", "environment", "pacing", "transport"},
+    {"attempt", "retrying", "token_cache", "token_endpoint"},
+    {"session"},
+    {"calls", "fetching", "paginator"},
+    {"client"},
+    {"__init__"},
+    {"cli", "testing"},
+)
+"""Units of the package, the lowest first; imports go down, or stay within a layer without cycle."""
+
+MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
+    "emulator": frozenset({"clock", "emulator", "errors", "settings"}),
+    "receivers": frozenset({"errors", "protocol", "receivers", "records"}),
+    "cli": frozenset({"__init__", "cli", "emulator"}),
+    "testing": frozenset({"__init__", "clock", "emulator", "testing"}),
+}
+"""Units that stand beside the layers, or see less than what is below them."""
+
+PURE: Final = (
+    "errors",
+    "settings",
+    "records",
+    "protocol",
+    "pacing",
+    "connection_faults",
+    "emulator.cases",
+    "emulator.content",
+    "emulator.exchange",
+    "emulator.faults",
+    "emulator.files",
+    "emulator.gate",
+    "emulator.listing",
+    "emulator.patterns",
+    "emulator.pay",
+    "emulator.people",
+    "emulator.questions",
+    "emulator.rules",
+    "emulator.seconds",
+    "emulator.service",
+    "emulator.signing",
+    "emulator.tokens",
+    "emulator.world",
+)
+"""Modules that decide and never wait; a package stands for all that is in it."""
+
+IMPURE: Final = frozenset(
+    {
+        "asyncio", "concurrent", "contextvars", "logging", "multiprocessing", "os", "queue",
+        "random", "secrets", "select", "signal", "socket", "subprocess", "sys", "tempfile",
+        "threading", "time", "uuid", "warnings",
+    }
+)  # fmt: skip
+CLOCK_READS: Final = frozenset(
+    {"getenv", "monotonic", "perf_counter", "time_ns", "today", "urandom", "utcnow", "uuid4"}
+)
+
+ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
+    "aiohttp": frozenset({"transport", "emulator.server", "receivers.aiohttp"}),
+    "tenacity": frozenset({"retrying"}),
+    "cattrs": frozenset({"protocol.wire"}),
+    "cyclopts": frozenset({"cli"}),
+    "rich": frozenset({"cli"}),
+}
+"""Libraries, and the modules that may know of them."""
+
+TESTED: Final = (
+    "cattrs",
+    "income_client.client",
+    "income_client.protocol",
+    "income_client.records",
+    "income_client.session",
+)
+"""What the emulator is there to test, and therefore shares nothing with."""
+
+SERVERS: Final = frozenset({"emulator.server", "receivers.aiohttp"})
+"""Of those that may know aiohttp, the ones that see its server and nothing of its client."""
+
+LONGEST: Final = 300
+GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
+
+
+@frozen
+class Module:
+    """A module of the package, by its name within it."""
+
+    name: str
+    """Dotted, without the package's own name; ``__init__`` is the public face."""
+    source: str = field(repr=False)
+    """Its text."""
+    is_package: bool = False
+    """Whether it is the ``__init__`` of a folder."""
+
+    @property
+    def unit(self) -> str:
+        """The first part of its name, which the layers speak of."""
+        return self.name.partition(".")[0]
+
+    @property
+    def tree(self) -> ast.Module:
+        """Its syntax tree."""
+        return ast.parse(self.source)
+
+    def is_within(self, names: frozenset[str] | tuple[str, ...]) -> bool:
+        """Say whether it is one of these modules, or in one of these packages."""
+        return any(self.name == name or self.name.startswith(f"{name}.") for name in names)
+
+    def imports(self) -> Iterator[str]:
+        """Yield what it imports, absolute and dotted, with ``from a import b`` as ``a.b``."""
+        package = ["income_client", *self.name.split(".")]
+        if self.name == "__init__":
+            package = ["income_client"]
+        elif not self.is_package:
+            package = package[:-1]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                stem = ".".join([*base, *([node.module] if node.module else [])])
+                yield from (f"{stem}.{alias.name}" for alias in node.names)
+
+    def units_imported(self) -> Iterator[str]:
+        """Yield the units of the package that it imports."""
+        for name in self.imports():
+            first, _, rest = name.partition(".")
+            if first == "income_client":
+                unit = rest.partition(".")[0]
+                yield unit if unit in UNITS else "__init__"
+
+
+def _modules() -> Iterator[Module]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
+        is_package = len(parts) > 1 and parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        yield Module(name, path.read_text("utf-8"), is_package)
+
+
+def _units() -> Iterator[str]:
+    for path in PACKAGE.iterdir():
+        if path.suffix == ".py" or (path / "__init__.py").exists():
+            yield path.stem
+
+
+UNITS: Final = frozenset(_units())
+MODULES: Final = tuple(_modules())
+
+
+def layers(module: Module) -> Iterator[str]:
+    """Imports go down the layers only."""
+    unit = module.unit
+    if unit in MAY_IMPORT:
+        allowed = MAY_IMPORT[unit]
+    else:
+        height = next((n for n, layer in enumerate(LAYERS) if unit in layer), None)
+        if height is None:
+            yield f"{unit} stands in no layer"
+            return
+        allowed = frozenset().union(*LAYERS[: height + 1])
+    for imported in module.units_imported():
+        if imported not in allowed:
+            yield f"imports {imported}, which is not below it"
+
+
+def purity(module: Module) -> Iterator[str]:
+    """Pure modules neither wait nor look at clock, chance, log or environment."""
+    if not module.is_within(PURE):
+        return
+    for name in module.imports():
+        seeded = module.unit == "emulator" and name == "random.Random"
+        if name.partition(".")[0] in IMPURE and not seeded:
+            yield f"imports {name}"
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
+                yield f"waits in line {node.lineno}"
+            case ast.Call(func=ast.Attribute(attr=name)) if name in CLOCK_READS:
+                yield f"calls {name} in line {node.lineno}"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="datetime" | "date"), attr="now")):
+                yield f"reads the clock in line {node.lineno}"
+            case ast.Call(func=ast.Name(id="open" | "print" | "input")):
+                yield f"reads or writes in line {node.lineno}"
+
+
+def libraries(module: Module) -> Iterator[str]:
+    """Each library is known to few modules, and aiohttp's client to one."""
+    for name in module.imports():
+        library = name.partition(".")[0]
+        if library in ONLY_IN and not module.is_within(ONLY_IN[library]):
+            yield f"imports {name}"
+        if library == "aiohttp" and module.name != "transport":
+            if not (module.name in SERVERS and name.startswith("aiohttp.web")):
+                yield f"imports {name}, and only aiohttp.web is meant here"
+        elif name.startswith("aiohttp.web"):
+            yield f"imports {name}, a server"
+
+
+def emulator_by_hand(module: Module) -> Iterator[str]:
+    """The emulator shares no code with what it tests, so that a wrong name cannot cancel out."""
+    if module.unit == "emulator":
+        for name in module.imports():
+            if name.startswith(TESTED):
+                yield f"imports {name}"
+
+
+def size(module: Module) -> Iterator[str]:
+    """A module is read in one sitting."""
+    lines = module.source.count("\n")
+    if lines > LONGEST:
+        yield f"has {lines} lines, more than {LONGEST}"
+
+
+def names(module: Module) -> Iterator[str]:
+    """A module is named for what it knows."""
+    for part in module.name.split("."):
+        if part in GRAB_BAGS:
+            yield f"is called {part}"
+
+
+def docstrings(module: Module) -> Iterator[str]:
+    """A module begins with what it knows and what it refuses to know."""
+    if not ast.get_docstring(module.tree):
+        yield "has no docstring"
+
+
+def faces(module: Module) -> Iterator[str]:
+    """The public face is imports and ``__all__``, nothing else."""
+    if module.name != "__init__":
+        return
+    for node in module.tree.body:
+        match node:
+            case ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Assign(targets=[ast.Name(id="__all__")]):
+                pass
+            case _:
+                yield f"does something in line {node.lineno}"
+
+
+Rule = Callable[[Module], Iterator[str]]
+RULES: Final[tuple[Rule, ...]] = (
+    layers,
+    purity,
+    libraries,
+    emulator_by_hand,
+    size,
+    names,
+    docstrings,
+    faces,
+)

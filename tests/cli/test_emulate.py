@@ -1,0 +1,85 @@
+"""``income-client emulate`` until it is told to stop."""
+
+import asyncio
+import shlex
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from income_client import IncomeClient
+from tests.cli.entry import run, start
+
+
+@contextmanager
+def emulating(*arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """Run the emulator beside what happens inside."""
+    process = start("emulate", "--applications", "40", *arguments)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def variables_of(process: "subprocess.Popen[str]", count: int = 3) -> dict[str, str]:
+    """Read the variables that it prints, as a shell would."""
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("# 40 invented applications at http://127.0.0.1:")
+    variables = {}
+    for _ in range(count):
+        export, assignment = shlex.split(process.stdout.readline())
+        assert export == "export"
+        name, _, variables[name] = assignment.partition("=")
+    return variables
+
+
+@pytest.mark.parametrize("arguments", [(), ("--oauth",), ("--basic",)])
+async def test_its_variables_lead_a_client_to_it(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client made from the printed environment reads every application."""
+    with emulating(*arguments) as process:
+        variables = await asyncio.to_thread(variables_of, process)
+        assert ("INCOME_PASSWORD" in variables) is (arguments == ("--basic",))
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        async with IncomeClient.from_env() as client:
+            found = {row.application_id async for row in client.list_applications()}
+    assert len(found) == 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_cleanly(number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM are how it is meant to end: status 0, nothing said."""
+    with emulating() as process:
+        variables_of(process)
+        process.send_signal(number)
+        assert process.communicate(timeout=50) == ("", "")
+        assert process.returncode == 0
+
+
+def test_a_taken_port_is_one_line() -> None:
+    """A port that somebody else has is said in one line, with status 1."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = run("emulate", "--port", str(port))
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr == (
+        f"income-client: cannot listen on port {port}: address already in use\n"
+    )
+
+
+def test_a_chosen_port_is_taken() -> None:
+    """The port asked for is the one it listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with emulating("--port", str(port)) as process:
+        assert variables_of(process)["INCOME_BASE_URL"] == f"http://127.0.0.1:{port}"

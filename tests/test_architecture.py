@@ -1,0 +1,117 @@
+"""The design's rules hold for every module, and each bites on a small bad example."""
+
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.architecture import (
+    LAYERS,
+    LONGEST,
+    MAY_IMPORT,
+    MODULES,
+    PURE,
+    RULES,
+    UNITS,
+    Module,
+    Rule,
+    docstrings,
+    emulator_by_hand,
+    faces,
+    layers,
+    libraries,
+    names,
+    purity,
+    size,
+)
+
+TESTS: Final = Path(__file__).parent
+
+BAD: Final[tuple[tuple[Rule, Module], ...]] = (
+    (layers, Module("errors", "from .session import SessionManager")),
+    (layers, Module("records.money", "from ..protocol.wire import to_json")),
+    (layers, Module("protocol.wire", "from income_client import clock")),
+    (layers, Module("session", "from . import client")),
+    (layers, Module("session", "import income_client.paginator")),
+    (layers, Module("emulator.world", "from income_client.protocol import timestamps")),
+    (layers, Module("receivers.asgi", "from ..session import SessionManager")),
+    (layers, Module("cli.demo", "from income_client.protocol.windows import WalkPlanner")),
+    (layers, Module("newcomer", "import json")),
+    (purity, Module("protocol.windows", "import asyncio")),
+    (purity, Module("protocol.windows", "async def ask(): ...")),
+    (purity, Module("protocol.windows", "import time")),
+    (purity, Module("protocol.windows", "import logging")),
+    (purity, Module("protocol.tokens", "from random import Random")),
+    (purity, Module("protocol.tokens", "from datetime import datetime\ndatetime.now()")),
+    (purity, Module("records.money", "from datetime import date\ndate.today()")),
+    (purity, Module("settings", "from os import environ")),
+    (purity, Module("emulator.world", "import random")),
+    (purity, Module("emulator.rules", "def f(path): return open(path)")),
+    (libraries, Module("session", "import aiohttp")),
+    (libraries, Module("transport", "from aiohttp import web")),
+    (libraries, Module("emulator.server", "from aiohttp import ClientSession")),
+    (libraries, Module("session", "from tenacity import retry")),
+    (libraries, Module("records.money", "import cattrs")),
+    (libraries, Module("client", "from rich.console import Console")),
+    (emulator_by_hand, Module("emulator.content", "from income_client.protocol.wire import x")),
+    (emulator_by_hand, Module("emulator.content", "from ..client import IncomeClient")),
+    (size, Module("session", "pass\n" * (LONGEST + 1))),
+    (names, Module("protocol.utils", "")),
+    (docstrings, Module("session", "import json")),
+    (faces, Module("__init__", "from .errors import IncomeClientError\nprint()")),
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_package_keeps_the_rule(rule: Rule) -> None:
+    """No module of the package breaks it."""
+    assert [f"{each.name} {fault}" for each in MODULES for fault in rule(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "module"), BAD, ids=[f"{rule.__name__}-{module.name}" for rule, module in BAD]
+)
+def test_the_rule_bites(rule: Rule, module: Module) -> None:
+    """A small bad example breaks it."""
+    assert list(rule(module))
+
+
+def test_every_rule_has_a_bad_example() -> None:
+    """No rule is only believed to bite."""
+    assert {rule for rule, _ in BAD} == set(RULES)
+
+
+def test_every_unit_has_one_place() -> None:
+    """Each part of the package stands in one layer or beside them, and each place is taken."""
+    placed = [unit for layer in LAYERS for unit in layer]
+    beside = set(MAY_IMPORT) - set(placed) - {"receivers"}
+    assert sorted([*placed, *beside]) == sorted(UNITS)
+
+
+def test_every_pure_module_exists() -> None:
+    """A module that is renamed does not slip out of the rule."""
+    known = {module.name for module in MODULES}
+    assert set(PURE) <= known
+
+
+def test_modules_do_not_import_in_a_circle() -> None:
+    """There is an order in which the modules can be read, each after what it builds on."""
+    known = {module.name for module in MODULES}
+    graph: dict[str, set[str]] = {}
+    for module in MODULES:
+        names_of = {name.removeprefix("income_client.") for name in module.imports()}
+        direct = names_of | {name.rpartition(".")[0] for name in names_of}
+        graph[module.name] = (direct & known) - {module.name}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"imports go in a circle: {' -> '.join(error.args[1])}")
+    assert set(order) == known
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.stem)
+def test_tests_are_read_in_one_sitting_too(path: Path) -> None:
+    """The limits of size and name hold for the tests as well."""
+    module = Module(path.stem, path.read_text("utf-8"))
+    assert [*size(module), *names(module)] == []

@@ -1,0 +1,145 @@
+"""The public face: sorted, complete, documented."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+
+import income_client
+from income_client import errors
+
+_TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
+_CONTRACT_CALLS: Final = (
+    "get_application_page",
+    "get_application",
+    "get_documents",
+    "find_application",
+    "list_applications",
+    "fetch_records",
+    "fetch_documents",
+)
+
+
+def _public_classes() -> Iterator[type]:
+    for name in income_client.__all__:
+        found = getattr(income_client, name)
+        if isinstance(found, type):
+            yield found
+
+
+def _public_callables() -> Iterator[tuple[str, Any]]:
+    for name in income_client.__all__:
+        found = getattr(income_client, name)
+        if inspect.isfunction(found):
+            yield name, found
+        if isinstance(found, type):
+            for method, member in inspect.getmembers(found):
+                plain = inspect.unwrap(getattr(member, "__func__", member))
+                own = getattr(plain, "__module__", "") or ""
+                is_ours = inspect.isfunction(plain) and own.startswith("income_client")
+                if is_ours and not method.startswith("_"):
+                    yield f"{name}.{method}", plain
+
+
+CALLABLES: Final = tuple(_public_callables())
+
+
+def test_all_is_sorted_and_complete() -> None:
+    """What ``__init__`` imports is what it offers, in order."""
+    offered = income_client.__all__
+    assert offered == sorted(offered)
+    assert len(offered) == len(set(offered))
+    source = Path(income_client.__file__).read_text("utf-8")
+    imported = {
+        alias.asname or alias.name
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == set(offered)
+
+
+def test_no_module_is_offered() -> None:
+    """What is offered are values, never a module by accident."""
+    assert not any(
+        isinstance(getattr(income_client, name), ModuleType) for name in income_client.__all__
+    )
+
+
+def test_every_error_is_offered_and_drawn() -> None:
+    """The tree in the docstring of ``errors`` holds every error, each under its parent."""
+    classes = {
+        name: found
+        for name, found in vars(errors).items()
+        if isinstance(found, type) and issubclass(found, Exception)
+    }
+    assert set(classes) <= set(income_client.__all__)
+    drawing = errors.__doc__ or ""
+    parents = ["IncomeClientError"]
+    drawn = {"IncomeClientError"}
+    for match in _TREE_LINE.finditer(drawing):
+        name, depth = match["name"], match.start("name") - match.start()
+        level = depth // 4
+        del parents[level:]
+        assert classes[name].__bases__ == (classes[parents[-1]],)
+        parents.append(name)
+        drawn.add(name)
+    assert drawn == set(classes)
+
+
+def test_errors_leave_the_package_under_its_name() -> None:
+    """Every error is one of the root's family and carries what its catcher asks for."""
+    for found in _public_classes():
+        if issubclass(found, Exception):
+            assert issubclass(found, errors.IncomeClientError)
+            assert found.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(set(income_client.__all__) - {"__version__"}))
+def test_every_name_has_a_docstring(name: str) -> None:
+    """Each public name says in one sentence what it is."""
+    first = (getattr(income_client, name).__doc__ or "").strip().partition("\n")[0]
+    assert re.match(r"[A-Z]|\d{3}|\dxx", first)
+    assert first.endswith(".")
+
+
+@pytest.mark.parametrize(("name", "function"), CALLABLES, ids=[name for name, _ in CALLABLES])
+def test_every_callable_names_its_arguments(name: str, function: Any) -> None:
+    """A docstring with arguments names all of them, and no others."""
+    text = inspect.getdoc(function) or ""
+    assert text, name
+    given = set(inspect.signature(function).parameters)
+    if "." in name:
+        given -= {"self", "cls"}
+    section = re.search(r"^Args:\n((?:    .*\n?|\n)*)", text, re.MULTILINE)
+    if section is None:
+        assert len(given) <= 1, f"{name} says nothing of {', '.join(sorted(given))}"
+        return
+    assert set(re.findall(r"^    (\w+):", section[1], re.MULTILINE)) == given
+
+
+@pytest.mark.parametrize("name", _CONTRACT_CALLS)
+def test_calls_name_their_errors_and_their_section(name: str) -> None:
+    """What talks to the service says which part of the contract it is, and what it raises."""
+    text = inspect.getdoc(getattr(income_client.IncomeClient, name)) or ""
+    assert re.search(r"\(contract sections? \d", text.partition("\n")[0])
+    assert "Raises:\n    ConfigurationError: " in text
+
+
+def test_record_fields_have_a_line_each() -> None:
+    """Below each field of a record stands what it holds."""
+    for path in sorted((Path(income_client.__file__).parent / "records").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                bare = [
+                    item.target.id
+                    for item, after in zip(node.body, [*node.body[1:], None], strict=True)
+                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+                    if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
+                ]
+                assert not bare, f"{path.name}: {node.name}.{bare}"
