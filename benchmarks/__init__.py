@@ -1,0 +1,1 @@
+"""What the SDK costs, measured against the emulator; run with ``python -m benchmarks.core``."""
