@@ -152,8 +152,8 @@ async def test_dropping_ends_requests() -> None:
             break
         await until(lambda: client_tasks() == set())
         await until(lambda: service._in_flight == 0)
-        asked = len(service.requests)
-        assert await quiet(service) == asked
+        # Of the hundred requests only those that were on their way already arrive.
+        assert await quiet(service) <= 3 * CONCURRENCY
 
 
 @pytest.mark.parametrize("cancellations", [1, 2, 3])
