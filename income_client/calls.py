@@ -4,10 +4,10 @@ from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Final, TypeVar
 
-from .errors import ConfigurationError, InvalidRequestError
+from .errors import ConfigurationError, InvalidRequestError, UnexpectedResponseError
 from .protocol import endpoints
 from .protocol.messages import Request
-from .protocol.replies import read_reply
+from .protocol.replies import label, read_reply
 from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_time
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments
@@ -73,9 +73,13 @@ class ServiceCalls:
         Raises:
             ConfigurationError: the id cannot be one; nothing was sent.
             NotFoundError: the service knows no such application.
+            UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed for good.
         """
-        return await self._call(Application, endpoints.get_application(application_id))
+        request = endpoints.get_application(application_id)
+        application = await self._call(Application, request)
+        _check_subject(request, application.application_id)
+        return application
 
     async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
         """Read the documents of one application (contract section 4.3).
@@ -87,13 +91,19 @@ class ServiceCalls:
         Raises:
             ConfigurationError: the id cannot be one; nothing was sent.
             NotFoundError: the service knows no such application.
+            UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed for good.
         """
         request = endpoints.get_documents(application_id, pages)
-        return await self._call(ApplicationDocuments, request)
+        documents = await self._call(ApplicationDocuments, request)
+        _check_subject(request, documents.application_id)
+        return documents
 
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
         """Find the application with a reference of the partner's (contract section 4.1).
+
+        Takes one request, and up to three where the first finds nothing: bounds
+        left to the service may hide what is old, or updated this very second.
 
         Args:
             application_reference_id: the partner's own reference, unique per application.
@@ -110,7 +120,7 @@ class ServiceCalls:
             raise ConfigurationError("application_reference_id is None")
         page = await self.get_application_page(application_reference_id=reference)
         if not page.applications:
-            # Bounds left to the service may hide what is old,
+            # What is old may be hidden,
             page = await self.get_application_page(EPOCH, application_reference_id=reference)
         if not page.applications:
             # and what was updated this very second.
@@ -138,3 +148,9 @@ class ServiceCalls:
         if after is not None and before is not None and after > before:
             raise ConfigurationError("updated_after is later than updated_before")
         return after, before
+
+
+def _check_subject(request: Request, application_id: str) -> None:
+    # One borrower's income in the place of another's is worse than no reply.
+    if application_id != request.subject:
+        raise UnexpectedResponseError(f"{label(request)}: the reply is about another application")

@@ -155,7 +155,7 @@ class TokenError(IncomeClientError):
 
 
 @frozen
-class Fault:
+class PayloadFault:
     """One thing that is wrong in a payload."""
 
     path: str
@@ -176,7 +176,7 @@ class DecodeError(IncomeClientError):
 
     _SHOWN = 5
 
-    def __init__(self, faults: tuple[Fault, ...], **facts: Any) -> None:
+    def __init__(self, faults: tuple[PayloadFault, ...], **facts: Any) -> None:
         shown = "; ".join(str(fault) for fault in faults[: self._SHOWN])
         more = len(faults) - self._SHOWN
         super().__init__(shown + (f"; and {more} more" if more > 0 else ""), **facts)
@@ -190,7 +190,8 @@ class SaturatedWindowError(IncomeClientError):
 
     Attributes:
         windows: the seconds whose rows may be incomplete.
-        applications: the rows that the service did give for them.
+        applications: the rows that the service did give when it was asked for
+            them; some of the seconds beside may have been yielded as well.
     """
 
     def __init__(

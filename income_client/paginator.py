@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Iterator
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from attrs import evolve, frozen
 
@@ -26,6 +26,7 @@ from .records.applications import ApplicationPage, ApplicationSummary
 from .records.window import Window
 from .session import SessionManager
 
+_LEAST_LIMIT: Final = 2
 OnSaturated = Literal["raise", "report"]
 
 
@@ -87,6 +88,8 @@ class ApplicationPaginator:
         zone: tzinfo,
     ) -> None:
         check_limit(limit)
+        if limit < _LEAST_LIMIT:
+            raise ConfigurationError("a walk needs a limit of 2 or more")
         if type(concurrency) is not int or concurrency < 1:
             raise ConfigurationError("concurrency is a whole number, 1 or more")
         if on_saturated not in ("raise", "report"):

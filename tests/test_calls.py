@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from income_client import ConfigurationError, NotFoundError, to_json
+from income_client import ConfigurationError, NotFoundError, UnexpectedResponseError, to_json
 from income_client.emulator import Emulator, Fault
 from tests.service_at_play import NOW, list_queries, moments, served
 
@@ -179,3 +179,16 @@ async def test_a_service_that_ignores_the_reference_finds_nothing_wrong() -> Non
         service.faults.add(Fault("body", body=json.dumps(page).encode(), path="/v1/*", times=None))
         assert await client.find_application("LOAN-00000002") is None
         assert await client.find_application("LOAN-00000001") is not None
+
+
+@pytest.mark.parametrize("part", ["", "/documents"])
+async def test_a_reply_about_another_application_is_refused(part: str) -> None:
+    """One borrower's income never stands in the place of another's."""
+    async with served(2) as (service, client):
+        mine, other = service.world.ids
+        whole = await client.get_documents(other) if part else await client.get_application(other)
+        service.faults.add(Fault("body", body=to_json(whole), path=f"*/{mine}{part}"))
+        call = client.get_documents if part else client.get_application
+        with pytest.raises(UnexpectedResponseError, match="another application") as caught:
+            await call(mine)
+        assert other not in str(caught.value)

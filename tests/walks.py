@@ -37,6 +37,8 @@ class Walk:
     """What happens at the service before it answers."""
     time_flows: bool = True
     """Whether a pause moves service time."""
+    tells_time: bool = True
+    """Whether replies say when they were served."""
     most_requests: int = 20_000
     delivered: list[Delivery] = field(factory=list)
     in_flight: list[tuple[Question, ListReply | Refused]] = field(factory=list)
@@ -62,7 +64,8 @@ class Walk:
         if isinstance(reply, Refused):
             assert self.planner.refuse(question), f"{question} was refused: {reply.reason}"
         else:
-            self.planner.receive(question, self._page(reply))
+            served_at = self.world.now if self.tells_time else None
+            self.planner.receive(question, self._page(reply), served_at=served_at)
         assert self.planner.requests <= self.most_requests, "the walk does not end"
         while self.planner.ready:
             delivery = self.planner.ready.popleft()
@@ -114,6 +117,7 @@ def walk(
     chance: Random | None = None,
     before_answer: Hook = nothing,
     time_flows: bool = True,
+    tells_time: bool = True,
     **planner: Any,
 ) -> Walk:
     """Prepare a walk."""
@@ -124,6 +128,7 @@ def walk(
         chance=chance or Random(0),
         before_answer=before_answer,
         time_flows=time_flows,
+        tells_time=tells_time,
     )
 
 

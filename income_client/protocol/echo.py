@@ -62,8 +62,11 @@ def believe(window: Window, bounds: Bounds, echo: Window) -> Settled:
     if start < end:
         left = (Window(window.after, start), Window(end, window.before))
         return Settled(Window(start, end), left)
-    is_exact = echo.after == bounds.after or bounds.before in (None, echo.before)
-    if not is_exact and echo.after < echo.before:
+    # Nothing of the window is kept: it is too old, or the present lies before it.
+    is_end_as_asked = bounds.before is None or echo.before in (bounds.before, echo.after)
+    is_raised = echo.after > bounds.after and is_end_as_asked
+    is_lowered = echo.after == bounds.after and echo.before >= bounds.after
+    if not (is_raised or is_lowered):
         raise UnexpectedResponseError(f"asked for {window}, the service answered for {echo}")
     edge = echo.before if kept_after else echo.after
     if window.after < edge < window.before:

@@ -1,23 +1,27 @@
-"""Every fault of a payload with its path; makes no record and stops at no fault.
+"""Every fault of a payload with its path, up to a thousand; makes no record.
 
 This is the slow second look at what the converter refused. It asks the same
 readers for single values and goes through the rest by the records' types.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import attrs
 
-from income_client.errors import Fault
+from income_client.errors import PayloadFault
 from income_client.records.documents import Document
 from income_client.records.mapping import shown_key
 
 from .scalars import READERS, Reader, Refusal, UntypedObject, expected, read_untyped
 from .shapes import DOCUMENTS_BY_TYPE, Shape, array_element, mapping_element, optional_element
 
+_MOST: Final = 1000
+"""Faults that are told: a hostile payload of some megabytes has millions."""
 
-def faults_of(kind: Any, value: Any, types: Mapping[str, type]) -> tuple[Fault, ...]:
+
+def faults_of(kind: Any, value: Any, types: Mapping[str, type]) -> tuple[PayloadFault, ...]:
     """Return what is wrong with a value that should be of a record class.
 
     Args:
@@ -25,14 +29,14 @@ def faults_of(kind: Any, value: Any, types: Mapping[str, type]) -> tuple[Fault, 
         value: what the JSON parser gave.
         types: the class that holds the extracted data, by document type.
     """
-    return tuple(_Search(types=types).within("$", kind, value))
+    return tuple(islice(_Search(types=types).within("$", kind, value), _MOST))
 
 
 @attrs.frozen(kw_only=True)
 class _Search:
     types: Mapping[str, type]
 
-    def within(self, path: str, kind: Any, value: Any) -> Iterator[Fault]:
+    def within(self, path: str, kind: Any, value: Any) -> Iterator[PayloadFault]:
         if kind in READERS:
             yield from _of_scalar(path, READERS[kind], value)
         elif kind == DOCUMENTS_BY_TYPE:
@@ -46,7 +50,7 @@ class _Search:
         elif value is not None and (element := optional_element(kind)) is not None:
             yield from self.within(path, element, value)
 
-    def _of_record(self, path: str, shape: Shape, value: Any) -> Iterator[Fault]:
+    def _of_record(self, path: str, shape: Shape, value: Any) -> Iterator[PayloadFault]:
         if type(value) is not dict:
             yield _wrong_kind(path, "an object", value)
             return
@@ -54,26 +58,26 @@ class _Search:
             if name in value:
                 yield from self.within(f"{path}.{name}", kind, value[name])
             elif name not in shape.defaults:
-                yield Fault(f"{path}.{name}", "missing")
+                yield PayloadFault(f"{path}.{name}", "missing")
         for key, item in value.items():
             if key not in shape.types:
                 yield from _of_scalar(f"{path}.{shown_key(key)}", read_untyped, item)
 
-    def _of_array(self, path: str, element: Any, value: Any) -> Iterator[Fault]:
+    def _of_array(self, path: str, element: Any, value: Any) -> Iterator[PayloadFault]:
         if type(value) is not list:
             yield _wrong_kind(path, "an array", value)
             return
         for index, item in enumerate(value):
             yield from self.within(f"{path}[{index}]", element, item)
 
-    def _of_mapping(self, path: str, element: Any, value: Any) -> Iterator[Fault]:
+    def _of_mapping(self, path: str, element: Any, value: Any) -> Iterator[PayloadFault]:
         if type(value) is not dict:
             yield _wrong_kind(path, "an object", value)
             return
         for key, item in value.items():
             yield from self.within(f"{path}.{shown_key(key)}", element, item)
 
-    def _of_documents(self, path: str, value: Any) -> Iterator[Fault]:
+    def _of_documents(self, path: str, value: Any) -> Iterator[PayloadFault]:
         if type(value) is not dict:
             yield _wrong_kind(path, "an object", value)
             return
@@ -87,12 +91,12 @@ class _Search:
                 yield from self._of_record(f"{here}[{index}]", shape, document)
 
 
-def _of_scalar(path: str, read: Reader, value: Any) -> Iterator[Fault]:
+def _of_scalar(path: str, read: Reader, value: Any) -> Iterator[PayloadFault]:
     try:
         read(value, Any)
     except Refusal as refusal:
-        yield Fault(path, refusal.reason)
+        yield PayloadFault(path, refusal.reason)
 
 
-def _wrong_kind(path: str, what: str, value: Any) -> Fault:
-    return Fault(path, expected(what, value).reason)
+def _wrong_kind(path: str, what: str, value: Any) -> PayloadFault:
+    return PayloadFault(path, expected(what, value).reason)

@@ -26,6 +26,11 @@ class Bounds:
         before = self.after if self.before is None else self.before
         return Window(min(self.after, before), max(self.after, before) + 1)
 
+    def around(self, window: Window) -> "Bounds":
+        """Return the bounds that ask for a window within these: one second more, if there is."""
+        before = window.before if self.before is None else min(window.before, self.before)
+        return Bounds(max(window.after - 1, self.after), before)
+
 
 class Kind(enum.Enum):
     """Why a question is asked."""

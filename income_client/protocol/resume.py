@@ -1,5 +1,6 @@
 """A walk's checkpoint as a short text: its outer bounds and what is covered; no row, no id."""
 
+import zlib
 from typing import Any, Final, TypeGuard
 
 import orjson
@@ -13,7 +14,7 @@ from .questions import Bounds
 from .timestamps import FIRST_SECOND, LAST_SECOND
 
 _VERSION: Final = 1
-_KEYS: Final = {"walk", "after", "before", "covered"}
+_KEYS: Final = {"walk", "after", "before", "covered", "check"}
 _CORRUPT: Final = "the checkpoint is no walk's checkpoint, or is damaged"
 
 
@@ -59,7 +60,7 @@ def write_checkpoint(bounds: Bounds, covered: Intervals) -> str:
         "before": bounds.before,
         "covered": [[window.after, window.before] for window in covered],
     }
-    return orjson.dumps(state).decode()
+    return orjson.dumps(state | {"check": _check(state)}).decode()
 
 
 def read_checkpoint(text: object) -> WalkState:
@@ -72,17 +73,28 @@ def read_checkpoint(text: object) -> WalkState:
     if not isinstance(state, dict) or "walk" not in state:
         raise CheckpointError(_CORRUPT)
     version = state["walk"]
-    if type(version) is int and version > _VERSION:
+    if type(version) is not int or version < _VERSION:
+        raise CheckpointError(_CORRUPT)
+    if version > _VERSION:
         raise CheckpointError("the checkpoint was written by a newer version of this package")
     bounds = _bounds(state)
-    covered = tuple(_windows(state.get("covered")))
-    if type(version) is not int or version != _VERSION or state.keys() != _KEYS or bounds is None:
+    if bounds is None or not _is_intact(state):
         raise CheckpointError(_CORRUPT)
+    covered = tuple(_windows(state["covered"]))
     end = covered[-1].before if bounds.before is None and covered else (bounds.before or 0) + 1
     inside = all(bounds.after <= window.after and window.before <= end for window in covered)
     if not inside or list(Intervals(covered)) != list(covered):
         raise CheckpointError(_CORRUPT)
     return WalkState(bounds, covered)
+
+
+def _is_intact(state: dict[str, Any]) -> bool:
+    rest = {name: value for name, value in state.items() if name != "check"}
+    return state.keys() == _KEYS and state["check"] == _check(rest)
+
+
+def _check(state: dict[str, Any]) -> int:
+    return zlib.crc32(orjson.dumps(state))
 
 
 def _parsed(text: object) -> Any:
@@ -96,7 +108,7 @@ def _parsed(text: object) -> Any:
 
 def _bounds(state: dict[str, Any]) -> Bounds | None:
     after, before = state.get("after"), state.get("before")
-    if not _is_second(after) or not (before is None or _is_second(before)):
+    if not _is_bound(after) or not (before is None or _is_bound(before)):
         return None
     return None if before is not None and before < after else Bounds(after, before)
 
@@ -107,12 +119,17 @@ def _windows(covered: object) -> list[Window]:
     windows = []
     for pair in covered:
         match pair:
-            case [after, before] if _is_second(after) and _is_second(before) and after < before:
+            case [after, before] if _is_edge(after) and _is_edge(before) and after < before:
                 windows.append(Window(after, before))
             case _:
                 raise CheckpointError(_CORRUPT)
     return windows
 
 
-def _is_second(value: object) -> TypeGuard[int]:
+def _is_bound(value: object) -> TypeGuard[int]:
+    return type(value) is int and FIRST_SECOND <= value <= LAST_SECOND
+
+
+def _is_edge(value: object) -> TypeGuard[int]:
+    # A covered window ends one second behind its last.
     return type(value) is int and FIRST_SECOND <= value <= LAST_SECOND + 1

@@ -9,13 +9,14 @@ nothing is believed before the forms together, those about the neighbours
 included, hold every row of the full page.
 """
 
-from collections.abc import Mapping
+from typing import Final
 
 from income_client.records.applications import ApplicationSummary
 
-from .questions import Answer, Bounds
+from .questions import Answer, Bounds, Rows
 
-Rows = Mapping[str, ApplicationSummary]
+_APART: Final = 3
+"""Seconds from which on two questions about a second each have no second in common."""
 
 
 class Second:
@@ -40,10 +41,11 @@ class Second:
     @property
     def covered(self) -> bool:
         """Tell whether the pages so far prove that every row of the second was given."""
-        return self._is_whole and self._full_page <= self._held
+        return self.is_whole and self._full_page <= self._held
 
     @property
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Tell whether some form holds the second, whatever became of the full page's rows."""
         alone = self._complete.get(self._alone, 0) > 0
         return alone or all(form in self._complete for form in self._pair)
 
@@ -53,7 +55,7 @@ class Second:
             return None
         form = self._to_ask[0]
         # The neighbours can only vouch for a second that some form already holds.
-        return form if self._is_whole or form not in self._neighbours else None
+        return form if self.is_whole or form not in self._neighbours else None
 
     def receive(self, form: Bounds, answer: Answer) -> None:
         """Take the page of a form; one that was not echoed exactly proves nothing."""
@@ -75,3 +77,26 @@ def _is_inside(form: Bounds, outer: Bounds) -> bool:
     if outer.before is not None and form.before is not None:
         inside = inside and form.before <= outer.before
     return inside
+
+
+class Saturation:
+    """Tells seconds that are really full from a service that does not apply the bounds.
+
+    A row belongs to one second. Pages about seconds that are three apart have
+    none in common, unless the service gives the same rows whatever it is asked.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, frozenset[str]] | None = None
+
+    def contradicts(self, second: int, rows: Rows) -> bool:
+        """Take a saturated second; tell whether its rows were those of another one."""
+        ids = frozenset(rows)
+        if self._last is not None:
+            last, known = self._last
+            if abs(second - last) < _APART:
+                return False
+            if 2 * len(ids & known) > len(ids):
+                return True
+        self._last = (second, ids)
+        return False

@@ -26,6 +26,8 @@ class Stretch:
     """Width of the window at the start that came back full."""
     second: Second | None = None
     """The first second, while it is narrowed down."""
+    doubts: int = 0
+    """How often rows of that second moved while it was narrowed down."""
 
     @property
     def free_from(self) -> int:
@@ -36,6 +38,12 @@ class Stretch:
     def pages_ahead(self) -> float:
         """Pages that probably lie behind the question in flight."""
         return self.density.pages(self.free_from, self.end)
+
+    def pass_second(self) -> None:
+        """Go on behind the first second."""
+        self.start += 1
+        self.second = self.overfull = None
+        self.doubts = 0
 
     def part(self, window: Window) -> "Stretch":
         """Return the stretch that is left of this one in a window."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from income_client.errors import DecodeError, Fault
+from income_client.errors import DecodeError, PayloadFault
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _DEEPEST: Final = 100
@@ -29,9 +29,9 @@ def parse(body: bytes) -> Any:
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return DecodeError((Fault("$", "not JSON, or cut short"),), retryable=True)
+        return DecodeError((PayloadFault("$", "not JSON, or cut short"),), retryable=True)
     reason = _refusal(body, tree)
-    return tree if reason is None else DecodeError((Fault("$", reason),))
+    return tree if reason is None else DecodeError((PayloadFault("$", reason),))
 
 
 def _refusal(body: bytes, tree: Any) -> str | None:

@@ -1,16 +1,18 @@
-"""How a walk without an upper bound finds the present, and how it may end there.
+"""How a walk finds the present, and how it may end there.
 
-An update moves an application to the present while the walk is under way, so
-the walk ends only with a single complete page from the last bound to the
-present, read after everything else. An exclusive upper bound hides the current
-second; so that page is asked for with a bound in the future. Where the service
-lowers such a bound, or refuses it, two complete pages stand in for it that were
-served in different seconds with no call between them.
+An update moves an application to the present while the walk is under way. So
+what lies before the present is left to the walkers, and the walk ends only with
+a single complete page from there on, read after everything else. An exclusive
+upper bound hides the current second; so that page is asked for with a bound in
+the future, the walk's own if it has one. Where the service lowers such a bound,
+or refuses it, two complete pages stand in for it that were served in different
+seconds with no call between them.
 
 The present is what the service echoes when it is asked without an upper bound.
 A service that cuts long windows short may echo less; it gives itself away when
 it is asked from one second earlier, because its echo then goes back by one
-second too, and the walk goes on from there.
+second too, and the walk goes on from there. A walk whose upper bound has passed
+needs none of this; it asks for its whole span first, since most are small.
 """
 
 from typing import Final
@@ -22,7 +24,8 @@ from income_client.records.window import Window
 from .questions import Answer, Bounds, Pause
 from .timestamps import LAST_SECOND
 
-_YEAR: Final = 366 * 86_400
+_DAY: Final = 86_400
+_YEAR: Final = 366 * _DAY
 _CENTURY: Final = 100 * _YEAR
 _SECOND: Final = Pause(1.0)
 _BEHIND: Final = 1
@@ -37,20 +40,28 @@ class TailStep:
     """What a page of the tail settles."""
 
     span: Window
-    """The seconds that the page answers for; empty when it answers for none."""
+    """The seconds that it is about; empty when it answers for none."""
+    is_walked: bool = False
+    """Whether the walkers must go through the span, the page being no answer to it."""
     is_finished: bool = False
-    """Whether the walk may end with this page."""
+    """Whether nothing is left to ask once the walkers are done."""
 
 
 class Tail:
-    """The end of an open walk: everything from ``reached`` to the present."""
+    """The end of a walk: everything from ``reached`` on.
 
-    def __init__(self, start: int, *, reached: int) -> None:
+    Args:
+        start: the walk's lower bound.
+        reached: the walk's other parts answer for every second before this one.
+        until: the walk's upper bound; None for the present.
+    """
+
+    def __init__(self, start: int, *, reached: int, until: int | None = None) -> None:
         self.reached = reached
-        """The walk's other parts answer for every second before this one."""
         self._start = start
+        self._until = until
+        self._asks_for_last = until is not None
         self._is_present_known = False
-        self._asks_future = False
         self._future_works = True
         self._last: Window | None = None
         self._cut_span: int | None = None
@@ -63,9 +74,14 @@ class Tail:
             self._pauses = False
             return _SECOND
         overlap = 1 if self._last is None else 2
-        after = max(self._start, self.reached - overlap)
-        future = min(self.reached + _YEAR, LAST_SECOND)
-        return Bounds(after, future if self._asks_future else None)
+        return Bounds(max(self._start, self.reached - overlap), self._upper_bound())
+
+    def _upper_bound(self) -> int | None:
+        if not self._asks_for_last:
+            return None
+        if self._until is not None:
+            return self._until
+        return min(self.reached + _YEAR, LAST_SECOND)
 
     def interrupt(self) -> None:
         """Take note of a call in between: the last page no longer stands in for anything."""
@@ -73,7 +89,7 @@ class Tail:
 
     def refuse(self, bounds: Bounds) -> bool:
         """Take note of a refusal; tell whether there is another way to ask."""
-        if bounds.before is None:
+        if bounds.before is None or self._until is not None:
             return False
         self._give_up_future()
         return True
@@ -85,33 +101,51 @@ class Tail:
             bounds: as asked.
             answer: the page, and the bounds that the service applied.
         """
+        if bounds.before is None:
+            return self._receive_probe(bounds, answer)
         echo = answer.echo
-        present = echo.before - _BEHIND
-        if bounds.before is not None:
-            if echo.after <= bounds.after and echo.before >= bounds.before:
-                self._asks_future = False
-                return TailStep(span=self._nothing, is_finished=not answer.is_full)
-            self._give_up_future()
-            if echo.after > bounds.after:
-                return TailStep(span=self._nothing)
-        elif answer.served_at is not None and echo.before - answer.served_at > _CENTURY:
-            # No upper bound was applied that is worth the name.
-            if not answer.is_full:
-                return TailStep(span=self._nothing, is_finished=True)
-            return self._move_on(answer.served_at - _BEHIND)
-        if answer.is_full or self._future_works:
-            return self._move_on(present)
-        return self._stand_in(bounds, echo, present)
+        is_whole = echo.after <= bounds.after and echo.before >= bounds.before
+        if self._has_passed(answer):
+            is_complete = is_whole and not answer.is_full
+            return self._rest(is_walked=not is_complete)
+        if is_whole and not answer.is_full:
+            return TailStep(span=self._nothing, is_finished=True)
+        if is_whole or not self._is_present_known:
+            self._asks_for_last = False
+            return TailStep(span=self._nothing)
+        self._give_up_future()
+        if echo.after > bounds.after:
+            return TailStep(span=self._nothing)
+        return self._receive_present(bounds, answer, echo.before - _BEHIND)
 
-    def _move_on(self, present: int) -> TailStep:
-        """Learn the present, and leave what lies before it to the rest of the walk."""
+    def _receive_probe(self, bounds: Bounds, answer: Answer) -> TailStep:
+        echo, served_at = answer.echo, answer.served_at
+        present = echo.before - _BEHIND
+        is_open = self._until is None and not answer.is_full and echo.after <= bounds.after
+        if served_at is not None and echo.before - served_at > _CENTURY:
+            # No upper bound was applied that is worth the name.
+            if is_open:
+                return TailStep(span=self._nothing, is_finished=True)
+            present = served_at - _BEHIND
+        if served_at is not None and is_open and self.reached - _DAY > served_at:
+            # The walk is ahead of the service's own clock: there is nothing more to come.
+            return TailStep(span=self._nothing, is_finished=True)
+        if self._until is not None and present > self._until:
+            return self._rest(is_walked=True)
+        return self._receive_present(bounds, answer, present)
+
+    def _receive_present(self, bounds: Bounds, answer: Answer, present: int) -> TailStep:
+        # Rows may lie behind the upper bound of the walk: the page only tells the time.
+        is_beyond = self._until is not None and answer.echo.before > self._until
+        if not (answer.is_full or is_beyond or self._future_works):
+            return self._stand_in(bounds, answer.echo, present)
         if present > self.reached or not self._is_present_known:
-            return self._advance(present)
+            return self._advance(present, is_walked=answer.is_full or is_beyond)
         # The current second alone overfills the page. It will pass, and then be
         # a second like any other; where the clock stands still it is one already.
         self._stands_still += 1
         if self._stands_still > _PATIENCE:
-            return self._advance(self.reached + 1)
+            return self._advance(self.reached + 1, is_walked=True)
         self._pauses = True
         return TailStep(span=self._nothing)
 
@@ -141,17 +175,30 @@ class Tail:
             return self._advance(present)
         return TailStep(span=self._nothing, is_finished=True)
 
-    def _advance(self, present: int) -> TailStep:
+    def _advance(self, present: int, *, is_walked: bool = False) -> TailStep:
         span = Window(self.reached, max(self.reached, present))
         self.reached = span.before
         self._is_present_known = True
-        self._asks_future = self._future_works
+        self._asks_for_last = self._future_works
         self._last = None
         self._stands_still = 0
-        return TailStep(span=span)
+        is_finished = self._until is not None and self.reached > self._until
+        return TailStep(span=span, is_walked=is_walked, is_finished=is_finished)
+
+    def _rest(self, *, is_walked: bool) -> TailStep:
+        """End with the seconds up to an upper bound that has passed."""
+        end = self.reached if self._until is None else self._until + 1
+        span = Window(self.reached, max(self.reached, end))
+        return TailStep(span=span, is_walked=is_walked, is_finished=True)
+
+    def _has_passed(self, answer: Answer) -> bool:
+        """Tell whether the upper bound lies so far back that no clock could be that wrong."""
+        if self._until is None or answer.served_at is None:
+            return False
+        return answer.served_at - _DAY > self._until
 
     def _give_up_future(self) -> None:
-        self._asks_future = self._future_works = False
+        self._asks_for_last = self._future_works = False
 
     @property
     def _nothing(self) -> Window:

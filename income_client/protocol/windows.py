@@ -1,22 +1,22 @@
 """The planner of a walk: which window to ask for next, and what a page of it settles.
 
-A walk covers a span of whole seconds. Each second belongs to one *stretch*,
-which is walked from its start to its end with at most one question in flight;
-what pages have settled is *received*, and what the consumer is done with is
-*covered*. Stretches and received windows partition the span after every step.
+A walk covers a span of whole seconds. Up to the present each second belongs to
+one *stretch*, which is walked from its start to its end with at most one
+question in flight; the rest is the *tail*. What pages have settled is
+*received*, and what the consumer is done with is *covered*. Stretches and
+received windows partition what lies before the tail after every step.
 
 The outer bounds go out exactly as given. An inner cut overlaps by one second,
 so that all four meanings of the bounds return every row of a window, and rows
-that a neighbouring window already gave are recognised by their id.
-
-Which window comes next is decided from hints; they change the number of
-requests and never the result. Nothing here waits.
+that a neighbouring window already gave are recognised by their id. Which window
+comes next is decided from hints; they change the number of requests only.
 """
 
 from collections import deque
 from collections.abc import Iterable
 from typing import Final, assert_never
 
+from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
 
@@ -25,10 +25,12 @@ from .echo import believe, echoed_window
 from .intervals import Intervals
 from .overlap import Overlap
 from .questions import Answer, Bounds, Delivery, Kind, Pause, Question, Rows
-from .second import Second
+from .second import Saturation, Second
 from .stretch import Stretch
 from .tail import Tail
 
+_MOST_DOUBTS: Final = 8
+"""Times that an overfull second is asked for anew because its rows moved."""
 _WORTH_SHARING: Final = 0.9
 """Pages that must lie ahead of a walker before another takes half of them."""
 
@@ -65,17 +67,17 @@ class WalkPlanner:
         self._keep_saturated = keep_saturated
         self._received = Intervals(self.covered)
         self._asked = 0
+        self._saturation = Saturation()
+        reached = max((window.before for window in self.covered), default=bounds.after)
         self._tail: Tail | None = None
-        if bounds.before is None:
-            end = max((window.before for window in self.covered), default=bounds.after)
-            self._tail = Tail(bounds.after, reached=end)
-        else:
-            end = bounds.before + 1
+        if bounds.before is None or reached <= bounds.before:
+            self._tail = Tail(bounds.after, reached=reached, until=bounds.before)
         self._stretches = [
             Stretch(gap.after, gap.before, Density(limit))
-            for gap in self._received.gaps(Window(bounds.after, end))
+            for gap in self._received.gaps(Window(bounds.after, reached))
         ]
-        self._overlap = Overlap(Window(bounds.after, 2**62 if bounds.before is None else end))
+        end = 2**62 if bounds.before is None else bounds.before + 1
+        self._overlap = Overlap(Window(bounds.after, end))
 
     @property
     def is_finished(self) -> bool:
@@ -85,14 +87,12 @@ class WalkPlanner:
     @property
     def span(self) -> Window:
         """The seconds that the walk answers for as far as is known by now."""
-        if self.bounds.before is not None:
-            return Window(self.bounds.after, self.bounds.before + 1)
-        reached = max((window.before for window in self._received), default=self.bounds.after)
-        return Window(self.bounds.after, max([reached, *(s.end for s in self._stretches)]))
+        ends = [*(window.before for window in self._received), *(s.end for s in self._stretches)]
+        return Window(self.bounds.after, max(ends, default=self.bounds.after))
 
     @property
     def planned(self) -> list[Window]:
-        """The windows not yet received, those in flight included, in ascending order."""
+        """The windows before the tail that are not received, those in flight included."""
         return [Window(stretch.start, stretch.end) for stretch in self._stretches]
 
     def next(self) -> Question | Pause | None:
@@ -120,9 +120,7 @@ class WalkPlanner:
     def _share(self) -> Stretch | None:
         """Cut the free part of the fullest stretch in two, for a walker without work."""
         fullest = max(self._stretches, key=lambda stretch: stretch.pages_ahead)
-        if fullest.pages_ahead < _WORTH_SHARING:
-            return None
-        half = fullest.split()
+        half = fullest.split() if fullest.pages_ahead >= _WORTH_SHARING else None
         if half is not None:
             self._stretches.insert(self._stretches.index(fullest) + 1, half)
         return half
@@ -134,13 +132,7 @@ class WalkPlanner:
         if stretch.overfull is not None:
             width = max(1, min(width, stretch.overfull - 1))
         window = Window(stretch.start, stretch.start + width)
-        return Question(Kind.WINDOW, window, self._bounds_for(window))
-
-    def _bounds_for(self, window: Window) -> Bounds:
-        before = window.before
-        if self.bounds.before is not None:
-            before = min(before, self.bounds.before)
-        return Bounds(max(window.after - 1, self.bounds.after), before)
+        return Question(Kind.WINDOW, window, self.bounds.around(window))
 
     def receive(
         self, question: Question, page: ApplicationPage, *, served_at: int | None = None
@@ -153,7 +145,7 @@ class WalkPlanner:
             served_at: the second at which the service says that it answered.
 
         Raises:
-            UnexpectedResponseError: the service answered another question.
+            UnexpectedResponseError: the service answered another question, or any alike.
         """
         self.requests += 1
         answer = Answer(
@@ -162,7 +154,6 @@ class WalkPlanner:
             is_full=len(page.applications) >= self._limit,
             served_at=served_at,
         )
-        self.splits += answer.is_full
         match question.kind:
             case Kind.TAIL:
                 self._receive_tail(question, answer)
@@ -175,17 +166,16 @@ class WalkPlanner:
 
     def refuse(self, question: Question) -> bool:
         """Take note that the service refused a question; tell whether there is another way."""
-        if question.kind is Kind.WINDOW:
-            return False
-        if question.kind is Kind.TAIL:
-            is_handled = self._tail is not None and self._tail.refuse(question.bounds)
+        if question.kind is Kind.TAIL and self._tail:
+            is_handled = self._tail.refuse(question.bounds)
             self._asked -= is_handled
             return is_handled
-        stretch = self._release(question)
-        if stretch.second:
-            stretch.second.refuse(question.bounds)
-            self._judge(stretch, stretch.second)
-        return True
+        if question.kind is Kind.SECOND:
+            stretch = self._release(question)
+            if stretch.second:
+                stretch.second.refuse(question.bounds)
+                self._judge(stretch, stretch.second)
+        return question.kind is Kind.SECOND
 
     def drop(self, question: Question) -> None:
         """Take a question back that failed or was cancelled; it will be asked again."""
@@ -213,6 +203,7 @@ class WalkPlanner:
             stretch.overfull = None
             self._settle(stretch, question, answer)
         elif width > 1:
+            self.splits += 1
             stretch.density.overfull(window.after, width, ids)
             stretch.overfull = width
             self._set_apart_quiet(stretch, answer.rows)
@@ -237,19 +228,25 @@ class WalkPlanner:
         """Close a second about which everything was asked that can be."""
         if second.next() is not None:
             return
+        if second.is_whole and not second.covered and stretch.doubts < _MOST_DOUBTS:
+            # A row of the full page has moved meanwhile: the second is asked for anew.
+            stretch.doubts, stretch.second = stretch.doubts + 1, None
+            return
         window = Window(stretch.start, stretch.start + 1)
         stretch.density.completed(window.after, 1, set(second.rows))
-        stretch.start, stretch.second, stretch.overfull = window.before, None, None
+        stretch.pass_second()
         if stretch.start >= stretch.end:
             self._stretches.remove(stretch)
         if second.covered:
-            self._deliver(window, self._bounds_for(window), second.echo, second.rows)
+            self._deliver(window, self.bounds.around(window), second.echo, second.rows)
             return
+        if self._saturation.contradicts(window.after, second.rows):
+            raise UnexpectedResponseError("the service gives the same rows whatever it is asked")
         self.saturated.append(window)
         self._received.add(window)
         if self._keep_saturated:
             nothing = Window(window.after, window.after)
-            self._deliver(nothing, self._bounds_for(window), second.echo, second.rows)
+            self._deliver(nothing, self.bounds.around(window), second.echo, second.rows)
         else:
             self.withheld.update(second.rows)
 
@@ -258,9 +255,9 @@ class WalkPlanner:
         if self._tail is None:
             return
         step = self._tail.receive(question.bounds, answer)
-        if answer.is_full:
-            self._walk(step.span, answer.rows)
-        else:
+        if step.is_walked:
+            self._walk(step.span, answer.rows if answer.is_full else {})
+        elif not answer.is_full:
             settled = believe(step.span, question.bounds, answer.echo)
             for window in settled.left:
                 self._walk(window, {})

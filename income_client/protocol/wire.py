@@ -17,7 +17,7 @@ from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from income_client import records
-from income_client.errors import ConfigurationError, DecodeError, Fault
+from income_client.errors import ConfigurationError, DecodeError, PayloadFault
 from income_client.records.documents import Document
 from income_client.records.mapping import FrozenDict
 
@@ -61,7 +61,7 @@ def decode(cls: type[T], body: bytes) -> T | DecodeError:
         return _converter().structure(tree, cls)
     # Parsed again: a reader may have used up the first tree.
     faults = faults_of(cls, parse(body), document_types.registered_types())
-    return DecodeError(faults or (Fault("$", "not accepted by its class"),))
+    return DecodeError(faults or (PayloadFault("$", "not accepted by its class"),))
 
 
 def to_json(record: object) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
+_PLAIN_KEY: Final = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 
 
 def shown_key(key: object) -> str:

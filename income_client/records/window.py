@@ -6,6 +6,7 @@ from typing import Final
 from attrs import frozen
 
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+_LAST_SECOND: Final = (datetime.max - EPOCH) // timedelta(seconds=1)  # noqa: DTZ901 - as above
 
 
 @frozen(order=True)
@@ -25,7 +26,7 @@ class Window:
     @property
     def ends_at(self) -> datetime:
         """First second behind the span, as a time without zone in the service's frame."""
-        return EPOCH + timedelta(seconds=self.before)
+        return EPOCH + timedelta(seconds=min(self.before, _LAST_SECOND))
 
     def __bool__(self) -> bool:
         """Tell whether any second is in it."""

@@ -1,5 +1,7 @@
 """A walk's checkpoint: a short text that comes back exactly, or not at all."""
 
+import zlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,14 @@ from income_client.protocol.questions import Bounds
 from income_client.protocol.resume import read_checkpoint, walk_state, write_checkpoint
 from income_client.records.window import Window
 
-GOOD = '{"walk":1,"after":0,"before":99,"covered":[[0,10],[20,100]]}'
+
+def checked(text: str) -> str:
+    """Return a state with the check of its own content."""
+    return text[:-1] + f',"check":{zlib.crc32(text.encode())}}}' if text.endswith("}") else text
+
+
+STATE = '{"walk":1,"after":0,"before":99,"covered":[[0,10],[20,100]]}'
+GOOD = checked(STATE)
 
 
 @given(
@@ -32,29 +41,36 @@ def test_a_state_comes_back_as_it_was(windows: list[Window], before: int | None)
         "{",
         "[]",
         "null",
-        GOOD[:-1],
-        GOOD.replace("1", "true", 1),
-        GOOD.replace('"walk":1', '"walk":0'),
-        GOOD.replace('"walk"', '"poll"'),
-        GOOD.replace('"after":0', '"after":0.5'),
-        GOOD.replace('"after":0', '"after":null'),
-        GOOD.replace('"before":99', '"before":-1'),
-        GOOD.replace('"before":99', '"before":50'),
-        GOOD.replace('"before":99', '"before":true'),
-        GOOD.replace("[0,10]", "[10,0]"),
-        GOOD.replace("[0,10]", "[-5,10]"),
-        GOOD.replace("[0,10]", "[0,20]"),
-        GOOD.replace("[0,10]", "[0]"),
-        GOOD.replace("[0,10]", '["0",10]'),
-        GOOD.replace("[0,10]", "[false,10]"),
-        GOOD.replace("[[0,10],[20,100]]", "{}"),
-        GOOD.replace('"covered"', '"extra":1,"covered"'),
+        STATE[:-1],
+        STATE,
+        GOOD.replace("[20,100]", "[30,100]"),
+        GOOD.replace('"after":0', '"after":1'),
+        STATE.replace("1", "true", 1),
+        STATE.replace('"walk":1', '"walk":0'),
+        STATE.replace('"walk"', '"poll"'),
+        STATE.replace('"after":0', '"after":0.5'),
+        STATE.replace('"after":0', '"after":null'),
+        STATE.replace('"before":99', '"before":-1'),
+        STATE.replace('"before":99', '"before":50'),
+        STATE.replace('"before":99', '"before":true'),
+        STATE.replace('"before":99', '"before":253402300800'),
+        STATE.replace('"after":0', '"after":-62135596801'),
+        STATE.replace("[0,10]", "[10,0]"),
+        STATE.replace("[0,10]", "[-5,10]"),
+        STATE.replace("[0,10]", "[0,20]"),
+        STATE.replace("[0,10]", "[0]"),
+        STATE.replace("[0,10]", '["0",10]'),
+        STATE.replace("[0,10]", "[false,10]"),
+        STATE.replace("[[0,10],[20,100]]", "{}"),
+        STATE.replace('"covered"', '"extra":1,"covered"'),
     ],
 )
 def test_a_damaged_text_is_refused(text: str) -> None:
-    """Nothing is guessed: a damaged checkpoint is never a fresh start."""
-    with pytest.raises(CheckpointError, match="damaged"):
-        read_checkpoint(text)
+    """Nothing is guessed: a damaged checkpoint is never a fresh start, whatever was damaged."""
+    for damaged in (text, checked(text)):
+        if damaged != GOOD:
+            with pytest.raises(CheckpointError, match="damaged"):
+                read_checkpoint(damaged)
 
 
 @pytest.mark.parametrize("text", [None, b"{}", 1, object()])
@@ -67,7 +83,7 @@ def test_what_is_no_text_is_refused(text: object) -> None:
 def test_a_newer_version_is_named_as_such() -> None:
     """Who goes back to an older package learns why it does not go on."""
     with pytest.raises(CheckpointError, match="newer version"):
-        read_checkpoint(GOOD.replace('"walk":1', '"walk":2'))
+        read_checkpoint(checked(STATE.replace('"walk":1', '"walk":2')))
 
 
 def test_a_walk_begins_where_its_checkpoint_ended() -> None:

@@ -161,3 +161,71 @@ def test_an_echo_without_end_is_no_present(is_full: bool) -> None:
     step = tail.receive(asked(tail), endless)
     assert step.is_finished is not is_full
     assert step.span == (Window(0, NOW) if is_full else Window(0, 0))
+
+
+def closed() -> Tail:
+    """Return the tail of a walk with an upper bound, whose first page came back full."""
+    tail = Tail(0, reached=0, until=NOW)
+    assert asked(tail) == Bounds(0, NOW)
+    assert not tail.receive(Bounds(0, NOW), answer(0, NOW, is_full=True)).is_finished
+    assert asked(tail) == Bounds(0, None)
+    return tail
+
+
+def test_a_walk_with_an_upper_bound_asks_for_all_of_it_first() -> None:
+    """Most spans are small, and one complete page is all of it."""
+    tail = Tail(0, reached=0, until=NOW)
+    step = tail.receive(asked(tail), answer(0, NOW))
+    assert step.is_finished
+    assert not step.span
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_bound_that_passed_days_ago_needs_no_present(is_full: bool) -> None:
+    """The whole span is walked, or covered by a page that was complete."""
+    tail = Tail(0, reached=0, until=NOW)
+    page = answer(0, NOW, is_full=is_full, served_at=NOW + 2 * 86_400)
+    step = tail.receive(asked(tail), page)
+    assert step.is_finished
+    assert step.span == Window(0, NOW + 1)
+    assert step.is_walked is is_full
+
+
+def test_a_bound_that_has_passed_leaves_all_to_the_walkers() -> None:
+    """The page that tells the present may hold rows behind the bound, and is not used."""
+    step = closed().receive(Bounds(0, None), answer(0, NOW + 9))
+    assert step.is_finished
+    assert step.is_walked
+    assert step.span == Window(0, NOW + 1)
+
+
+def test_a_bound_ahead_is_asked_for_again_once_the_rest_is_done() -> None:
+    """What lies before the present is walked, and a complete page from there on is the last."""
+    tail = closed()
+    step = tail.receive(Bounds(0, None), answer(0, NOW - 50, is_full=True))
+    assert step.span == Window(0, NOW - 51)
+    assert step.is_walked
+    assert not step.is_finished
+    assert asked(tail) == Bounds(NOW - 52, NOW)
+    assert tail.receive(Bounds(NOW - 52, NOW), answer(NOW - 52, NOW)).is_finished
+
+
+def test_a_bound_of_the_walk_that_is_refused_is_an_error() -> None:
+    """It is the caller's, and nothing else can be asked in its place."""
+    assert not Tail(0, reached=0, until=NOW).refuse(Bounds(0, NOW))
+
+
+def test_a_walk_ahead_of_the_service_s_clock_ends() -> None:
+    """Where every echo is the end of a cut window, the service's own time tells when to stop."""
+    tail = Tail(0, reached=10 * 86_400)
+    assert tail.receive(
+        asked(tail), answer(10 * 86_400 - 1, 11 * 86_400, served_at=NOW)
+    ).is_finished
+
+
+def test_an_echo_without_end_and_with_a_raised_start_is_not_believed_for_all() -> None:
+    """What lies before the raised start is left to the walkers."""
+    tail = Tail(0, reached=0)
+    step = tail.receive(asked(tail), answer(500, 10**11, served_at=NOW))
+    assert not step.is_finished
+    assert step.span == Window(0, NOW - 1)

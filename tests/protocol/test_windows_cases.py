@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from income_client.emulator import ServiceRules, World
+from income_client.emulator import Order, ServiceRules, World
 from income_client.errors import UnexpectedResponseError
 from income_client.protocol.intervals import Intervals
 from income_client.protocol.questions import Bounds, Kind, Question
@@ -124,7 +124,8 @@ def test_memory_of_rows_is_bounded_by_the_walkers(seed: int, walkers: int) -> No
 
 def test_a_page_that_answers_another_question_proves_nothing() -> None:
     """Bounds shifted as a whole are no clamp: the walk says so instead of believing the page."""
-    planner = WalkPlanner(Bounds(BASE, BASE + 1000), limit=10, walkers=1)
+    done = [Window(BASE, BASE + 400), Window(BASE + 500, BASE + 1001)]
+    planner = WalkPlanner(Bounds(BASE, BASE + 1000), limit=10, walkers=1, covered=done)
     question = planner.next()
     assert isinstance(question, Question)
     assert question.kind is Kind.WINDOW
@@ -183,3 +184,52 @@ def test_a_resumed_open_walk_goes_on_where_it_stopped() -> None:
     again = walk(world, BASE - 1, None, limit=100, covered=list(first.planner.covered)).run()
     assert again.planner.requests == 2
     assert len(again.ids) < 5
+
+
+def test_a_row_that_moves_while_a_second_is_narrowed_down_saturates_nothing() -> None:
+    """The second is asked for anew: one update is no reason to end a walk with an error."""
+    rules = ServiceRules(lower_closed=True, upper_closed=True, order=Order.ASCENDING)
+    times = [BASE + second for second in (4, 5, 6) for _ in range(6)]
+    world = World(times, now=BASE + 100, rules=rules)
+    walked = walk(world, BASE, None, limit=10)
+    at_four = [key for key in world.ids if world.updated_at(key) == BASE + 4]
+    going = True
+    while going:
+        kinds = {question.kind for question, _ in walked.in_flight}
+        if Kind.SECOND in kinds and at_four:
+            world.touch(at_four.pop())
+        going = walked.step()
+        walked._ask()
+    assert len(at_four) < 6
+    assert walked.planner.saturated == []
+    assert set(walked.ids) == set(world.ids)
+
+
+def test_a_service_that_ignores_the_bounds_is_found_out() -> None:
+    """The same rows for seconds that are apart are an error, not a walk of a billion questions."""
+    planner = WalkPlanner(Bounds(0, None), limit=10, walkers=1)
+    world = World([BASE] * 10)
+    rows = tuple(walk(world, 0, None, limit=10)._row(key) for key in world.ids)
+
+    def ask_for_ever() -> None:
+        for _ in range(500):
+            question = planner.next()
+            if isinstance(question, Question):
+                before = question.bounds.before
+                page = ApplicationPage(
+                    updated_after=Window(question.bounds.after, 0).starts_at,
+                    updated_before=Window(BASE if before is None else before, 0).starts_at,
+                    applications=rows,
+                )
+                planner.receive(question, page)
+
+    with pytest.raises(UnexpectedResponseError, match="the same rows"):
+        ask_for_ever()
+    assert planner.requests < 100
+
+
+def test_splits_count_the_windows_that_were_divided() -> None:
+    """A full page of the tail, or of a form, divides nothing."""
+    walked = walk(World([BASE + 5] * 30, now=BASE + 20), BASE, BASE + 10, limit=10).run()
+    assert walked.planner.saturated
+    assert walked.planner.splits < walked.planner.requests - 4
