@@ -1,4 +1,4 @@
-"""One attempt of one call: a slot, the gate, the pace, the token, the request, its reply.
+"""One attempt of one call: the gate, the token, a slot, the pace, the request, its reply.
 
 Knows what calls share and what a single one has used up. Whether there is
 another attempt, and when, is not decided here; only the one repetition that
@@ -23,7 +23,7 @@ from .pacing import Gate, Pacer
 from .protocol.messages import Request, Response
 from .protocol.replies import label
 from .protocol.tokens import Token
-from .retrying import Settled
+from .retrying import Settled, pause_at
 from .settings import Secret, Timeouts
 from .token_cache import TokenCache
 from .transport import Transport
@@ -110,13 +110,12 @@ class Call(Generic[T]):
         return outcome
 
     async def _admitted(self) -> T | Settled | IncomeClientError:
-        """Send once slot, gate and pace allow it."""
+        """Send once gate, token, slot and pace allow it."""
         shared = self._shared
         while True:
-            if shared.gate.remaining(shared.clock.monotonic()) > 0:
-                refused = await self._wait_at_gate()
-                if refused is not None:
-                    return Settled(error=refused)
+            refused = await self._wait_outside()
+            if refused is not None:
+                return Settled(error=refused)
             await shared.slots.acquire()
             try:
                 if shared.pacer is not None and not await self._wait_for_turn(shared.pacer):
@@ -127,18 +126,21 @@ class Call(Generic[T]):
             finally:
                 shared.slots.release()
 
-    async def _wait_at_gate(self) -> RateLimitedError | None:
+    async def _wait_outside(self) -> IncomeClientError | None:
+        """Wait, without a slot, for the gate and the token; return what keeps this call out."""
         shared = self._shared
-        now = shared.clock.monotonic()
-        while (seconds := shared.gate.remaining(now)) > 0:
-            if now + seconds >= self._deadline_at:
-                return RateLimitedError(
-                    f"{label(self._request)}: not sent, the service asked all for a pause",
-                    retry_after=seconds,
-                )
-            await shared.clock.sleep(seconds)
-            now = shared.clock.monotonic()
-        return None
+        pause = await pause_at(shared.gate, shared.clock, deadline_at=self._deadline_at)
+        if pause is not None:
+            return RateLimitedError(
+                f"{label(self._request)}: not sent, the service asked all for a pause",
+                retry_after=pause,
+            )
+        tokens = shared.credentials
+        if isinstance(tokens, Secret) or tokens.current() is not None:
+            return None
+        # The purchase had its own retries.
+        token = await tokens.get(self._deadline_at)
+        return token if isinstance(token, IncomeClientError) else None
 
     async def _wait_for_turn(self, pacer: Pacer) -> bool:
         clock = self._shared.clock
@@ -160,9 +162,9 @@ class Call(Generic[T]):
         if isinstance(credentials, Secret):
             authorization = credentials
         else:
-            token = credentials.current() or await credentials.get()
+            # It may have ended while this call waited for its slot or turn.
+            token = credentials.current() or await credentials.get(self._deadline_at)
             if isinstance(token, IncomeClientError):
-                # The purchase had its own retries.
                 return Settled(error=token)
             self._token = token
             authorization = token.authorization

@@ -23,7 +23,7 @@ from tenacity import (
 from tenacity.wait import wait_base
 
 from .clock import Clock
-from .errors import DeadlineExceededError, IncomeClientError, RateLimitedError
+from .errors import DeadlineExceededError, IncomeClientError
 from .pacing import Gate
 from .settings import RetryPolicy
 
@@ -35,6 +35,26 @@ _COST: Final = 5
 _COST_AFTER_TIMEOUT: Final = 10
 _REWARD: Final = 1
 _MOST_DOUBLINGS: Final = 64
+
+
+async def pause_at(gate: Gate, clock: Clock, *, deadline_at: float) -> float | None:
+    """Wait until a gate is open; return at once if that is too late.
+
+    Args:
+        gate: closed while the service wants peace.
+        clock: what its moments are of.
+        deadline_at: the moment from which on it is too late.
+
+    Returns:
+        None once it is open, or the seconds that it stays closed beyond use.
+    """
+    now = clock.monotonic()
+    while (seconds := gate.remaining(now)) > 0:
+        if now + seconds >= deadline_at:
+            return seconds
+        await clock.sleep(seconds)
+        now = clock.monotonic()
+    return None
 
 
 class RetryBudget:
@@ -143,7 +163,7 @@ class Retrier:
         while True:
             now = self._clock.monotonic()
             verdict = retries.after(outcome, left=deadline_at - now)
-            if gate is not None and isinstance(outcome, RateLimitedError):
+            if gate is not None and _is_throttled(outcome):
                 gate.close(now + min(verdict.pause, self._policy.max_retry_after))
             if verdict.is_last:
                 return outcome
@@ -201,9 +221,8 @@ class _FullJitter(wait_base):
 
     def __call__(self, retry_state: RetryCallState) -> float:
         error = None if retry_state.outcome is None else retry_state.outcome.exception()
-        is_throttled = getattr(error, "status", None) == HTTPStatus.TOO_MANY_REQUESTS
         policy = self._policy
-        first = policy.throttled_delay if is_throttled else policy.base_delay
+        first = policy.throttled_delay if _is_throttled(error) else policy.base_delay
         doublings = min(retry_state.attempt_number - 1, _MOST_DOUBLINGS)
         return self._chance() * min(policy.max_delay, first * 2.0**doublings)
 
@@ -220,6 +239,11 @@ class _Longest(wait_base):
 
 def _is_retryable(error: BaseException) -> bool:
     return isinstance(error, IncomeClientError) and error.retryable
+
+
+def _is_throttled(error: BaseException | None) -> bool:
+    # The API says it with a class of its own, the token endpoint within its TokenError.
+    return getattr(error, "status", None) == HTTPStatus.TOO_MANY_REQUESTS
 
 
 def _asked_pause(error: BaseException) -> float:

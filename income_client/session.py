@@ -19,7 +19,7 @@ from .clock import Clock, SystemClock
 from .deadlines import Deadlines
 from .errors import ConfigurationError, DeadlineExceededError, IncomeClientError
 from .pacing import Gate, Pacer
-from .protocol.addresses import addresses
+from .protocol.addresses import addresses, proxy_address
 from .protocol.messages import Request, Response
 from .protocol.replies import label
 from .retrying import Chance, Retrier, RetryBudget
@@ -77,31 +77,43 @@ class SessionManager:
         clock: Clock | None = None,
         chance: Chance = random.random,
     ) -> None:
-        self._timeouts = _checked("timeouts", Timeouts, timeouts or Timeouts())
+        try:
+            found = addresses(base_url, auth_url)
+            route = None if proxy is None else proxy_address(proxy)
+            credentials = _credentials(auth)
+        finally:
+            # Crash reporters send the locals of frames; a wrong argument may hold a password.
+            del base_url, auth_url, proxy, auth
+        self._timeouts = _checked("timeouts", Timeouts, timeouts, Timeouts())
         self._deadlines = Deadlines(self._timeouts.deadline)
-        policy = _checked("retry", RetryPolicy, retry or RetryPolicy())
-        clock = clock or SystemClock()
+        policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
+        clock = SystemClock() if clock is None else clock
         self._retrier = Retrier(policy, RetryBudget(policy.budget), clock, chance=chance)
         transport = Transport(
-            addresses(base_url, auth_url),
+            found,
             session=session,
             max_response_bytes=max_response_bytes,
             user_agent=user_agent,
-            proxy=proxy,
+            proxy=route,
             tls=ssl,
             trace_configs=trace_configs,
         )
-        if isinstance(auth, BasicAuth):
+        if isinstance(credentials, BasicAuth):
             if token_store is not None:
                 raise ConfigurationError("token_store is for OAuth2ClientCredentials")
-            credentials: Secret | TokenCache = auth.authorization()
+            authorized: Secret | TokenCache = credentials.authorization()
         else:
-            auth = _checked("auth", OAuth2ClientCredentials, auth)
-            endpoint = TokenEndpoint(auth, transport, self._retrier, self._timeouts, clock)
-            credentials = TokenCache(endpoint.buy, clock, store=token_store)
+            endpoint = TokenEndpoint(credentials, transport, self._retrier, self._timeouts, clock)
+            authorized = TokenCache(
+                endpoint.buy,
+                clock,
+                gate=endpoint.gate,
+                store=_store(token_store),
+                load_seconds=self._timeouts.deadline / 4,
+            )
         self._shared = Shared(
             transport=transport,
-            credentials=credentials,
+            credentials=authorized,
             slots=asyncio.Semaphore(_counted("concurrency", concurrency)),
             gate=Gate(),
             pacer=None if max_rate is None else Pacer(_positive("max_rate", max_rate)),
@@ -169,9 +181,12 @@ class SessionManager:
             ClientClosedError: the connections belong to another event loop.
         """
         shared = self._shared
-        await shared.transport.aclose()
-        if isinstance(shared.credentials, TokenCache):
-            await shared.credentials.aclose()
+        try:
+            await shared.transport.aclose()
+        finally:
+            # Not so when it refused: then the token request is another loop's as well.
+            if shared.transport.is_closed and isinstance(shared.credentials, TokenCache):
+                await shared.credentials.aclose()
 
     async def _outcome(
         self,
@@ -195,11 +210,29 @@ class SessionManager:
         if deadline.has_passed:
             outcome = DeadlineExceededError(f"{label(request)}: not done within {seconds:g} s")
         if isinstance(outcome, IncomeClientError):
-            outcome.attempts = call.sent
+            # The purchase of a token counted its own.
+            outcome.attempts = outcome.attempts or call.sent
         return outcome
 
 
-def _checked(name: str, cls: type[T], value: Any) -> T:
+def _credentials(auth: object) -> Auth:
+    if isinstance(auth, Auth):
+        return auth
+    kind = type(auth).__name__
+    del auth
+    raise ConfigurationError(f"auth must be BasicAuth or OAuth2ClientCredentials, found {kind}")
+
+
+def _store(store: TokenStore | None) -> TokenStore | None:
+    has_both = all(callable(getattr(store, name, None)) for name in ("load", "save"))
+    if store is not None and not has_both:
+        raise ConfigurationError("token_store has no load and save")
+    return store
+
+
+def _checked(name: str, cls: type[T], value: Any, default: T | None = None) -> T:
+    if value is None and default is not None:
+        return default
     if not isinstance(value, cls):
         raise ConfigurationError(f"{name} is no {cls.__name__}")
     return value

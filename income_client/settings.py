@@ -11,6 +11,7 @@ from .errors import ConfigurationError
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
+_SURROGATES: Final = range(0xD800, 0xE000)
 
 
 class Secret:
@@ -19,6 +20,11 @@ class Secret:
     __slots__ = ("_text",)
 
     def __init__(self, text: str) -> None:
+        is_text = isinstance(text, str)
+        if not is_text:
+            # Crash reporters send the locals of the frame that raises.
+            del text
+            raise ConfigurationError("a Secret is made of a str")
         self._text = text
 
     def reveal(self) -> str:
@@ -37,7 +43,9 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._text.encode(), other._text.encode())
+        # Half a character, as undecodable bytes of the environment become, has no plain encoding.
+        mine, theirs = (text.encode("utf-8", "surrogatepass") for text in (self._text, other._text))
+        return hmac.compare_digest(mine, theirs)
 
     def __hash__(self) -> int:
         return hash((Secret, self._text))
@@ -46,30 +54,40 @@ class Secret:
         raise TypeError("a Secret is not pickled")
 
 
-def _secret(value: "str | Secret") -> Secret:
-    if isinstance(value, Secret):
-        return value
-    if not isinstance(value, str):
-        raise ConfigurationError(f"a secret is a str or a Secret, not {type(value).__name__}")
-    return Secret(value)
+def _is_unsendable(char: str) -> bool:
+    code = ord(char)
+    return code < _FIRST_PRINTABLE or code == _DELETE or code in _SURROGATES
 
 
-def _has_control_characters(text: str) -> bool:
-    return any(ord(char) < _FIRST_PRINTABLE or ord(char) == _DELETE for char in text)
-
-
-def _check_credential(name: str, text: object, *, forbidden: str = "") -> None:
+def _fault_in(text: object, *, forbidden: str = "") -> str | None:
+    if isinstance(text, Secret):
+        text = text.reveal()
     if not isinstance(text, str) or not text:
-        raise ConfigurationError(f"{name} is empty or no str")
-    if _has_control_characters(text) or any(char in text for char in forbidden):
-        raise ConfigurationError(f"{name} holds a character that a Basic credential cannot carry")
+        return "is empty or no str"
+    if any(map(_is_unsendable, text)) or any(char in text for char in forbidden):
+        return "holds a character that a Basic credential cannot carry"
+    return None
 
 
-def _basic(name: str, secret: str) -> Secret:
-    return Secret("Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode())
+def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> str | None:
+    """Say what is wrong with a Basic credential; shows neither of its parts."""
+    name_fault = "is no str" if isinstance(name, Secret) else _fault_in(name, forbidden=":")
+    if name_fault is not None:
+        return f"{fields[0]} {name_fault}"
+    secret_fault = _fault_in(secret)
+    return None if secret_fault is None else f"{fields[1]} {secret_fault}"
 
 
-@frozen
+def _sealed(text: "str | Secret") -> Secret:
+    return text if isinstance(text, Secret) else Secret(text)
+
+
+def _basic(name: str, secret: Secret) -> Secret:
+    pair = f"{name}:{secret.reveal()}".encode()
+    return Secret("Basic " + base64.b64encode(pair).decode())
+
+
+@frozen(init=False)
 class BasicAuth:
     """User name and password, sent with every request (contract section 5.1).
 
@@ -81,19 +99,23 @@ class BasicAuth:
         ConfigurationError: either is empty or holds a control character.
     """
 
-    username: str = field()
-    password: Secret = field(converter=_secret)
+    username: str
+    password: Secret
 
-    def __attrs_post_init__(self) -> None:
-        _check_credential("username", self.username, forbidden=":")
-        _check_credential("password", self.password.reveal())
+    def __init__(self, username: str, password: str | Secret) -> None:
+        fault = _pair_fault(("username", "password"), username, password)
+        if fault is not None:
+            # As above; a value without its fields cannot even be shown.
+            del self, username, password
+            raise ConfigurationError(fault)
+        self.__attrs_init__(username, _sealed(password))
 
     def authorization(self) -> Secret:
         """Return the value of the Authorization header."""
-        return _basic(self.username, self.password.reveal())
+        return _basic(self.username, self.password)
 
 
-@frozen
+@frozen(init=False)
 class OAuth2ClientCredentials:
     """Client id and secret, which buy access tokens (contract section 5.1).
 
@@ -105,16 +127,20 @@ class OAuth2ClientCredentials:
         ConfigurationError: either is empty or holds a control character.
     """
 
-    client_id: str = field()
-    client_secret: Secret = field(converter=_secret)
+    client_id: str
+    client_secret: Secret
 
-    def __attrs_post_init__(self) -> None:
-        _check_credential("client_id", self.client_id, forbidden=":")
-        _check_credential("client_secret", self.client_secret.reveal())
+    def __init__(self, client_id: str, client_secret: str | Secret) -> None:
+        fault = _pair_fault(("client_id", "client_secret"), client_id, client_secret)
+        if fault is not None:
+            # As above.
+            del self, client_id, client_secret
+            raise ConfigurationError(fault)
+        self.__attrs_init__(client_id, _sealed(client_secret))
 
     def authorization(self) -> Secret:
         """Return the value of the Authorization header of the token request."""
-        return _basic(self.client_id, self.client_secret.reveal())
+        return _basic(self.client_id, self.client_secret)
 
 
 def _is_number(value: object) -> bool:

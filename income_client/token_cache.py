@@ -7,18 +7,23 @@ each waiter, so that no two callers raise the same one.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from .clock import Clock
-from .errors import ClientClosedError, IncomeClientError
+from .errors import AuthenticationError, ClientClosedError, IncomeClientError, TokenError
+from .pacing import Gate
 from .protocol.tokens import StoredToken, Token, TokenState, from_stored, to_stored
+from .retrying import pause_at
 from .settings import Secret
 
 _LOGGER: Final = logging.getLogger("income_client.tokens")
 _LONGEST_RENEWAL_PAUSE: Final = 30.0
-_STORE_SECONDS: Final = 5.0
+_LOAD_SECONDS: Final = 1.0
+_SAVE_SECONDS: Final = 5.0
+_REFUSAL_SECONDS: Final = 10.0
 
 
 class TokenStore(Protocol):
@@ -43,7 +48,9 @@ class TokenCache:
     Args:
         buy: gets a new token, or the error for having none; raises nothing.
         clock: tells the token's age.
+        gate: while it is closed nothing is bought; always open by default.
         store: shared with other processes; its failures never break a call.
+        load_seconds: how long the store may take to load, before a token is bought.
         wall_time: the time of day, for the store's sake.
     """
 
@@ -52,17 +59,25 @@ class TokenCache:
         buy: Callable[[], Awaitable[Token | IncomeClientError]],
         clock: Clock,
         *,
+        gate: Gate | None = None,
         store: TokenStore | None = None,
+        load_seconds: float = _LOAD_SECONDS,
         wall_time: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._buy = buy
         self._clock = clock
+        self._gate = Gate() if gate is None else gate
         self._store = store
+        self._load_seconds = min(load_seconds, _LOAD_SECONDS)
         self._wall_time = wall_time
         self._token: Token | None = None
         self._refused: Secret | None = None
         self._flight: asyncio.Task[Token | IncomeClientError] | None = None
         self._renew_from = 0.0
+        self._saving: asyncio.Task[None] | None = None
+        self._unsaved: Token | None = None
+        self._refusal: AuthenticationError | None = None
+        self._refusal_until = 0.0
         self._is_closed = False
 
     def current(self) -> Token | None:
@@ -78,20 +93,31 @@ class TokenCache:
             return token
         if token.state(now) is TokenState.EXPIRED:
             return None
-        if now >= self._renew_from:
+        if now >= self._renew_from and self._gate.remaining(now) == 0:
             self._renew_from = now + min(_LONGEST_RENEWAL_PAUSE, token.lifetime / 20)
             self._begin_renewal()
         return token
 
-    async def get(self) -> Token | IncomeClientError:
+    async def get(self, deadline_at: float = math.inf) -> Token | IncomeClientError:
         """Return a token that serves, bought if need be, or a copy of the error of its purchase.
 
         All who wait at a time wait for the same purchase, and none of them
-        takes it along when cancelled.
+        takes it along when cancelled. While the gate is closed they wait for
+        that; refused credentials are not tried again for a while, since
+        accounts get locked for it.
+
+        Args:
+            deadline_at: the moment of the clock beyond which the gate is not waited for.
         """
-        token = self.current()
-        if token is not None:
-            return token
+        known = self._known()
+        if known is None:
+            pause = await pause_at(self._gate, self._clock, deadline_at=deadline_at)
+            if pause is not None:
+                message = "token: not asked for, the token endpoint wants a pause"
+                return TokenError(message, retryable=True, retry_after=pause)
+            known = self._known()
+        if known is not None:
+            return known
         flight = self._begin_renewal()
         if flight is not None:
             # Unlike awaiting the task, this neither cancels it nor raises what ended it.
@@ -108,12 +134,22 @@ class TokenCache:
             self._refused = token.authorization
 
     async def aclose(self) -> None:
-        """End a purchase that is under way; those who wait for it get an error."""
+        """End a purchase and a saving that are under way; who waits for a token gets an error."""
         self._is_closed = True
-        flight = self._flight
-        if flight is not None and not flight.done():
-            flight.cancel()
-            await asyncio.wait((flight,))
+        self._unsaved = None
+        tasks = [task for task in (self._flight, self._saving) if task and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _known(self) -> Token | AuthenticationError | None:
+        token = self.current()
+        if token is not None or self._refusal is None:
+            return token
+        if self._clock.monotonic() < self._refusal_until:
+            return self._refusal.again()
+        return None
 
     def _begin_renewal(self) -> "asyncio.Task[Token | IncomeClientError] | None":
         if self._is_closed:
@@ -128,12 +164,18 @@ class TokenCache:
             self._token = shared
             return shared
         outcome = await self._buy()
+        self._refusal = None
         if isinstance(outcome, Token):
             self._token = outcome
             _log_renewed(outcome)
-            await self._save(outcome)
-        elif self._token is not None:
-            _log_not_renewed(outcome, self._token.expired_at - self._clock.monotonic())
+            self._begin_saving(outcome)
+            return outcome
+        now = self._clock.monotonic()
+        if isinstance(outcome, AuthenticationError):
+            self._refusal = outcome
+            self._refusal_until = now + _REFUSAL_SECONDS
+        if self._token is not None:
+            _log_not_renewed(outcome, self._token.expired_at - now)
         return outcome
 
     async def _load(self) -> Token | None:
@@ -141,7 +183,7 @@ class TokenCache:
         if self._store is None:
             return None
         try:
-            async with asyncio.timeout(_STORE_SECONDS):
+            async with asyncio.timeout(self._load_seconds):
                 stored = await self._store.load()
             if stored is None:
                 return None
@@ -164,13 +206,25 @@ class TokenCache:
             case TokenState.EXPIRED:
                 return False
 
-    async def _save(self, token: Token) -> None:
-        if self._store is None:
+    def _begin_saving(self, token: Token) -> None:
+        if self._store is None or self._is_closed:
             return
+        self._unsaved = token
+        if self._saving is None or self._saving.done():
+            saving = self._save_newest(self._store)
+            self._saving = asyncio.create_task(saving, name="income_client token saving")
+
+    async def _save_newest(self, store: TokenStore) -> None:
+        # One after the other, so that an old token never comes to lie over a new one.
+        while (token := self._unsaved) is not None:
+            self._unsaved = None
+            await self._save(store, token)
+
+    async def _save(self, store: TokenStore, token: Token) -> None:
         try:
             stored = to_stored(token, now=self._clock.monotonic(), wall_time=self._wall_time())
-            async with asyncio.timeout(_STORE_SECONDS):
-                await self._store.save(stored)
+            async with asyncio.timeout(_SAVE_SECONDS):
+                await store.save(stored)
         except Exception as error:  # noqa: BLE001 - a store is foreign code
             _log_store_failure("saved", error)
 

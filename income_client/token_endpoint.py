@@ -7,6 +7,7 @@ import asyncio
 
 from .clock import Clock
 from .errors import DeadlineExceededError, IncomeClientError
+from .pacing import Gate
 from .protocol.endpoints import token_request
 from .protocol.messages import Response
 from .protocol.replies import label
@@ -25,6 +26,10 @@ class TokenEndpoint:
         retrier: shares its budget with the calls, not their count.
         timeouts: the deadline bounds one purchase, pauses included.
         clock: tells when a request was sent.
+
+    Attributes:
+        gate: closed by a 429 for as long as the endpoint wants peace; no
+            purchase may begin before it is open.
     """
 
     def __init__(
@@ -40,18 +45,35 @@ class TokenEndpoint:
         self._retrier = retrier
         self._timeouts = timeouts
         self._clock = clock
+        self.gate = Gate()
 
     async def buy(self) -> Token | IncomeClientError:
-        """Ask for a token until one comes or the policy says no; return it or the error."""
+        """Ask for a token until one comes or the policy says no.
+
+        Returns:
+            The token, or the error with the number of requests in ``attempts``.
+        """
         deadline = self._timeouts.deadline
+        sent = 0
+
+        async def ask() -> Token | IncomeClientError:
+            nonlocal sent
+            sent += 1
+            return await self._ask()
+
+        outcome: Token | IncomeClientError
         try:
             async with asyncio.timeout(deadline):
-                return await self._retrier.run(
-                    self._ask,
+                outcome = await self._retrier.run(
+                    ask,
                     deadline_at=self._clock.monotonic() + deadline,
+                    gate=self.gate,
                 )
         except TimeoutError:
-            return DeadlineExceededError(f"{label(token_request())}: no token in {deadline:g} s")
+            outcome = DeadlineExceededError(f"{label(token_request())}: no token in {deadline:g} s")
+        if isinstance(outcome, IncomeClientError):
+            outcome.attempts = sent
+        return outcome
 
     async def _ask(self) -> Token | IncomeClientError:
         sent_at = self._clock.monotonic()

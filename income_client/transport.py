@@ -54,9 +54,12 @@ class Transport:
         session: a caller's session, never closed here.
         max_response_bytes: longest body of a successful reply, decompressed.
         user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy; may hold its credentials.
+        proxy: address of an HTTP proxy, as `proxy_address` checked it.
         tls: in place of aiohttp's default context.
         trace_configs: aiohttp's trace hooks.
+
+    Attributes:
+        is_closed: whether it was closed, or is being closed.
 
     Raises:
         ConfigurationError: an argument cannot be meant.
@@ -69,7 +72,7 @@ class Transport:
         session: BorrowedSession | None = None,
         max_response_bytes: int = 64 * 2**20,
         user_agent: str | None = None,
-        proxy: str | None = None,
+        proxy: Secret | None = None,
         tls: ssl.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
     ) -> None:
@@ -83,18 +86,21 @@ class Transport:
         self._borrowed = session
         self._max_response_bytes = max_response_bytes
         self._headers = _own_headers(user_agent)
-        self._proxy = _proxy(proxy)
+        self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
-        self._trace_configs = tuple(trace_configs)
+        self._trace_configs = _own_traces(trace_configs)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_closed = False
+        self.is_closed = False
 
     def refusal(self) -> ClientClosedError | None:
         """Return what stands against sending from the running loop, None if nothing does."""
-        is_borrowed_closed = self._borrowed is not None and self._borrowed.closed
-        if self._is_closed or is_borrowed_closed or self._is_elsewhere():
-            return self._unusable()
+        if self.is_closed:
+            return ClientClosedError("the client was closed")
+        if self._is_elsewhere():
+            return _elsewhere()
+        if self._borrowed is not None and self._borrowed.closed:
+            return ClientClosedError("the session that the client borrowed was closed")
         return None
 
     async def send(
@@ -133,7 +139,8 @@ class Transport:
             fault = lost.fault
         except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
             fault = fault_of(error)
-        return self._unusable() if session.closed else fault.error(request)
+        refused = self.refusal() if session.closed else None
+        return refused or fault.error(request)
 
     async def aclose(self) -> None:
         """Close what was opened here; a second time does nothing.
@@ -142,20 +149,14 @@ class Transport:
             ClientClosedError: another loop than this one has the connections.
         """
         if self._session is not None and self._is_elsewhere():
-            raise self._unusable()
-        self._is_closed = True
+            raise _elsewhere()
+        self.is_closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     def _is_elsewhere(self) -> bool:
         return self._loop is not None and self._loop is not asyncio.get_running_loop()
-
-    def _unusable(self) -> ClientClosedError:
-        return ClientClosedError(
-            "the client was closed (or the session that it borrowed), "
-            "or is used from another event loop than the one it was first used in",
-        )
 
     def _opened(self) -> aiohttp.ClientSession | ClientClosedError:
         refused = self.refusal()
@@ -165,7 +166,7 @@ class Transport:
             try:
                 self._session = self._open()
             except RuntimeError:
-                return self._unusable()
+                return ClientClosedError("the borrowed session belongs to another event loop")
             self._loop = asyncio.get_running_loop()
         return self._session
 
@@ -217,23 +218,21 @@ class Transport:
         )
 
 
+def _elsewhere() -> ClientClosedError:
+    return ClientClosedError("the client belongs to the event loop in which it was first used")
+
+
 def _own_headers(user_agent: str | None) -> dict[str, str]:
-    name = _USER_AGENT if user_agent is None else user_agent
-    if _PRINTABLE.fullmatch(name) is None:
+    name: object = _USER_AGENT if user_agent is None else user_agent
+    if not isinstance(name, str) or _PRINTABLE.fullmatch(name) is None:
         raise ConfigurationError("user_agent is no short text of printable ASCII")
     return {"Accept": "application/json", "User-Agent": name}
 
 
-def _proxy(address: str | None) -> URL | None:
-    if address is None:
-        return None
-    try:
-        url = URL(address)
-    except (ValueError, TypeError):
-        url = URL()
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ConfigurationError("proxy is no http or https address")
-    return url
+def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
+    if isinstance(configs, Sequence) and all(isinstance(one, TraceConfig) for one in configs):
+        return tuple(configs)
+    raise ConfigurationError("trace_configs is no sequence of aiohttp.TraceConfig")
 
 
 @lru_cache(maxsize=64)

@@ -106,10 +106,10 @@ def test_the_wheel_says_what_it_is(wheel: Wheel) -> None:
 
 
 def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
-    """Five libraries at run time; the command line and the tests are extras."""
+    """Six libraries at run time; the command line and the tests are extras."""
     needed = wheel.metadata.get_all("Requires-Dist") or []
     plain = sorted(re.split(r"[<>=\[ ]", line)[0] for line in needed if "extra ==" not in line)
-    assert plain == ["aiohttp", "attrs", "cattrs", "orjson", "tenacity"]
+    assert plain == ["aiohttp", "attrs", "cattrs", "orjson", "tenacity", "yarl"]
     assert wheel.metadata.get_all("Provides-Extra") == ["cli", "dev"]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
     assert cli == ["cyclopts", "rich"]

@@ -15,9 +15,10 @@ from income_client.errors import (
     NotFoundError,
     RateLimitedError,
     ServerError,
+    TokenError,
 )
 from income_client.pacing import Gate
-from income_client.retrying import Retrier, RetryBudget, Settled
+from income_client.retrying import Retrier, RetryBudget, Settled, pause_at
 from income_client.settings import RetryPolicy
 from income_client.testing import JumpingClock
 
@@ -190,6 +191,30 @@ async def test_a_429_closes_the_gate_for_everyone() -> None:
         began = some[1].monotonic()
         assert isinstance(await run(some, attempt, gate=gate), RateLimitedError)
         assert gate.remaining(began) == closed
+
+
+async def test_a_throttled_purchase_closes_its_gate_too() -> None:
+    """The token endpoint says 429 within a `TokenError`."""
+    gate = Gate()
+    error = TokenError("x", status=429, retryable=True, retry_after=7.0)
+    attempt, _ = script(error)
+    some = retrier(RetryPolicy(max_attempts=1))
+    began = some[1].monotonic()
+    assert await run(some, attempt, gate=gate) is error
+    assert gate.remaining(began) == 7.0
+
+
+@pytest.mark.parametrize(("deadline", "slept"), [(8.0, [7.0]), (7.0, [])])
+async def test_a_gate_is_waited_for_unless_it_opens_too_late(
+    deadline: float,
+    slept: list[float],
+) -> None:
+    """Nobody waits for what will be of no use."""
+    clock = JumpingClock()
+    gate = Gate()
+    gate.close(clock.monotonic() + 7)
+    pause = await pause_at(gate, clock, deadline_at=clock.monotonic() + deadline)
+    assert (pause, clock.slept) == (None if slept else 7.0, slept)
 
 
 async def test_another_failure_leaves_the_gate_open() -> None:

@@ -28,6 +28,7 @@ from income_client.settings import (
     Secret,
     Timeouts,
 )
+from tests.leaks import held_by
 from tests.scripted_server import Answer, Seen, always, forever, reply, reset, serving, token_reply
 
 CANARY = "c4n4ry"
@@ -242,6 +243,42 @@ def test_the_values_on_the_way_hide_what_they_hold() -> None:
     secret = Secret(CANARY)
     shown = f"{response!r} {ASKED!r} {secret!r} {secret} {OAUTH!r} {BASIC!r}"
     assert CANARY not in shown
+
+
+@pytest.mark.parametrize("cls", [BasicAuth, OAuth2ClientCredentials])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("u", f"{CANARY}\n"),
+        ("u", Secret(f"{CANARY}\n")),
+        ("u", Secret(f"{CANARY}\udcff")),
+        ("u", f"{CANARY}\udcff"),
+        ("u", CANARY.encode()),
+        ("u", ""),
+        (f"u:{CANARY}", "x"),
+        (f"u\udcff{CANARY}", "x"),
+        (CANARY.encode(), "x"),
+        (Secret(CANARY), "x"),
+        ("", CANARY),
+    ],
+)
+def test_credentials_that_cannot_be_meant_are_not_shown(cls: Any, pair: tuple[Any, Any]) -> None:
+    """Undecodable bytes of the environment, line ends and other types are refused, not quoted."""
+    with pytest.raises(ConfigurationError) as caught:
+        cls(*pair)
+    error = caught.value
+    assert error.__context__ is None
+    # The first frame is this one, which holds what it passed.
+    assert caught.tb.tb_next is not None
+    assert CANARY not in held_by(error.with_traceback(caught.tb.tb_next))
+
+
+def test_a_secret_compares_and_complains_without_showing_itself() -> None:
+    """Half a character is compared like any other; what is no text is refused."""
+    assert Secret("a\udcff") == Secret("a\udcff") != Secret("a")
+    with pytest.raises(ConfigurationError) as caught:
+        Secret(CANARY.encode())  # type: ignore[arg-type]
+    assert CANARY not in str(caught.value) + repr(caught.traceback[-1].frame.f_locals)
 
 
 def test_a_leak_would_be_noticed() -> None:

@@ -1,8 +1,10 @@
 """One call and its attempts, from the first to closing, counted at the server."""
 
 import asyncio
+from traceback import walk_tb
 from typing import Any
 
+import aiohttp
 import pytest
 
 from income_client.errors import (
@@ -17,6 +19,7 @@ from income_client.protocol.messages import Response
 from income_client.session import SessionManager
 from income_client.settings import RetryPolicy
 from income_client.testing import JumpingClock
+from income_client.token_cache import TokenCache
 from tests.scripted_server import (
     Seen,
     always,
@@ -171,7 +174,7 @@ def test_a_session_belongs_to_one_event_loop() -> None:
         with asyncio.Runner() as other:
             error = other.run(failure(session))
         assert isinstance(error, ClientClosedError)
-        assert "another event loop" in str(error)
+        assert "belongs to the event loop in which it was first used" in str(error)
         runner.run(session.aclose())
 
 
@@ -191,10 +194,20 @@ def test_a_session_made_outside_a_loop_works_in_one() -> None:
     [
         {"base_url": "http://example.com"},
         {"auth_url": "http://example.com"},
+        {"base_url": "https://user:S3CRET@example.com"},
+        {"auth_url": "https://user:S3CRET@example.com"},
+        {"proxy": "socks5://user:S3CRET@proxy"},
+        {"proxy": "http://user:S3CRET@proxy", "concurrency": 0},
+        {"auth": "user:S3CRET"},
         {"auth": ("user", "S3CRET")},
         {"auth": None},
         {"timeouts": 5},
+        {"timeouts": 0},
         {"retry": 3},
+        {"retry": 0},
+        {"user_agent": 7},
+        {"trace_configs": [7]},
+        {"token_store": object()},
         {"concurrency": 0},
         {"concurrency": 2.0},
         {"concurrency": True},
@@ -211,6 +224,64 @@ def test_an_argument_that_cannot_be_meant_is_refused(options: dict[str, Any]) ->
     with pytest.raises(ConfigurationError) as caught:
         SessionManager(**good | options)
     assert "S3CRET" not in str(caught.value)
+    frames = [frame for frame, _ in walk_tb(caught.tb) if frame.f_globals is not globals()]
+    assert frames
+    assert not any("S3CRET" in repr(frame.f_locals) for frame in frames)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"auth": ("u", "p")}, "auth must be BasicAuth or OAuth2ClientCredentials, found tuple"),
+        ({"base_url": None}, "base_url must be a str, found NoneType"),
+        ({"base_url": b"https://a.example"}, "base_url must be a str, found bytes"),
+    ],
+)
+def test_an_argument_of_another_type_is_told_what_it_should_be(
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    """The message names what is wanted and the type that came."""
+    good: dict[str, Any] = {"base_url": "https://a.example", "auth": OAUTH}
+    with pytest.raises(ConfigurationError) as caught:
+        SessionManager(**good | options)
+    assert str(caught.value) == message
+
+
+async def test_a_cancelled_closing_ends_the_token_request_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever becomes of closing the connections, no task is left."""
+    hang, closes = asyncio.Event(), asyncio.Event()
+    close = aiohttp.ClientSession.close
+
+    unclosed: list[aiohttp.ClientSession] = []
+
+    async def hang_on(self: aiohttp.ClientSession) -> None:
+        unclosed.append(self)
+        closes.set()
+        await forever()
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+        hang.set()
+        return await forever()
+
+    async with playing(answer) as (session, _, _):
+        waiter = asyncio.create_task(failure(session))
+        await hang.wait()
+        cache = session._shared.credentials
+        assert isinstance(cache, TokenCache)
+        flight = cache._flight
+        assert flight is not None
+        monkeypatch.setattr(aiohttp.ClientSession, "close", hang_on)
+        closing = asyncio.create_task(session.aclose())
+        await closes.wait()
+        closing.cancel()
+        await asyncio.wait((closing,))
+        is_ended = flight.done()
+        await close(*unclosed)
+        assert is_ended
+        assert isinstance(await waiter, ClientClosedError)
 
 
 async def test_a_reader_sees_the_whole_reply() -> None:

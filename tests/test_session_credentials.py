@@ -12,6 +12,7 @@ from income_client.errors import (
     TokenError,
     UnexpectedResponseError,
 )
+from income_client.settings import RetryPolicy, Timeouts
 from tests.scripted_server import (
     Seen,
     always,
@@ -21,6 +22,7 @@ from tests.scripted_server import (
     with_tokens,
 )
 from tests.session_at_play import BASIC, call, failure, playing
+from tests.token_shop import settle
 
 INVALID_TOKEN: dict[str, Any] = {"WWW_Authenticate": 'Bearer error="invalid_token"'}
 
@@ -150,7 +152,41 @@ async def test_a_token_that_cannot_be_had_is_raised(
         error = await failure(session)
         assert type(error) is cls
         assert (server.token_requests, server.api_requests) == (requests, 0)
-        assert error.attempts == 0
+        assert error.attempts == requests
+
+
+async def test_a_wrong_secret_is_not_tried_again_and_again() -> None:
+    """Two thousand calls make one token request, and ten seconds later one more."""
+    async with playing(always(reply(401))) as (session, server, clock):
+        errors = await asyncio.gather(*[failure(session) for _ in range(2000)])
+        errors.append(await failure(session))
+        assert {type(error) for error in errors} == {AuthenticationError}
+        assert {error.message for error in errors} == {
+            "token: 401 Unauthorized, the client credentials were refused",
+        }
+        assert server.token_requests == 1
+        clock.advance(10)
+        await failure(session)
+        assert server.token_requests == 2
+
+
+async def test_a_throttled_token_endpoint_is_left_alone() -> None:
+    """No token request goes out during the pause: calls fail at once, or wait if they can."""
+    answer = always(reply(429, Retry_After="30"), token_reply(), reply(body=b"fine"))
+    once = RetryPolicy(max_attempts=1)
+    async with playing(answer, retry=once, concurrency=1) as (session, server, clock):
+        assert isinstance(await failure(session), TokenError)
+        hurried = session.with_options(timeouts=Timeouts(deadline=29))
+        error = await failure(hurried)
+        assert isinstance(error, TokenError)
+        assert (error.retryable, error.status, error.retry_after) == (True, None, 30.0)
+        assert (server.token_requests, clock.slept) == (1, [])
+        patient = asyncio.gather(*[call(session) for _ in range(5)])
+        await settle()
+        assert not session._shared.slots.locked()
+        assert await patient == [b"fine"] * 5
+        assert clock.slept == [30.0] * 5
+        assert (server.token_requests, server.api_requests) == (2, 5)
 
 
 async def test_a_token_endpoint_that_recovers_is_not_noticed() -> None:

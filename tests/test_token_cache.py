@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from income_client.errors import ClientClosedError, ServerError
+from income_client.errors import AuthenticationError, ClientClosedError, ServerError, TokenError
+from income_client.pacing import Gate
 from income_client.protocol.tokens import Token
 from income_client.testing import JumpingClock
 from income_client.token_cache import TokenCache
@@ -139,6 +140,49 @@ async def test_only_the_token_that_failed_is_dropped(cache: TokenCache, shop: Sh
     cache.invalidate(old)
     assert text(cache.current()) == "t2"
     assert shop.asked == 2
+
+
+async def test_refused_credentials_are_remembered_for_a_while(
+    cache: TokenCache,
+    shop: Shop,
+    clock: JumpingClock,
+) -> None:
+    """For ten seconds each asker gets a copy of the refusal; then one purchase is tried."""
+    shop.error = AuthenticationError("x", status=401, attempts=1)
+    first, second = await cache.get(), await cache.get()
+    clock.advance(9.9)
+    third = await cache.get()
+    assert [type(error) for error in (first, second, third)] == [AuthenticationError] * 3
+    assert len({id(error) for error in (first, second, third, shop.error)}) == 4
+    assert shop.asked == 1
+    clock.advance(0.1)
+    shop.error = None
+    assert text(await cache.get()) == "t2"
+
+
+async def test_a_closed_gate_stops_renewals_and_is_waited_for(
+    shop: Shop,
+    clock: JumpingClock,
+) -> None:
+    """While it is closed the stale token serves; who has none waits, if the deadline allows."""
+    gate = Gate()
+    cache = TokenCache(shop.buy, clock, gate=gate)
+    gate.close(clock.monotonic() + 20)
+    error = await cache.get(clock.monotonic() + 20)
+    assert isinstance(error, TokenError)
+    assert (error.retry_after, error.retryable, shop.asked) == (20, True, 0)
+    tokens = await asyncio.gather(*[cache.get(clock.monotonic() + 21) for _ in range(3)])
+    assert {text(token) for token in tokens} == {"t1"}
+    assert clock.slept == [20] * 3
+    clock.advance(3301)
+    gate.close(clock.monotonic() + 20)
+    assert text(cache.current()) == "t1"
+    await settle()
+    assert shop.asked == 1
+    clock.advance(20)
+    assert text(cache.current()) == "t1"
+    await settle()
+    assert text(cache.current()) == "t2"
 
 
 async def test_closing_ends_a_purchase_and_tells_its_waiters(

@@ -11,7 +11,7 @@ from income_client.errors import (
     DeadlineExceededError,
     UnexpectedResponseError,
 )
-from income_client.protocol.addresses import addresses
+from income_client.protocol.addresses import addresses, proxy_address
 from income_client.protocol.endpoints import list_applications, token_request
 from income_client.protocol.messages import Response
 from income_client.transport import Transport
@@ -235,7 +235,7 @@ async def test_an_upgrade_nobody_asked_for_ends_the_connection() -> None:
 async def test_a_proxy_is_used() -> None:
     """A request goes to the proxy with the whole address in its first line."""
     async with serving(always(reply(body=b'"proxied"'))) as proxy:
-        transport = Transport(addresses("http://127.0.0.1:9"), proxy=proxy.url)
+        transport = Transport(addresses("http://127.0.0.1:9"), proxy=proxy_address(proxy.url))
         answer = await send(transport)
         await transport.aclose()
     assert isinstance(answer, Response)

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from attrs import frozen
 
 from income_client.errors import ConfigurationError
+from income_client.settings import Secret
 
 from .messages import Origin, Request
 
@@ -57,26 +58,56 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
         ConfigurationError: an address is not of that form. It is not shown,
             since it may hold a password.
     """
-    api = _checked("base_url", base_url)
-    token = api if auth_url is None else _checked("auth_url", auth_url)
+    fault = _fault("base_url", base_url)
+    if fault is None and auth_url is not None:
+        fault = _fault("auth_url", auth_url)
+    if fault is not None:
+        # Crash reporters send the locals of the frame that raises.
+        del base_url, auth_url
+        raise ConfigurationError(fault)
+    api = urlsplit(base_url)
+    token = api if auth_url is None else urlsplit(auth_url)
     return Addresses(
         api=_origin(api) + api.path.rstrip("/"),
         token=_origin(token) + ("" if auth_url is None else token.path.rstrip("/")),
     )
 
 
-def _checked(name: str, address: object) -> SplitResult:
+def proxy_address(proxy: str) -> Secret:
+    """Check the address of an HTTP proxy, which may hold the proxy's own credentials.
+
+    Args:
+        proxy: http or https, perhaps user information, host, perhaps a port.
+
+    Raises:
+        ConfigurationError: it is not of that form.
+    """
+    if not _is_proxy(proxy):
+        # As above.
+        del proxy
+        raise ConfigurationError("proxy is no http or https address in printable ASCII")
+    return Secret(proxy)
+
+
+def _is_proxy(address: object) -> bool:
+    parts = _split(address) if isinstance(address, str) else None
+    return parts is not None and parts.scheme in _DEFAULT_PORTS and _is_host(parts.hostname or "")
+
+
+def _fault(name: str, address: object) -> str | None:
+    if not isinstance(address, str):
+        return f"{name} must be a str, found {type(address).__name__}"
     parts = _split(address)
     if parts is None:
-        raise ConfigurationError(f"{name} is no address in printable ASCII")
+        return f"{name} is no address in printable ASCII"
     for is_wrong, fault in _FAULTS:
         if is_wrong(parts):
-            raise ConfigurationError(f"{name} {fault}")
-    return parts
+            return f"{name} {fault}"
+    return None
 
 
-def _split(address: object) -> SplitResult | None:
-    if not isinstance(address, str) or _TEXT.fullmatch(address) is None:
+def _split(address: str) -> SplitResult | None:
+    if _TEXT.fullmatch(address) is None:
         return None
     try:
         # A mark with nothing behind it would get lost.

@@ -112,7 +112,8 @@ def _check_id(name: str, text: object) -> None:
     if isinstance(text, str) and _PLAIN_ID.fullmatch(text):
         return
     if not isinstance(text, str) or not text:
-        raise ConfigurationError(f"{name} is empty or no str")
+        found = "an empty one" if text == "" else type(text).__name__
+        raise ConfigurationError(f"{name} must be a non-empty str, found {found}")
     if len(text) > _LONGEST_ID:
         raise ConfigurationError(f"{name} is longer than {_LONGEST_ID} characters")
     if not text.isprintable() and any(_is_unprintable(ord(char)) for char in text):

@@ -24,7 +24,7 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 
-from .messages import Request, Response
+from .messages import Origin, Request, Response
 from .wire import decode
 
 T = TypeVar("T")
@@ -38,6 +38,8 @@ _BY_STATUS: Final[Mapping[int, type[ResponseError]]] = {
 _BY_HUNDRED: Final[Mapping[int, type[ResponseError]]] = {4: InvalidRequestError, 5: ServerError}
 _PHRASES: Final[Mapping[int, str]] = {status.value: status.phrase for status in HTTPStatus}
 
+_ADDRESS_OF: Final[Mapping[Origin, str]] = {Origin.API: "base_url", Origin.TOKEN: "auth_url"}
+
 _REQUEST_ID_FIELDS: Final = (
     "x-request-id",
     "x-amzn-requestid",
@@ -48,6 +50,7 @@ _REQUEST_ID_FIELDS: Final = (
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _LONGEST_DATE: Final = 64
+_PLAUSIBLE_YEARS: Final = range(1971, 9991)
 _MEDIA_TYPE: Final = re.compile(r"[a-z]{1,32}/[a-z0-9.+-]{1,64}")
 
 
@@ -71,7 +74,8 @@ def read_reply(cls: type[T], request: Request, response: Response) -> T | Income
     if payload.retryable and not _is_json(media_type(response)):
         message = f"{label(request)}: {content_of(response)} instead of JSON"
         return UnexpectedResponseError(message, retryable=True, **facts_of(response))
-    payload.message = f"{label(request)}: {payload.message}"
+    message = f"{label(request)}: {payload.message}"
+    payload.message, payload.args = message, (message,)
     payload.status = response.status
     payload.request_id = request_id(response)
     return payload
@@ -85,6 +89,9 @@ def failure_of(request: Request, response: Response) -> ResponseError | None:
     cls = _BY_STATUS.get(status) or _BY_HUNDRED.get(status // 100, UnexpectedResponseError)
     phrase = _PHRASES.get(status)
     shown = f"{status} {phrase}" if phrase else str(status)
+    if status == HTTPStatus.NOT_FOUND and request.subject is None:
+        # Nothing was asked for that could be missing.
+        shown += f"; is {_ADDRESS_OF[request.origin]} right?"
     retryable = True if status == HTTPStatus.REQUEST_TIMEOUT else None
     return cls(f"{label(request)}: {shown}", retryable=retryable, **facts_of(response))
 
@@ -131,8 +138,13 @@ def _http_date(text: str) -> datetime | None:
 
 
 def served_at(response: Response) -> datetime | None:
-    """Return the time at which the service says that it answered."""
-    return _http_date(response.headers.get("date", ""))
+    """Return the time at which the service says that it answered.
+
+    None where it says none, or one so near the ends of the calendar that to
+    convert it to another zone could fail.
+    """
+    moment = _http_date(response.headers.get("date", ""))
+    return moment if moment is not None and moment.year in _PLAUSIBLE_YEARS else None
 
 
 def request_id(response: Response) -> str | None:

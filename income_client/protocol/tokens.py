@@ -175,6 +175,8 @@ def read_token(response: Response, *, sent_at: float) -> Token | IncomeClientErr
 def _refusal(response: Response) -> IncomeClientError:
     failure = failure_of(token_request(), response)
     message = "token: the reply is unexpected" if failure is None else failure.message
+    if response.status == HTTPStatus.UNAUTHORIZED:
+        message += ", the client credentials were refused"
     if response.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED}:
         return AuthenticationError(message, **facts_of(response))
     retryable = failure is not None and failure.retryable

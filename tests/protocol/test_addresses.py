@@ -3,7 +3,7 @@
 import pytest
 
 from income_client.errors import ConfigurationError
-from income_client.protocol.addresses import addresses
+from income_client.protocol.addresses import addresses, proxy_address
 from income_client.protocol.endpoints import get_application, get_documents, token_request
 
 
@@ -74,11 +74,44 @@ def test_any_other_address_is_refused_without_being_shown(address: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         addresses(address)
     assert "S3CRET" not in str(caught.value)
+    frame = caught.traceback[-1].frame
+    assert "S3CRET" not in repr(frame.f_locals)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     if address is not None:
         with pytest.raises(ConfigurationError, match="auth_url"):
             addresses("https://a.example", address)
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy:3128", "https://user:S3CRET@proxy.example:8080/", "http://10.0.0.1"]
+)
+def test_the_address_of_a_proxy_is_kept_secret(proxy: str) -> None:
+    """It may hold the proxy's own credentials."""
+    found = proxy_address(proxy)
+    assert found.reveal() == proxy
+    assert "S3CRET" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "S3CRET",
+        "socks5://user:S3CRET@proxy",
+        "http://[S3CRET",
+        "http://user:S3CRET@",
+        "http://user:S3CRET@proxy:99999",
+        "http://user:S3CRET\r\n@proxy",
+        b"http://user:S3CRET@proxy",
+        7,
+        "",
+    ],
+)
+def test_another_address_of_a_proxy_is_refused(proxy: str) -> None:
+    """What is no address of a host is neither used nor shown."""
+    with pytest.raises(ConfigurationError) as caught:
+        proxy_address(proxy)
+    assert "S3CRET" not in str(caught.value) + repr(caught.traceback[-1].frame.f_locals)
 
 
 def test_a_request_goes_to_its_own_origin_only() -> None:

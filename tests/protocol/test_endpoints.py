@@ -92,9 +92,11 @@ def test_an_id_that_cannot_be_one_is_refused(bad: str) -> None:
 
 @pytest.mark.parametrize("bad", [None, 7, b"1", ["1"]])
 def test_an_id_of_another_type_is_refused(bad: Any) -> None:
-    """An id is a str."""
-    with pytest.raises(ConfigurationError):
+    """An id is a str, and the message says so."""
+    wanted = f"application_id must be a non-empty str, found {type(bad).__name__}"
+    with pytest.raises(ConfigurationError) as caught:
         get_application(bad)
+    assert str(caught.value) == wanted
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1001, True, 25.0, "25"])

@@ -1,5 +1,8 @@
 """Replies become records or the error that says best what to do."""
 
+import pickle
+from datetime import timedelta, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +18,16 @@ from income_client.errors import (
     ServerError,
     UnexpectedResponseError,
 )
-from income_client.protocol.endpoints import get_application, list_applications
+from income_client.protocol.endpoints import get_application, list_applications, token_request
 from income_client.protocol.messages import Response
-from income_client.protocol.replies import failure_of, read_reply, request_id, retry_after
+from income_client.protocol.replies import (
+    failure_of,
+    read_reply,
+    request_id,
+    retry_after,
+    served_at,
+)
+from income_client.protocol.timestamps import Rounding, service_second
 from income_client.records.applications import ApplicationSummary
 
 ASKED = get_application("app-1")
@@ -83,6 +93,64 @@ def test_a_message_names_the_call_and_the_status() -> None:
     """A message can be understood by itself."""
     assert str(failure_of(ASKED, answered(404))) == "get_application(app-1): 404 Not Found"
     assert str(failure_of(list_applications(), answered(999))) == "list_applications: 999"
+
+
+def test_a_missing_endpoint_hints_at_the_address() -> None:
+    """A 404 for what names no application is about where the request went."""
+    listed = failure_of(list_applications(), answered(404))
+    assert str(listed) == "list_applications: 404 Not Found; is base_url right?"
+    assert str(failure_of(token_request(), answered(404))) == (
+        "token: 404 Not Found; is auth_url right?"
+    )
+
+
+def test_a_decoding_error_says_the_same_everywhere() -> None:
+    """The name of the call is in its text, its repr and its arguments, after pickling as well."""
+    error = read(answered(200, b"[]"))
+    assert isinstance(error, DecodeError)
+    message = f"get_application(app-1): {error.faults[0]}"
+    for one in (error, error.again(), pickle.loads(pickle.dumps(error))):
+        assert (one.message, one.args) == (message, (message,))
+        assert repr(one) == f"DecodeError({message!r})"
+
+
+@pytest.mark.parametrize(
+    ("date", "year"),
+    [
+        (DATE, 2026),
+        ("Thu, 31 Dec 1970 23:59:59 GMT", None),
+        ("Fri, 01 Jan 1971 00:00:00 GMT", 1971),
+        ("Sun, 31 Dec 9990 23:59:59 GMT", 9990),
+        ("Fri, 31 Dec 9999 23:59:59 -0500", None),
+        ("Mon, 01 Jan 1000 00:00:00 +0500", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_a_date_of_no_time_of_ours_is_none(date: str, year: int | None) -> None:
+    """Whatever is returned can be converted to any zone."""
+    moment = served_at(answered(date=date))
+    assert (moment.year if moment else None) == year
+
+
+@given(
+    st.builds(
+        "{}, {} {} {} {}:{}:{} {}".format,
+        st.sampled_from(["Mon", "", "x"]),
+        st.integers(-1, 32),
+        st.sampled_from(["Jan", "Dec", "x"]),
+        st.integers(-1, 99_999),
+        *[st.integers(-1, 99)] * 3,
+        st.sampled_from(["GMT", "-0000", "x", ""])
+        | st.integers(-99_999, 99_999).map("{:+05}".format),
+    )
+)
+def test_no_date_breaks_whoever_reads_it(date: str) -> None:
+    """What looks like a date is a second of the service's frame, or nothing."""
+    moment = served_at(answered(date=date))
+    if moment is not None:
+        for hours in (-23, 23):
+            service_second(moment, timezone(timedelta(hours=hours)), rounding=Rounding.DOWN)
 
 
 def test_a_payload_is_read() -> None:

@@ -128,6 +128,13 @@ def test_refused_credentials_are_said_so_and_not_retried(status: int) -> None:
     error = read_token(answered({"error": "invalid_client"}, status), sent_at=0)
     assert isinstance(error, AuthenticationError)
     assert (error.status, error.retryable) == (status, False)
+    assert (
+        error.message
+        == {
+            400: "token: 400 Bad Request",
+            401: "token: 401 Unauthorized, the client credentials were refused",
+        }[status]
+    )
 
 
 @pytest.mark.parametrize(
