@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from functools import partial
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Literal, Self, Unpack, overload
 
 from .calls import ServiceCalls, When
 from .clock import Clock, SystemClock
 from .environment import read_environment
 from .errors import ConfigurationError
 from .fetching import Applications, Fetcher, FetchFailure, OnError, Part
+from .options import ClientOptions
 from .paginator import ApplicationPaginator, OnSaturated
 from .protocol.resume import walk_state
 from .records.applications import Application
@@ -75,37 +76,41 @@ class IncomeClient(ServiceCalls):
             raise ConfigurationError("service_timezone is no tzinfo")
         self._clock = clock or SystemClock()
         self._owns_session = True
-        session_manager = SessionManager(
-            base_url,
-            auth=auth,
-            auth_url=auth_url,
-            session=session,
-            timeouts=timeouts,
-            retry=retry,
-            concurrency=concurrency,
-            max_rate=max_rate,
-            token_store=token_store,
-            max_response_bytes=max_response_bytes,
-            user_agent=user_agent,
-            proxy=proxy,
-            ssl=ssl,
-            trace_configs=trace_configs,
-            clock=self._clock,
-        )
+        try:
+            session_manager = SessionManager(
+                base_url,
+                auth=auth,
+                auth_url=auth_url,
+                session=session,
+                timeouts=timeouts,
+                retry=retry,
+                concurrency=concurrency,
+                max_rate=max_rate,
+                token_store=token_store,
+                max_response_bytes=max_response_bytes,
+                user_agent=user_agent,
+                proxy=proxy,
+                ssl=ssl,
+                trace_configs=trace_configs,
+                clock=self._clock,
+            )
+        finally:
+            del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
         super().__init__(session_manager, service_timezone)
 
     @classmethod
-    def from_env(cls) -> Self:
-        """Make a client from environment variables.
+    def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
+        """Make a client from environment variables, with any other option of the constructor.
 
         Reads INCOME_BASE_URL, and INCOME_CLIENT_ID with INCOME_CLIENT_SECRET or
         INCOME_USERNAME with INCOME_PASSWORD, and INCOME_AUTH_URL if it is set.
 
         Raises:
-            ConfigurationError: a variable is missing, or both kinds of credentials are set.
+            ConfigurationError: a variable is missing, both kinds of credentials are set,
+                or an option cannot be meant.
         """
         found = read_environment()
-        return cls(found.base_url, auth=found.auth, auth_url=found.auth_url)
+        return cls(found.base_url, auth=found.auth, auth_url=found.auth_url, **options)
 
     def with_options(
         self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None
@@ -158,7 +163,9 @@ class IncomeClient(ServiceCalls):
             on_saturated: what to do about a second that holds more rows than can be
                 asked for: "raise" `SaturatedWindowError` after everything else, or
                 "report" it in ``paginator.saturated`` and yield its rows.
-            resume: ``paginator.checkpoint`` of an earlier walk, which knows its bounds.
+            resume: ``paginator.checkpoint`` of an earlier walk, which knows its bounds. One
+                without ``updated_before`` goes on to the present: after its end, it gives
+                what was updated since; the last second or so may come again.
 
         Returns:
             An asynchronous iterator over the summaries.
@@ -278,7 +285,7 @@ class IncomeClient(ServiceCalls):
         return Fetcher(
             applications,
             parts=(partial(self.get_documents, pages=pages),),
-            assemble=_only,
+            assemble=lambda documents: documents,
             concurrency=concurrency,
             on_error=on_error,
         )
@@ -288,7 +295,3 @@ def _record(
     application: Application, documents: ApplicationDocuments | None = None
 ) -> ApplicationRecord:
     return ApplicationRecord(application=application, documents=documents)
-
-
-def _only(documents: ApplicationDocuments) -> ApplicationDocuments:
-    return documents

@@ -1,9 +1,12 @@
 """A client's settings out of environment variables."""
 
+from typing import get_type_hints
+
 import pytest
 
 from income_client import BasicAuth, ConfigurationError, IncomeClient, OAuth2ClientCredentials
 from income_client.environment import read_environment
+from income_client.options import ClientOptions
 
 URL = {"INCOME_BASE_URL": "https://income.example"}
 OAUTH2 = {"INCOME_CLIENT_ID": "id", "INCOME_CLIENT_SECRET": "invented"}
@@ -60,6 +63,15 @@ def test_what_is_missing_or_doubled_is_named(variables: dict[str, str], named: s
     assert "invented" not in str(caught.value)
 
 
+def test_every_other_option_can_be_given() -> None:
+    """``from_env`` takes what the constructor takes, apart from address and credentials."""
+    constructor = get_type_hints(IncomeClient.__init__)
+    for name in ("base_url", "auth", "auth_url", "return"):
+        del constructor[name]
+    assert get_type_hints(ClientOptions) == constructor
+    assert ClientOptions.__required_keys__ == frozenset()
+
+
 def test_a_client_is_made_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """``from_env`` reads the process's own variables when it is called."""
     for name in ("INCOME_CLIENT_ID", "INCOME_CLIENT_SECRET", "INCOME_AUTH_URL"):
@@ -67,6 +79,24 @@ def test_a_client_is_made_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     for name, value in (URL | BASIC).items():
         monkeypatch.setenv(name, value)
     assert isinstance(IncomeClient.from_env(), IncomeClient)
+    with pytest.raises(ConfigurationError, match="concurrency"):
+        IncomeClient.from_env(concurrency=0)
     monkeypatch.setenv("INCOME_BASE_URL", "http://income.example")
     with pytest.raises(ConfigurationError):
         IncomeClient.from_env()
+
+
+def test_no_variable_is_left_in_a_raising_frame() -> None:
+    """The environment holds the secret, and whatever other secrets the process has."""
+    variables = {"INCOME_BASE_URL": "https://x.example", "OTHER": "canary-1"}
+    for more in ({}, {"INCOME_USERNAME": "u", "INCOME_PASSWORD": "canary-2\n"}):
+        with pytest.raises(ConfigurationError) as caught:
+            read_environment(variables | more)
+        frames = []
+        trace = caught.value.__traceback__
+        while trace is not None:
+            frames.append(trace.tb_frame)
+            trace = trace.tb_next
+        held = repr([frame.f_locals for frame in frames[1:]])
+        assert "canary" not in held
+        assert caught.value.__context__ is None

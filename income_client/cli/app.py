@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, CycloptsPanel, UnusedCliTokensError
 
 from income_client import IncomeClientError, __version__
 
@@ -25,7 +25,9 @@ Example: income-client demo --applications 20000
     "emulate": """Run the emulated service on loopback until Ctrl-C or SIGTERM.
 
 Prints the environment variables that lead a client to it, as lines for a
-shell. All data is invented, the credentials too; service time passes.
+shell. All data is invented, the credentials too; its updates lie in the 90
+days before --start. Service time passes, and so its present is yours unless
+you choose another.
 
 Example: income-client emulate --port 8080 --applications 20000
 """,
@@ -50,6 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         version=__version__,
         console=Screen(),
         error_console=Screen(stderr=True),
+        error_formatter=_explained,
         exit_on_error=False,
         suppress_keyboard_interrupt=False,
         result_action="return_value",
@@ -63,3 +66,9 @@ def run(arguments: Sequence[str]) -> int:
     except IncomeClientError as error:
         print(f"income-client: {error}", file=sys.stderr)
         return _FAILED
+
+
+def _explained(error: CycloptsError) -> object:
+    if isinstance(error, UnusedCliTokensError):
+        return CycloptsPanel(f"Unexpected argument: {' '.join(error.unused_tokens or ())}.")
+    return CycloptsPanel(error)

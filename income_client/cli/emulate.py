@@ -6,12 +6,14 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client.emulator import Emulator
+from income_client.emulator.seconds import stamp
 
 
 async def emulate(
@@ -19,7 +21,9 @@ async def emulate(
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 0,
     applications: Annotated[int, Parameter(validator=Number(gte=0))] = 5000,
     seed: int = 7,
-    basic: Annotated[bool, Parameter(negative="--oauth")] = False,
+    start: Literal["now"] | datetime = "now",
+    latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
+    basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
 ) -> int:
     """Run the emulated service on loopback until Ctrl-C or SIGTERM.
 
@@ -27,7 +31,9 @@ async def emulate(
         port: where to listen; 0 takes a free port.
         applications: how many the service holds.
         seed: what everything invented hangs on.
-        basic: print Basic credentials rather than OAuth ones; both are accepted.
+        start: service time at the beginning, in ISO 8601; UTC if it has no zone.
+        latency: seconds that each reply takes.
+        basic: print Basic credentials, else OAuth ones; the service takes both.
 
     Returns:
         The exit status: 1 if the port cannot be had.
@@ -36,7 +42,14 @@ async def emulate(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    service = Emulator(applications, seed=seed, port=port, time_flows=True)
+    service = Emulator(
+        applications,
+        seed=seed,
+        start=_service_time(start),
+        time_flows=True,
+        latency=latency,
+        port=port,
+    )
     try:
         await service.start()
     except OSError as error:
@@ -51,8 +64,16 @@ async def emulate(
     return 0
 
 
+def _service_time(start: datetime | str) -> datetime:
+    moment = datetime.now(UTC) if isinstance(start, str) else start
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC)
+    return moment.replace(tzinfo=None, microsecond=0)
+
+
 def _lines(service: Emulator, *, basic: bool) -> Iterator[str]:
     yield f"# {len(service.world):,} invented applications at {service.url}; Ctrl-C ends it."
+    yield f"# Service time is {stamp(service.now)}, and passes."
     variables = {"INCOME_BASE_URL": service.url}
     if basic:
         variables["INCOME_USERNAME"] = service.basic.username

@@ -6,12 +6,16 @@ from fnmatch import fnmatchcase
 from typing import Final, assert_never
 
 from attrs import field, frozen
+from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
 
+from .arguments import Validator, figure, instance, whole
 from .exchange import HttpReply
 
 _JSON: Final = "application/json"
+_IS_STR: Final = instance(str, "a str")
+_IS_COUNT: Final[Validator] = optional(whole(least=1))
 
 
 class FaultKind(enum.Enum):
@@ -51,37 +55,35 @@ class Fault:
         kind: a `FaultKind` or its name.
 
     Raises:
-        ConfigurationError: the kind is unknown, or a count cannot be meant.
+        ConfigurationError: the kind is unknown, or a setting cannot be meant.
     """
 
     kind: FaultKind = field(converter=_kind)
     """What goes wrong."""
-    path: str = field(default="*", kw_only=True)
+    path: str = field(default="*", kw_only=True, validator=_IS_STR)
     """Pattern of the raw path, as in a shell."""
-    method: str = field(default="*", kw_only=True)
+    method: str = field(default="*", kw_only=True, validator=_IS_STR)
     """Pattern of the HTTP method."""
-    times: int | None = field(default=1, kw_only=True)
+    times: int | None = field(default=1, kw_only=True, validator=_IS_COUNT)
     """Requests that it falls on, None for all of them."""
-    skip: int = field(default=0, kw_only=True)
+    skip: int = field(default=0, kw_only=True, validator=whole(least=0))
     """Matching requests that it lets pass first."""
-    status: int | None = field(default=None, kw_only=True)
+    status: int | None = field(default=None, kw_only=True, validator=optional(whole(least=100)))
     """Status; 503, 307 for a redirect and 200 for a body unless given."""
-    headers: Mapping[str, str] = field(factory=dict, kw_only=True)
+    headers: Mapping[str, str] = field(
+        factory=dict, kw_only=True, validator=instance(Mapping, "a mapping of str")
+    )
     """Header fields, such as Retry-After."""
-    body: bytes = field(default=b"", kw_only=True, repr=False)
+    body: bytes = field(default=b"", kw_only=True, repr=False, validator=instance(bytes, "bytes"))
     """The content of ``status`` and ``body``, and what ``garbage`` sends."""
-    content_type: str = field(default=_JSON, kw_only=True)
+    content_type: str = field(default=_JSON, kw_only=True, validator=_IS_STR)
     """Media type of the content."""
-    location: str = field(default="/", kw_only=True)
+    location: str = field(default="/", kw_only=True, validator=_IS_STR)
     """Where a redirect leads."""
-    keep: int | None = field(default=None, kw_only=True)
+    keep: int | None = field(default=None, kw_only=True, validator=optional(whole(least=0)))
     """Bytes of the content that a cut lets through, half of them unless given."""
-    interval: float = field(default=0.05, kw_only=True)
+    interval: float = field(default=0.05, kw_only=True, validator=figure())
     """Seconds between two bytes of a trickle."""
-
-    def __attrs_post_init__(self) -> None:
-        if self.skip < 0 or (self.times is not None and self.times < 1):
-            raise ConfigurationError("a fault falls on 1 request or more and skips 0 or more")
 
     def matches(self, method: str, path: str) -> bool:
         """Say whether a request is one that this falls on."""
@@ -134,7 +136,14 @@ class Faults:
         return len(self._armed)
 
     def add(self, *faults: Fault) -> None:
-        """Add faults behind those that are there."""
+        """Add faults behind those that are there.
+
+        Raises:
+            ConfigurationError: one of them is no `Fault`.
+        """
+        for fault in faults:
+            if not isinstance(fault, Fault):
+                raise ConfigurationError(f"a fault is a Fault, not {fault!r}")
         self._armed += map(_Armed, faults)
 
     def clear(self) -> None:

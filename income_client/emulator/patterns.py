@@ -1,7 +1,8 @@
 """How invented update times spread over a span; chance comes in seeded, and no clock."""
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from random import Random
 from typing import Final
@@ -10,6 +11,7 @@ from attrs import frozen
 
 from income_client.errors import ConfigurationError
 
+from .arguments import check_figure, check_whole
 from .seconds import DAY
 
 _HOUR: Final = 3600
@@ -151,3 +153,32 @@ def spread_times(pattern: str, task: Spread) -> list[int]:
     if pattern != "seconds":
         _thin_out(times)
     return times
+
+
+def update_times(
+    applications: Iterable[int] | int, pattern: str, *, seed: int, days: float, now: int
+) -> "array[int]":
+    """Return the second of each application's last update.
+
+    Args:
+        applications: these seconds themselves, or how many to invent.
+        pattern: as for `spread_times`.
+        seed: what chance hangs on.
+        days: span of invented times, which ends now, in days.
+        now: the present service second.
+
+    Raises:
+        ConfigurationError: there is no such pattern, or an argument cannot be meant.
+    """
+    if isinstance(applications, int):
+        check_whole("applications", applications, least=0)
+        check_figure("days", days)
+        first = now - max(1, int(days * DAY))
+        task = Spread(rng=Random(seed), count=applications, first=first, last=now - 1)
+        return array("q", spread_times(pattern, task))
+    try:
+        return array("q", applications)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigurationError(
+            "applications is how many there are, or the second of each one's last update"
+        ) from None

@@ -1,12 +1,15 @@
 """What the contract leaves open about the service, one field for each; knows no data."""
 
 import enum
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, fields_dict, frozen
+from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
+
+from .arguments import instance, whole
 
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
@@ -58,6 +61,9 @@ def _future(value: "FutureBounds | str") -> FutureBounds:
     return _choice(FutureBounds)(value)
 
 
+_IS_BOOL = instance(bool, "True or False")
+
+
 @frozen(kw_only=True)
 class ServiceRules:
     """One way to read the contract where it is silent; every time is in seconds.
@@ -66,39 +72,49 @@ class ServiceRules:
         ConfigurationError: a figure or a choice cannot be meant.
     """
 
-    lower_closed: bool = False
+    lower_closed: bool = field(default=False, validator=_IS_BOOL)
     """Whether a row updated in the very second ``updated_after`` is returned."""
-    upper_closed: bool = False
+    upper_closed: bool = field(default=False, validator=_IS_BOOL)
     """Whether a row updated in the very second ``updated_before`` is returned."""
     order: Order = field(default=Order.ASCENDING, converter=_order)
     """Order of the rows; shuffled stays the same for the same question, random never does."""
-    max_span: int | None = None
+    max_span: int | None = field(default=None, validator=optional(whole(least=1)))
     """Widest window that is served; a wider one is narrowed and echoed so."""
     span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_span_clamp)
     """The bound that is moved for ``max_span``."""
-    oldest: int | None = None
+    oldest: int | None = field(default=None, validator=optional(whole()))
     """First service second that is kept; an earlier ``updated_after`` is raised to it."""
     future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
     """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
-    default_span: int | None = None
+    default_span: int | None = field(default=None, validator=optional(whole(least=0)))
     """How far back an unset ``updated_after`` reaches; None for the beginning of time."""
-    visibility_delay: int = 0
+    visibility_delay: int = field(default=0, validator=whole(least=0))
     """Until an update shows in the list; meanwhile the row stays at its old place."""
-    clock_offset: int = 0
+    clock_offset: int = field(default=0, validator=whole())
     """How far the Date header runs ahead of service time."""
-    token_lifetime: int = 3600
+    token_lifetime: int = field(default=3600, validator=whole(least=1))
     """Life of an access token."""
-    url_lifetime: int = 900
+    url_lifetime: int = field(default=900, validator=whole(least=1))
     """Life of a download address."""
-    file_bytes: int = 20_000
+    file_bytes: int = field(default=20_000, validator=whole(least=1))
     """Size of a document file, in bytes."""
 
-    def __attrs_post_init__(self) -> None:
-        for name in ("max_span", "token_lifetime", "url_lifetime", "file_bytes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigurationError(f"{name} is 1 or more")
-        for name in ("default_span", "visibility_delay"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigurationError(f"{name} is 0 or more")
+
+def changed_rules(rules: ServiceRules | None, knobs: Mapping[str, Any]) -> ServiceRules:
+    """Return rules of which some fields are replaced.
+
+    Args:
+        rules: what to begin with; the usual ones unless given.
+        knobs: new values by field.
+
+    Raises:
+        ConfigurationError: these are no rules, a knob does not exist, or its
+            value cannot be meant.
+    """
+    if rules is not None and not isinstance(rules, ServiceRules):
+        raise ConfigurationError(f"rules are ServiceRules, not {rules!r}")
+    known = fields_dict(ServiceRules)
+    for name in knobs:
+        if name not in known:
+            raise ConfigurationError(f"there is no knob {name}; the knobs are {', '.join(known)}")
+    return evolve(rules or ServiceRules(), **knobs)

@@ -9,23 +9,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
-from random import Random
 from typing import Any, Final, Self
 
 from aiohttp import web
-from attrs import evolve
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
 from income_client.settings import BasicAuth, OAuth2ClientCredentials
 
+from .arguments import check_figure, check_moment, check_whole
 from .exchange import HttpReply, HttpRequest, RecordedRequest
 from .faults import WITHHOLDING, Fault, Faults, replacement
 from .gate import is_loopback
-from .patterns import Spread, spread_times
+from .patterns import update_times
 from .playing import play
-from .rules import ServiceRules
-from .seconds import DAY, START, second_of
+from .rules import ServiceRules, changed_rules
+from .seconds import START, second_of
 from .service import Call, Service, call_of, respond
 from .service_time import ServiceTime
 from .world import World
@@ -56,7 +55,7 @@ class Emulator:
     Args:
         applications: how many, spread over the ``days`` before ``start``; or for
             each one the second of its last update, counted from 1970-01-01T00:00:00.
-        seed: what everything invented hangs on.
+        seed: what everything invented hangs on, a whole number.
         days: span of the update times, in days.
         pattern: uniform, bursts, growth, diurnal, pareto, bmodel or seconds.
         start: service time at the beginning, without zone.
@@ -98,13 +97,14 @@ class Emulator:
     ) -> None:
         if not is_loopback(f"[{host}]" if ":" in host else host):
             raise ConfigurationError("the emulator listens on loopback only")
+        check_moment("start", start)
+        check_figure("latency", latency)
+        check_whole("seed", seed)
+        check_whole("port", port, least=0)
+        rules = changed_rules(rules, knobs)
         now = second_of(start)
-        if isinstance(applications, int):
-            first = now - max(1, int(days * DAY))
-            task = Spread(rng=Random(seed), count=applications, first=first, last=now - 1)
-            applications = spread_times(pattern, task)
-        rules = evolve(rules or ServiceRules(), **knobs)
-        self.world = World(applications, seed=seed, now=now, rules=rules)
+        times = update_times(applications, pattern, seed=seed, days=days, now=now)
+        self.world = World(times, seed=seed, now=now, rules=rules)
         self.faults = Faults()
         self.requests: list[RecordedRequest] = []
         self.url = ""
@@ -163,6 +163,9 @@ class Emulator:
 
         Args:
             seconds: how far; fractions add up.
+
+        Raises:
+            ConfigurationError: that would be backward.
         """
         self._time.advance(seconds)
         self.world.advance_to(self._time.now())

@@ -1,7 +1,8 @@
 """Service time: moved by hand, and passing by itself where asked to; knows no zone."""
 
 from income_client.clock import Clock
-from income_client.errors import ConfigurationError
+
+from .arguments import check_figure
 
 
 class ServiceTime:
@@ -31,8 +32,7 @@ class ServiceTime:
             seconds: how far; fractions add up.
 
         Raises:
-            ConfigurationError: that would be backward.
+            ConfigurationError: it is no number, or would lead backward.
         """
-        if seconds < 0:
-            raise ConfigurationError("service time goes forward only")
+        check_figure("seconds", seconds)
         self._seconds += seconds

@@ -2,8 +2,8 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 from attrs import frozen
@@ -21,10 +21,11 @@ _ID_LENGTH: Final = 4 + _ID_BITS // 4
 _HEX: Final = frozenset("0123456789abcdef")
 
 
-@frozen
+@frozen(order=True)
 class _Arrival:
     due: int
     number: int
+    version: int
     second: int
 
 
@@ -72,7 +73,8 @@ class World:
         self._times = array("q", map(self._updated.__getitem__, numbers))
         self._touched: dict[int, Touched] = {}
         self._listed_at: dict[int, int] = {}
-        self._arrivals: deque[_Arrival] = deque()
+        self._arrivals: list[_Arrival] = []
+        self._shown: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._updated)
@@ -145,10 +147,11 @@ class World:
         number = self._known(application_id)
         before = self.history(number)
         self._listed_at.setdefault(number, self._updated[number])
-        self._touched[number] = Touched(first=before.first, version=before.version + 1)
+        version = before.version + 1
+        self._touched[number] = Touched(first=before.first, version=version)
         self._updated[number] = self.now
         due = self.now + self.rules.visibility_delay
-        self._arrivals.append(_Arrival(due, number, self.now))
+        heappush(self._arrivals, _Arrival(due, number, version, self.now))
         self._show_arrivals()
         return self.now
 
@@ -195,8 +198,11 @@ class World:
 
     def _show_arrivals(self) -> None:
         while self._arrivals and self._arrivals[0].due <= self.now:
-            arrival = self._arrivals.popleft()
-            self._move(arrival.number, arrival.second)
+            arrival = heappop(self._arrivals)
+            # An update that was held back longer than a later one never shows.
+            if arrival.version > self._shown.get(arrival.number, 0):
+                self._shown[arrival.number] = arrival.version
+                self._move(arrival.number, arrival.second)
 
     def _move(self, number: int, second: int) -> None:
         listed = self.listed_second(number)

@@ -33,6 +33,8 @@ def test_help_has_an_example(arguments: tuple[str, ...]) -> None:
         ("demo", "--applications", "0"),
         ("demo", "--unknown", "1"),
         ("emulate", "--port", "70000"),
+        ("emulate", "--latency", "-1"),
+        ("emulate", "--start", "tomorrow"),
         ("emulate", "surplus"),
     ],
 )
@@ -42,6 +44,11 @@ def test_misuse_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert arguments[-1].lstrip("-") in ended.stderr or "unknown" in ended.stderr.lower()
     assert "Traceback" not in ended.stderr
+
+
+def test_a_surplus_argument_is_named() -> None:
+    """What was not expected is said in words."""
+    assert "Unexpected argument: surplus." in run("demo", "surplus").stderr
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

@@ -1,16 +1,19 @@
 """``income-client emulate`` until it is told to stop."""
 
 import asyncio
+import re
 import shlex
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
 
 import pytest
 
-from income_client import IncomeClient
+from income_client import BasicAuth, IncomeClient
 from tests.cli.entry import run, start
 
 
@@ -29,12 +32,23 @@ def variables_of(process: "subprocess.Popen[str]", count: int = 3) -> dict[str, 
     """Read the variables that it prints, as a shell would."""
     assert process.stdout is not None
     assert process.stdout.readline().startswith("# 40 invented applications at http://127.0.0.1:")
+    assert process.stdout.readline().startswith("# Service time is ")
     variables = {}
     for _ in range(count):
         export, assignment = shlex.split(process.stdout.readline())
         assert export == "export"
         name, _, variables[name] = assignment.partition("=")
     return variables
+
+
+def service_time_of(process: "subprocess.Popen[str]") -> datetime:
+    """Read the service time that it prints."""
+    assert process.stdout is not None
+    process.stdout.readline()
+    line = process.stdout.readline()
+    shown = re.fullmatch(r"# Service time is (\S+), and passes\.\n", line)
+    assert shown, line
+    return datetime.fromisoformat(shown[1])
 
 
 @pytest.mark.parametrize("arguments", [(), ("--oauth",), ("--basic",)])
@@ -60,6 +74,34 @@ def test_signals_end_it_cleanly(number: signal.Signals) -> None:
         process.send_signal(number)
         assert process.communicate(timeout=50) == ("", "")
         assert process.returncode == 0
+
+
+def test_its_present_is_ours() -> None:
+    """Unless told otherwise, service time is the machine's, in UTC."""
+    with emulating() as process:
+        shown = service_time_of(process)
+    assert abs(datetime.now(UTC).replace(tzinfo=None) - shown) < timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    "start", ["2026-06-30", "2026-06-30T00:00:00", "2026-06-30T02:00:00+02:00"]
+)
+def test_its_present_can_be_chosen(start: str) -> None:
+    """Service time begins where it is told to, in UTC where there is no zone."""
+    with emulating("--start", start) as process:
+        passed = service_time_of(process) - datetime(2026, 6, 30)  # noqa: DTZ001 - service time
+    assert timedelta(0) <= passed < timedelta(minutes=1)
+
+
+async def test_latency_holds_replies_back() -> None:
+    """Every reply takes as long as it is told to."""
+    with emulating("--latency", "0.05", "--basic") as process:
+        variables = await asyncio.to_thread(variables_of, process)
+        auth = BasicAuth(variables["INCOME_USERNAME"], variables["INCOME_PASSWORD"])
+        async with IncomeClient(variables["INCOME_BASE_URL"], auth=auth) as client:
+            began = perf_counter()
+            await client.get_application_page()
+    assert perf_counter() - began >= 0.05
 
 
 def test_a_taken_port_is_one_line() -> None:

@@ -58,12 +58,33 @@ def test_replacements() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"kind": "slow"}, {"kind": "drop", "times": 0}, {"kind": "drop", "skip": -1}]
+    ("settings", "said"),
+    [
+        ({"kind": "slow"}, "a fault is one of status, reset"),
+        ({"times": 0}, "times is 1 or more"),
+        ({"times": 1.5}, "times is a whole number"),
+        ({"skip": -1}, "skip is 0 or more"),
+        ({"skip": None}, "skip is a whole number"),
+        ({"path": None}, "path is a str"),
+        ({"status": "503"}, "status is a whole number"),
+        ({"headers": "Retry-After: 1"}, "headers is a mapping"),
+        ({"body": "{}"}, "body is bytes"),
+        ({"keep": -1}, "keep is 0 or more"),
+        ({"interval": -1}, "interval is a number, 0 or more"),
+    ],
+    ids=str,
 )
-def test_impossible_faults(settings: dict[str, Any]) -> None:
-    """A fault that cannot be meant is a configuration error."""
-    with pytest.raises(ConfigurationError):
-        Fault(**settings)
+def test_impossible_faults(settings: dict[str, Any], said: str) -> None:
+    """A fault that cannot be meant is a configuration error that says what can."""
+    with pytest.raises(ConfigurationError, match=said):
+        Fault(**({"kind": "drop"} | settings))
+
+
+@pytest.mark.parametrize("wrong", ["reset", FaultKind.RESET, None])
+def test_only_faults_can_be_added(wrong: Any) -> None:
+    """The name of a fault is no fault, and is refused where it is added."""
+    with pytest.raises(ConfigurationError, match="a fault is a Fault"):
+        Faults().add(wrong)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +97,11 @@ def test_impossible_faults(settings: dict[str, Any]) -> None:
         {"token_lifetime": 0},
         {"visibility_delay": -1},
         {"default_span": -1},
+        {"token_lifetime": 1.5},
+        {"token_lifetime": None},
+        {"url_lifetime": True},
+        {"clock_offset": "1"},
+        {"upper_closed": "no"},
     ],
 )
 def test_impossible_rules(knobs: dict[str, Any]) -> None:

@@ -1,6 +1,8 @@
 """The emulator over real sockets."""
 
 import asyncio
+from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import pytest
@@ -151,6 +153,33 @@ async def test_listens_on_loopback_only(host: str) -> None:
     """An emulator for other machines is a configuration error."""
     with pytest.raises(ConfigurationError, match="loopback"):
         Emulator(1, host=host)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"applications": -5}, "applications is 0 or more"),
+        ({"applications": True}, "applications is a whole number"),
+        ({"applications": "many"}, "applications is how many there are"),
+        ({"applications": [1.5]}, "applications is how many there are"),
+        ({"seed": "seven"}, "seed is a whole number"),
+        ({"days": -1}, "days is a number"),
+        ({"pattern": "sideways"}, "pattern is one of uniform"),
+        ({"start": "2026-06-30"}, "start is a datetime without zone"),
+        ({"start": datetime(2026, 6, 30, tzinfo=UTC)}, "start is a datetime without zone"),
+        ({"latency": -1}, "latency is a number, 0 or more"),
+        ({"latency": float("nan")}, "latency is a number, 0 or more"),
+        ({"port": -1}, "port is 0 or more"),
+        ({"rules": {"order": "shuffled"}}, "rules are ServiceRules"),
+        ({"token_lifetime": 1.5}, "token_lifetime is a whole number"),
+        ({"colour": "red"}, "there is no knob colour; the knobs are lower_closed"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_meant_is_refused(wrong: dict[str, Any], said: str) -> None:
+    """A wrong argument or knob is a configuration error that says what is taken."""
+    with pytest.raises(ConfigurationError, match=said):
+        Emulator(**({"applications": 1} | wrong))
 
 
 async def test_explicit_times_and_knobs(session: aiohttp.ClientSession) -> None:

@@ -1,5 +1,7 @@
 """The world: ids, updates and when the list shows them."""
 
+from itertools import cycle
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,22 +55,40 @@ def test_late_visibility() -> None:
     assert name not in world.truth(4, 6)
 
 
+def test_an_update_is_not_held_back_by_an_earlier_one() -> None:
+    """Each update shows when its own delay is over, and one that is out of date never does."""
+    world = World([5, 7], now=100, rules=ServiceRules(visibility_delay=50))
+    slow, quick = world.ids
+    for name in (slow, quick):
+        world.touch(name)
+    world.rules = ServiceRules(visibility_delay=0)
+    world.advance_to(110)
+    world.touch(quick)
+    assert quick in world.truth(109, 111)
+    assert slow in world.truth(4, 6)
+    world.advance_to(150)
+    assert quick in world.truth(109, 111)
+    assert slow in world.truth(99, 101)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     times=st.lists(st.integers(0, 20), min_size=1, max_size=8),
     steps=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), max_size=30),
-    delay=st.integers(0, 4),
+    delays=st.lists(st.integers(0, 4), min_size=1, max_size=5),
 )
 def test_every_application_has_one_place(
-    times: list[int], steps: list[tuple[int, int]], delay: int
+    times: list[int], steps: list[tuple[int, int]], delays: list[int]
 ) -> None:
     """Whatever is updated when, the list holds each application once, at last at its update."""
-    world = World(times, now=20, rules=ServiceRules(visibility_delay=delay, upper_closed=True))
-    for number, pause in steps:
+    world = World(times, now=20)
+    for delay, (number, pause) in zip(cycle(delays), steps, strict=False):
+        world.rules = ServiceRules(visibility_delay=delay, upper_closed=True)
         world.touch(world.ids[number % len(times)])
         world.advance_to(world.now + pause)
         assert world.truth(*EVERYTHING) == set(world.ids)
-    world.advance_to(world.now + delay)
+    world.advance_to(world.now + max(delays))
+    world.rules = ServiceRules(upper_closed=True)
     for name in world.ids:
         second = world.updated_at(name)
         assert name in world.truth(second - 1, second)

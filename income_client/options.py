@@ -1,0 +1,29 @@
+"""The settings of a client that are neither its address nor its credentials, by name and type."""
+
+import ssl as tls
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import TypedDict
+
+from .clock import Clock
+from .settings import RetryPolicy, Timeouts
+from .token_cache import TokenStore
+from .transport import BorrowedSession, TraceConfig
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of ``IncomeClient``, which says what each is."""
+
+    session: BorrowedSession | None
+    timeouts: Timeouts | None
+    retry: RetryPolicy | None
+    concurrency: int
+    max_rate: float | None
+    token_store: TokenStore | None
+    service_timezone: tzinfo
+    max_response_bytes: int
+    user_agent: str | None
+    proxy: str | None
+    ssl: tls.SSLContext | None
+    trace_configs: Sequence[TraceConfig]
+    clock: Clock | None
