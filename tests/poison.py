@@ -7,18 +7,18 @@ from income_client import IncomeClient, to_json
 from income_client.emulator import Emulator
 
 CANARY = "c4n4ry"
-PAY = 98765.43
+PAY = 90817263.43
 BORN = "1913-02-03"
 PRIVATE = {
     "first_name": f"{CANARY}-first",
     "last_name": f"{CANARY}-last",
     "email": f"{CANARY}@mail.example",
-    "phone": "98765001",
-    "ssn": "98765002",
+    "phone": "90817263001",
+    "ssn": "90817263002",
     "date_of_birth": BORN,
     "street_address": f"{CANARY}-street",
     "city": f"{CANARY}-city",
-    "zip": "98765003",
+    "zip": "90817263003",
     "calculated_income_amount": PAY,
     "file_reference_id": f"{CANARY}-file.pdf",
     "current": PAY,
@@ -26,7 +26,7 @@ PRIVATE = {
     "employer_name": f"{CANARY}-employer",
     "url": f"https://{CANARY}.s3.amazonaws.com/a?X-Amz-Signature={CANARY}",
 }
-TRACES = (CANARY, "98765", BORN, "1913, 2, 3")
+TRACES = (CANARY, "90817263", BORN, "1913, 2, 3")
 ONE = "app-1"
 APPLICATION = f"/v1/income/applications/{ONE}"
 
@@ -34,12 +34,12 @@ FIRST_SOURCE = ("income_calculations", "applicant1", "incomes", 0, "income_sourc
 
 Broken = tuple[tuple[str | int, ...], Any]
 BROKEN_APPLICATIONS: dict[str, Broken] = {
-    "ssn is a number": (("applicants", "applicant1", "ssn"), 98765002),
+    "ssn is a number": (("applicants", "applicant1", "ssn"), 90817263002),
     "birthday is none": (("applicants", "applicant1", "date_of_birth"), f"{CANARY}-day"),
-    "birthday is impossible": (("applicants", "applicant1", "date_of_birth"), "98765-02-30"),
+    "birthday is impossible": (("applicants", "applicant1", "date_of_birth"), "90817263-02-30"),
     "pay is a text": (
         (*FIRST_SOURCE, "calculated_income_amount"),
-        "98765.43",
+        "90817263.43",
     ),
     "addresses are a text": (("applicants", "applicant1", "address_info"), f"{CANARY}-address"),
     "applicant is a list": (("applicants", "applicant1"), [f"{CANARY}-applicant"]),
@@ -47,7 +47,7 @@ BROKEN_APPLICATIONS: dict[str, Broken] = {
 }
 BROKEN_DOCUMENTS: dict[str, Broken] = {
     "address is a list": (("url",), [f"https://{CANARY}.example"]),
-    "gross pay is a text": (("extracted_data", "gross_pay", "current"), "98765.43"),
+    "gross pay is a text": (("extracted_data", "gross_pay", "current"), "90817263.43"),
     "pay day is none": (("extracted_data", "pay_date"), f"{CANARY}-day"),
     "file names are a text": (("file_reference_ids",), f"{CANARY}-file.pdf"),
 }

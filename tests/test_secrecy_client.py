@@ -195,7 +195,7 @@ async def test_a_wrong_row_of_a_walk_shows_nothing(logged: Callable[[], str]) ->
     """The path of the wrong value names the row's place, and nothing of it."""
     row = {
         "application_id": ONE,
-        "application_reference_id": 98765,
+        "application_reference_id": 90817263,
         "application_date": f"{CANARY}-date",
         "borrower": CANARY,
     }
