@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
 
 from attrs import define, field, frozen
 
+from .checks import check_count
 from .crew import Crew, Finished
 from .errors import ClientClosedError, ConfigurationError, IncomeClientError
 from .records.applications import Application, ApplicationSummary
@@ -73,8 +74,7 @@ class Fetcher(Generic[Y]):
         concurrency: int,
         on_error: OnError,
     ) -> None:
-        if type(concurrency) is not int or concurrency < 1:
-            raise ConfigurationError("concurrency is a whole number, 1 or more")
+        check_count("concurrency", concurrency)
         if on_error not in ("raise", "yield"):
             raise ConfigurationError('on_error is "raise" or "yield"')
         self._source = _Source(applications)

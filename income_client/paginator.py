@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Self
 
 from attrs import evolve, frozen
 
+from .checks import check_count
 from .clock import Clock
 from .crew import Crew
 from .errors import (
@@ -90,8 +91,7 @@ class ApplicationPaginator:
         check_limit(limit)
         if limit < _LEAST_LIMIT:
             raise ConfigurationError("a walk needs a limit of 2 or more")
-        if type(concurrency) is not int or concurrency < 1:
-            raise ConfigurationError("concurrency is a whole number, 1 or more")
+        check_count("concurrency", concurrency)
         if on_saturated not in ("raise", "report"):
             raise ConfigurationError('on_saturated is "raise" or "report"')
         self._ask = partial(_ask, session, limit, zone)

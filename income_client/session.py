@@ -8,13 +8,13 @@ header when it raises one.
 
 import asyncio
 import copy
-import math
 import random
 import ssl as tls
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 from .attempt import Call, Shared
+from .checks import check_count, check_positive
 from .clock import Clock, SystemClock
 from .deadlines import Deadlines
 from .errors import ConfigurationError, DeadlineExceededError, IncomeClientError
@@ -114,9 +114,9 @@ class SessionManager:
         self._shared = Shared(
             transport=transport,
             credentials=authorized,
-            slots=asyncio.Semaphore(_counted("concurrency", concurrency)),
+            slots=asyncio.Semaphore(check_count("concurrency", concurrency)),
             gate=Gate(),
-            pacer=None if max_rate is None else Pacer(_positive("max_rate", max_rate)),
+            pacer=None if max_rate is None else Pacer(check_positive("max_rate", max_rate)),
             clock=clock,
         )
 
@@ -236,16 +236,3 @@ def _checked(name: str, cls: type[T], value: Any, default: T | None = None) -> T
     if not isinstance(value, cls):
         raise ConfigurationError(f"{name} is no {cls.__name__}")
     return value
-
-
-def _counted(name: str, value: object) -> int:
-    if type(value) is not int or value < 1:
-        raise ConfigurationError(f"{name} is a whole number, 1 or more")
-    return value
-
-
-def _positive(name: str, value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type,operator]
-        raise ConfigurationError(f"{name} is a finite number above 0")
-    return float(value)  # type: ignore[arg-type]

@@ -2,11 +2,11 @@
 
 import base64
 import hmac
-import math
 from typing import Any, Final, NoReturn
 
 from attrs import Attribute, field, frozen
 
+from .checks import check_count, check_not_negative, check_positive
 from .errors import ConfigurationError
 
 _FIRST_PRINTABLE: Final = 0x20
@@ -143,23 +143,16 @@ class OAuth2ClientCredentials:
         return _basic(self.client_id, self.client_secret)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if not _is_number(value) or value <= 0:  # type: ignore[operator]
-        raise ConfigurationError(f"{attribute.name} is a finite number above 0")
+    check_positive(attribute.name, value)
 
 
 def _not_negative(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if not _is_number(value) or value < 0:  # type: ignore[operator]
-        raise ConfigurationError(f"{attribute.name} is a finite number, 0 or more")
+    check_not_negative(attribute.name, value)
 
 
 def _counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise ConfigurationError(f"{attribute.name} is a whole number, 1 or more")
+    check_count(attribute.name, value)
 
 
 @frozen(kw_only=True)

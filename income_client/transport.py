@@ -18,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from ._version import __version__
+from .checks import check_count
 from .connection_faults import ConnectionFault, fault_of
 from .errors import (
     ClientClosedError,
@@ -80,11 +81,9 @@ class Transport:
             raise ConfigurationError("session is no aiohttp.ClientSession")
         if tls is not None and not isinstance(tls, ssl.SSLContext):
             raise ConfigurationError("ssl is no SSLContext")
-        if type(max_response_bytes) is not int or max_response_bytes < 1:
-            raise ConfigurationError("max_response_bytes is a whole number, 1 or more")
         self._addresses = addresses
         self._borrowed = session
-        self._max_response_bytes = max_response_bytes
+        self._max_response_bytes = check_count("max_response_bytes", max_response_bytes)
         self._headers = _own_headers(user_agent)
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls

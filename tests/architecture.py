@@ -15,7 +15,7 @@ import income_client
 PACKAGE: Final = Path(income_client.__file__).parent
 
 LAYERS: Final = (
-    {"_version", "errors", "records", "settings"},
+    {"_version", "checks", "errors", "records", "settings"},
     {"protocol"},
     {"clock", "connection_faults", "crew", "deadlines", "environment", "pacing", "transport"},
     {"attempt", "retrying", "token_cache", "token_endpoint"},
@@ -36,6 +36,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 """Units that stand beside the layers, or see less than what is below them."""
 
 PURE: Final = (
+    "checks",
     "errors",
     "settings",
     "records",
