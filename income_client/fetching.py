@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
 
 from attrs import define, field, frozen
@@ -230,7 +230,7 @@ class _Source:
     async def aclose(self) -> None:
         """Close an asynchronous source that can be closed."""
         self.is_exhausted = True
-        if self.is_asynchronous and isinstance(self._iterator, AsyncIterator):
+        if self.is_asynchronous:
             close = getattr(self._iterator, "aclose", None)
             if close is not None:
                 await close()

@@ -129,7 +129,6 @@ class Retrier:
             stop=stop_after_attempt(policy.max_attempts),
             retry=retry_if_exception(_is_retryable),
             wait=_Longest(wait_exception(_asked_pause), _FullJitter(policy, chance)),
-            reraise=True,
         )
 
     def with_policy(self, policy: RetryPolicy) -> "Retrier":

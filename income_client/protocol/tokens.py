@@ -5,19 +5,19 @@ unless it is a datetime. Says what is wrong with a reply, never what it held.
 """
 
 import enum
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
-import orjson
 from attrs import Attribute, field, frozen
 
+from income_client.checks import check_positive
 from income_client.errors import (
     AuthenticationError,
     ConfigurationError,
+    DecodeError,
     IncomeClientError,
     TokenError,
 )
@@ -26,6 +26,7 @@ from income_client.settings import Secret
 from .endpoints import token_request
 from .messages import Response
 from .replies import content_of, facts_of, failure_of, label
+from .strict_json import parse
 
 CONTRACT_LIFETIME: Final = 3600.0
 """Seconds that a token lives (contract section 5.1)."""
@@ -35,7 +36,6 @@ _SAFETY_MARGIN: Final = 10.0
 _LONGEST_LIFETIME: Final = 10 * 366 * 86400
 _SCHEME: Final = "Bearer "
 _ACCESS_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class TokenState(enum.Enum):
@@ -98,9 +98,7 @@ def _aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
 
 
 def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type,operator]
-        raise ConfigurationError(f"{attribute.name} is a finite number above 0")
+    check_positive(attribute.name, value)
 
 
 @frozen(kw_only=True)
@@ -156,10 +154,11 @@ def read_token(response: Response, *, sent_at: float) -> Token | IncomeClientErr
     """
     if response.status != HTTPStatus.OK:
         return _refusal(response)
-    try:
-        payload = orjson.loads(response.body.removeprefix(_BYTE_ORDER_MARK))
-    except ValueError:
-        return _unusable(response, f"{content_of(response)} instead of JSON", retryable=True)
+    payload = parse(response.body)
+    if isinstance(payload, DecodeError):
+        if payload.retryable:
+            return _unusable(response, f"{content_of(response)} instead of JSON", retryable=True)
+        return _unusable(response, payload.faults[0].reason)
     if not isinstance(payload, dict):
         return _unusable(response, "the reply is no object")
     for name, (is_right, expected) in _FIELDS.items():

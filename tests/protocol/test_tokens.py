@@ -187,3 +187,12 @@ def test_no_repr_shows_a_token() -> None:
     found = read_token(answered(GOOD), sent_at=0)
     assert isinstance(found, Token)
     assert "S3CRET" not in repr(found) + repr(to_stored(found, now=0, wall_time=NOON))
+
+
+def test_a_key_that_stands_twice_is_refused() -> None:
+    """A reply that says two things is no token, as with every other reply of the service."""
+    twice = b'{"access_token":"a","access_token":"b","token_type":"Bearer","expires_in":9}'
+    error = read_token(answered(twice), sent_at=0)
+    assert isinstance(error, TokenError)
+    assert not error.retryable
+    assert "twice" in error.message
