@@ -1,20 +1,19 @@
 """A walk's checkpoint as a short text: its outer bounds and what is covered; no row, no id."""
 
-import zlib
 from typing import Any, Final, TypeGuard
 
-import orjson
 from attrs import frozen
 
 from income_client.errors import CheckpointError
 from income_client.records.window import Window
 
+from .checked_text import read_checked, write_checked
 from .intervals import Intervals
 from .questions import Bounds
 from .timestamps import FIRST_SECOND, LAST_SECOND
 
 _VERSION: Final = 1
-_KEYS: Final = {"walk", "after", "before", "covered", "check"}
+_MEMBERS: Final = {"walk", "after", "before", "covered"}
 _CORRUPT: Final = "the checkpoint is no walk's checkpoint, or is damaged"
 
 
@@ -60,7 +59,7 @@ def write_checkpoint(bounds: Bounds, covered: Intervals) -> str:
         "before": bounds.before,
         "covered": [[window.after, window.before] for window in covered],
     }
-    return orjson.dumps(state | {"check": _check(state)}).decode()
+    return write_checked(state)
 
 
 def read_checkpoint(text: object) -> WalkState:
@@ -69,16 +68,9 @@ def read_checkpoint(text: object) -> WalkState:
     Raises:
         CheckpointError: the text was not written by ``write_checkpoint``, or by a newer one.
     """
-    state = _parsed(text)
-    if not isinstance(state, dict) or "walk" not in state:
-        raise CheckpointError(_CORRUPT)
-    version = state["walk"]
-    if type(version) is not int or version < _VERSION:
-        raise CheckpointError(_CORRUPT)
-    if version > _VERSION:
-        raise CheckpointError("the checkpoint was written by a newer version of this package")
-    bounds = _bounds(state)
-    if bounds is None or not _is_intact(state):
+    state = read_checked(text, kind="walk", version=_VERSION, members=_MEMBERS)
+    bounds = None if state is None else _bounds(state)
+    if state is None or bounds is None:
         raise CheckpointError(_CORRUPT)
     covered = tuple(_windows(state["covered"]))
     end = covered[-1].before if bounds.before is None and covered else (bounds.before or 0) + 1
@@ -86,24 +78,6 @@ def read_checkpoint(text: object) -> WalkState:
     if not inside or list(Intervals(covered)) != list(covered):
         raise CheckpointError(_CORRUPT)
     return WalkState(bounds, covered)
-
-
-def _is_intact(state: dict[str, Any]) -> bool:
-    rest = {name: value for name, value in state.items() if name != "check"}
-    return state.keys() == _KEYS and state["check"] == _check(rest)
-
-
-def _check(state: dict[str, Any]) -> int:
-    return zlib.crc32(orjson.dumps(state))
-
-
-def _parsed(text: object) -> Any:
-    if isinstance(text, str):
-        try:
-            return orjson.loads(text)
-        except ValueError:
-            return None
-    return None
 
 
 def _bounds(state: dict[str, Any]) -> Bounds | None:

@@ -2,6 +2,7 @@
 
 import zlib
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,10 @@ from income_client.records.window import Window
 
 def checked(text: str) -> str:
     """Return a state with the check of its own content."""
-    return text[:-1] + f',"check":{zlib.crc32(text.encode())}}}' if text.endswith("}") else text
+    if not text.endswith("}"):
+        return text
+    members = orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS)
+    return text[:-1] + f',"check":{zlib.crc32(members)}}}'
 
 
 STATE = '{"walk":1,"after":0,"before":99,"covered":[[0,10],[20,100]]}'
@@ -104,3 +108,10 @@ def test_without_a_checkpoint_a_walk_begins_in_1970() -> None:
     assert walk_state(None, None, None).bounds == Bounds(0, None)
     assert walk_state(5, 9, None).bounds == Bounds(5, 9)
     assert walk_state(None, -7, None).bounds == Bounds(-7, -7)
+
+
+def test_a_text_nested_deeper_than_can_be_written_is_damaged() -> None:
+    """What reads deeper than what writes raises nothing of its own."""
+    deep = "[" * 300 + "]" * 300
+    with pytest.raises(CheckpointError, match="damaged"):
+        read_checkpoint(f'{{"walk":1,"after":0,"before":9,"check":0,"covered":{deep}}}')
