@@ -13,11 +13,15 @@ A service that cuts long windows short may echo less; it gives itself away when
 it is asked from one second earlier, because its echo then goes back by one
 second too, and the walk goes on from there. A walk whose upper bound has passed
 needs none of this; it asks for its whole span first, since most are small.
+
+A walk that will be followed by another need not chase the present: it ends at
+the one that it is told first, if that fits the service's own `Date`. Where it
+does not, the end may have been cut off, and the walk goes on as any other.
 """
 
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from income_client.records.window import Window
 
@@ -31,6 +35,8 @@ _SECOND: Final = Pause(1.0)
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round
 up, and what is written in a second may become visible just after it."""
+_SKEW: Final = 5
+"""Seconds that an echoed present may lie behind the `Date` of the same reply."""
 _PATIENCE: Final = 3
 """Pauses after which a service clock that stands still is taken as it is."""
 
@@ -54,12 +60,24 @@ class Tail:
         start: the walk's lower bound.
         reached: the walk's other parts answer for every second before this one.
         until: the walk's upper bound; None for the present.
+        lead: seconds by which the service's `Date` is known to run ahead of the
+            present that it echoes, or behind it if negative, for a walk that ends
+            at the first present it is told; None for one that goes on until nothing
+            is newer.
     """
 
-    def __init__(self, start: int, *, reached: int, until: int | None = None) -> None:
+    def __init__(
+        self,
+        start: int,
+        *,
+        reached: int,
+        until: int | None = None,
+        lead: int | None = None,
+    ) -> None:
         self.reached = reached
         self._start = start
         self._until = until
+        self._lead = lead
         self._asks_for_last = until is not None
         self._is_present_known = False
         self._future_works = True
@@ -124,7 +142,7 @@ class Tail:
         is_open = self._until is None and not answer.is_full and echo.after <= bounds.after
         if served_at is not None and echo.before - served_at > _CENTURY:
             # No upper bound was applied that is worth the name.
-            if is_open:
+            if is_open and self._lead is None:
                 return TailStep(span=self._nothing, is_finished=True)
             present = served_at - _BEHIND
         if served_at is not None and is_open and self.reached - _DAY > served_at:
@@ -132,7 +150,14 @@ class Tail:
             return TailStep(span=self._nothing, is_finished=True)
         if self._until is not None and present > self._until:
             return self._rest(is_walked=True)
+        if self._is_enough(present, served_at):
+            return evolve(self._advance(present, is_walked=answer.is_full), is_finished=True)
         return self._receive_present(bounds, answer, present)
+
+    def _is_enough(self, present: int, served_at: int | None) -> bool:
+        if self._lead is None or served_at is None or self._is_present_known:
+            return False
+        return abs(served_at - self._lead - present) <= _SKEW
 
     def _receive_present(self, bounds: Bounds, answer: Answer, present: int) -> TailStep:
         # Rows may lie behind the upper bound of the walk: the page only tells the time.

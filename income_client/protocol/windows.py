@@ -45,6 +45,7 @@ class WalkPlanner:
         walkers: questions that may be in flight at a time.
         covered: windows that an earlier walk over the same bounds has covered.
         keep_saturated: whether rows of saturated windows are delivered.
+        lead: for a walk that another will follow, as `Tail` has it; None otherwise.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class WalkPlanner:
         walkers: int,
         covered: Iterable[Window] = (),
         keep_saturated: bool = False,
+        lead: int | None = None,
     ) -> None:
         self.bounds = bounds
         self.covered = Intervals(covered)
@@ -71,7 +73,8 @@ class WalkPlanner:
         reached = max((window.before for window in self.covered), default=bounds.after)
         self._tail: Tail | None = None
         if bounds.before is None or reached <= bounds.before:
-            self._tail = Tail(bounds.after, reached=reached, until=bounds.before)
+            self._tail = Tail(bounds.after, reached=reached, until=bounds.before, lead=lead)
+        self.present: int | None = None
         self._stretches = [
             Stretch(gap.after, gap.before, Density(limit))
             for gap in self._received.gaps(Window(bounds.after, reached))
@@ -255,6 +258,7 @@ class WalkPlanner:
         if self._tail is None:
             return
         step = self._tail.receive(question.bounds, answer)
+        self.present = self._tail.reached
         if step.is_walked:
             self._walk(step.span, answer.rows if answer.is_full else {})
         elif not answer.is_full:

@@ -229,3 +229,62 @@ def test_an_echo_without_end_and_with_a_raised_start_is_not_believed_for_all() -
     step = tail.receive(asked(tail), answer(500, 10**11, served_at=NOW))
     assert not step.is_finished
     assert step.span == Window(0, NOW - 1)
+
+
+def followed(lead: int = 0, reached: int = 0) -> Tail:
+    """Return the tail of a walk that another will follow."""
+    return Tail(max(0, reached - 1), reached=reached, lead=lead)
+
+
+@pytest.mark.parametrize("behind", [-5, 0, 5])
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_walk_that_is_followed_ends_at_the_first_present(behind: int, is_full: bool) -> None:
+    """A `Date` close to the echo says that nothing was cut off."""
+    tail = followed()
+    page = answer(0, NOW, is_full=is_full, served_at=NOW - 1 + behind)
+    step = tail.receive(asked(tail), page)
+    assert step.is_finished
+    assert step.span == Window(0, NOW - 1)
+    assert step.is_walked is is_full
+
+
+@pytest.mark.parametrize("served_at", [None, NOW - 500, NOW + 60, NOW + 86_400])
+def test_an_echo_that_may_be_cut_off_is_no_present_to_end_at(served_at: int | None) -> None:
+    """Without a `Date`, or with another one, the walk goes on as any other."""
+    tail = followed()
+    step = tail.receive(asked(tail), answer(0, NOW, served_at=served_at))
+    assert not step.is_finished
+    assert asked(tail) == Bounds(NOW - 2, NOW - 1 + YEAR)
+    # From here on no present is the first.
+    tail.refuse(Bounds(NOW - 2, NOW - 1 + YEAR))
+    later = answer(NOW - 2, NOW + 5, served_at=NOW + 5)
+    assert not tail.receive(asked(tail), later).is_finished
+
+
+@pytest.mark.parametrize("lead", [86_400, -500])
+def test_a_date_known_to_be_wrong_is_no_sign_of_a_cut(lead: int) -> None:
+    """As far as it was from the echo before, it may be again."""
+    tail = followed(lead=lead)
+    page = answer(0, NOW, served_at=NOW + lead + 4)
+    assert tail.receive(asked(tail), page).is_finished
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_followed_walk_ends_at_the_date_where_the_echo_has_no_end(is_full: bool) -> None:
+    """What the page holds of later seconds settles none of them."""
+    tail = followed()
+    endless = answer(0, 10**11, is_full=is_full, served_at=NOW + 1)
+    step = tail.receive(asked(tail), endless)
+    assert step.is_finished
+    assert step.span == Window(0, NOW)
+    assert step.is_walked is is_full
+
+
+@pytest.mark.parametrize("echoed", [NOW - 500, NOW, NOW + 1])
+def test_a_followed_walk_with_nothing_to_go_settles_nothing(echoed: int) -> None:
+    """A present that was reached already, or lies before, ends it and moves nothing back."""
+    tail = followed(reached=NOW)
+    step = tail.receive(asked(tail), answer(NOW - 1, echoed, served_at=echoed))
+    assert step.is_finished
+    assert not step.span
+    assert tail.reached == NOW

@@ -260,3 +260,29 @@ def test_a_question_that_failed_is_asked_again(
             question, _ = walked.in_flight.pop()
             walked.planner.drop(question)
     assert len(walked.ids) == len(set(walked.ids)) == len(times)
+
+
+@given(st.data(), LIMITS, service_rules(), st.sampled_from([0, 3_600]), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_walks_that_follow_each_other_lose_nothing(
+    data: st.DataObject, limit: int, rules: ServiceRules, lead: int, tells_time: bool
+) -> None:
+    """Each ends at the first present it is told, and the next begins a second before that."""
+    times = data.draw(update_times(limit))
+    now = max(times, default=BASE) + 2
+    assume(_is_sensible(rules, BASE - 10, now))
+    # Windows of a few seconds cannot be followed as fast as their end moves on.
+    assume(rules.max_span is None or rules.max_span > 6)
+    world = World(times, now=now, rules=rules)
+    start, ids = BASE - 10, set[str]()
+    while start < now - 1:
+        walked = walk(world, start - 1, None, limit=limit, lead=lead, tells_time=tells_time).run()
+        # Without its `Date` a service that cuts windows short may be followed into the future.
+        present = min(walked.planner.present or start, world.now - 1)
+        assert walked.planner.covered.covers(Window(start, present))
+        event("came to the present" if present == world.now - 1 else "was cut short")
+        ids |= set(walked.ids)
+        world.advance_to(world.now + 1)
+        assert present > start, "no walk gets any further"
+        start = present
+    assert world.truth(BASE - 10, now) <= ids

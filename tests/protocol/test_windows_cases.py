@@ -233,3 +233,23 @@ def test_splits_count_the_windows_that_were_divided() -> None:
     walked = walk(World([BASE + 5] * 30, now=BASE + 20), BASE, BASE + 10, limit=10).run()
     assert walked.planner.saturated
     assert walked.planner.splits < walked.planner.requests - 4
+
+
+@pytest.mark.parametrize(("lower", "upper"), MEANINGS)
+def test_a_walk_that_is_followed_takes_one_request(lower: bool, upper: bool) -> None:
+    """Where a page holds all since the last, nothing but the present is asked for."""
+    rules = ServiceRules(lower_closed=lower, upper_closed=upper)
+    world = World([BASE + n for n in range(100)], now=BASE + 90, rules=rules)
+    walked = walk(world, BASE - 1, None, limit=1000, lead=0).run()
+    assert walked.planner.requests == 1
+    assert walked.planner.present == BASE + 89
+    assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 89)]
+    assert set(walked.ids) == world.truth(BASE - 1, BASE + 90)
+
+
+def test_a_walk_that_is_followed_goes_through_a_full_page() -> None:
+    """It is walked up to the present that it told, and no further."""
+    world = World([BASE + n for n in range(500)], now=BASE + 400)
+    walked = walk(world, BASE - 1, None, limit=20, lead=0, walkers=3).run()
+    assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 399)]
+    assert len(walked.ids) == len(set(walked.ids)) >= 399
