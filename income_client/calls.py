@@ -2,19 +2,17 @@
 
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from .errors import ConfigurationError, InvalidRequestError, UnexpectedResponseError
+from .errors import ConfigurationError, InvalidRequestError
 from .protocol import endpoints
-from .protocol.messages import Request
-from .protocol.replies import label, read_reply
+from .protocol.replies import read_about, read_reply
 from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_time
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments
 from .records.window import EPOCH
 from .session import SessionManager
 
-T = TypeVar("T")
 When = datetime | date | str
 """A time: aware, or naive and then in the service's zone; a day; or the ISO text of either."""
 
@@ -62,7 +60,7 @@ class ServiceCalls:
             limit=limit,
             application_reference_id=application_reference_id,
         )
-        return await self._call(ApplicationPage, request)
+        return await self._session.call(request, partial(read_reply, ApplicationPage, request))
 
     async def get_application(self, application_id: str) -> Application:
         """Read one application with its income calculations (contract section 4.2).
@@ -77,9 +75,7 @@ class ServiceCalls:
             IncomeClientError: the request failed for good.
         """
         request = endpoints.get_application(application_id)
-        application = await self._call(Application, request)
-        _check_subject(request, application.application_id)
-        return application
+        return await self._session.call(request, partial(read_about, Application, request))
 
     async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
         """Read the documents of one application (contract section 4.3).
@@ -95,9 +91,8 @@ class ServiceCalls:
             IncomeClientError: the request failed for good.
         """
         request = endpoints.get_documents(application_id, pages)
-        documents = await self._call(ApplicationDocuments, request)
-        _check_subject(request, documents.application_id)
-        return documents
+        read = partial(read_about, ApplicationDocuments, request)
+        return await self._session.call(request, read)
 
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
         """Find the application with a reference of the partner's (contract section 4.1).
@@ -134,9 +129,6 @@ class ServiceCalls:
         same = (row for row in page.applications if row.application_reference_id == reference)
         return next(same, None)
 
-    async def _call(self, cls: type[T], request: Request) -> T:
-        return await self._session.call(request, partial(read_reply, cls, request))
-
     def _second(self, value: When | None, rounding: Rounding) -> int | None:
         return None if value is None else service_second(value, self._zone, rounding=rounding)
 
@@ -148,9 +140,3 @@ class ServiceCalls:
         if after is not None and before is not None and after > before:
             raise ConfigurationError("updated_after is later than updated_before")
         return after, before
-
-
-def _check_subject(request: Request, application_id: str) -> None:
-    # One borrower's income in the place of another's is worse than no reply.
-    if application_id != request.subject:
-        raise UnexpectedResponseError(f"{label(request)}: the reply is about another application")

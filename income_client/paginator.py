@@ -12,16 +12,13 @@ from .clock import Clock
 from .crew import Crew
 from .errors import (
     ConfigurationError,
-    IncomeClientError,
     InvalidRequestError,
     SaturatedWindowError,
 )
-from .protocol.endpoints import check_limit, list_applications
-from .protocol.messages import Response
-from .protocol.questions import Bounds, Delivery, Pause, Question
-from .protocol.replies import read_reply, served_at
+from .listing import ListReply, ask_page
+from .protocol.endpoints import check_limit
+from .protocol.questions import Delivery, Pause, Question
 from .protocol.resume import WalkState, write_checkpoint
-from .protocol.timestamps import Rounding, service_second, wire_time
 from .protocol.windows import WalkPlanner
 from .records.applications import ApplicationPage, ApplicationSummary
 from .records.window import Window
@@ -45,12 +42,6 @@ class WalkProgress:
     """Rows that a neighbouring window had given already."""
     splits: int
     """Pages that came back full, so that their window was divided."""
-
-
-@frozen
-class _Reply:
-    page: ApplicationPage
-    served_at: int | None
 
 
 class ApplicationPaginator:
@@ -94,7 +85,7 @@ class ApplicationPaginator:
         check_count("concurrency", concurrency)
         if on_saturated not in ("raise", "report"):
             raise ConfigurationError('on_saturated is "raise" or "report"')
-        self._ask = partial(_ask, session, limit, zone)
+        self._ask = partial(ask_page, session, limit, zone)
         self._planner = WalkPlanner(
             state.bounds,
             limit=limit,
@@ -252,7 +243,7 @@ class ApplicationPaginator:
             return
         match finished.error:
             case None:
-                reply: _Reply = finished.result
+                reply: ListReply = finished.result
                 self._planner.receive(question, reply.page, served_at=reply.served_at)
             case InvalidRequestError() if self._planner.refuse(question):
                 pass
@@ -268,22 +259,3 @@ class ApplicationPaginator:
             self._has_raised = True
             rows = tuple(planner.withheld.values())
             raise SaturatedWindowError(tuple(planner.saturated), rows)
-
-
-async def _ask(session: SessionManager, limit: int, zone: tzinfo, bounds: Bounds) -> _Reply:
-    request = list_applications(
-        updated_after=wire_time(bounds.after),
-        updated_before=None if bounds.before is None else wire_time(bounds.before),
-        limit=limit,
-    )
-
-    def read(response: Response) -> _Reply | IncomeClientError:
-        page = read_reply(ApplicationPage, request, response)
-        if isinstance(page, IncomeClientError):
-            return page
-        moment = served_at(response)
-        if moment is None:
-            return _Reply(page, None)
-        return _Reply(page, service_second(moment, zone, rounding=Rounding.DOWN))
-
-    return await session.call(request, read)

@@ -20,7 +20,7 @@ LAYERS: Final = (
     {"clock", "connection_faults", "crew", "deadlines", "environment", "pacing", "transport"},
     {"attempt", "retrying", "token_cache", "token_endpoint"},
     {"session"},
-    {"calls", "fetching", "options", "paginator"},
+    {"calls", "fetching", "listing", "options", "paginator"},
     {"client"},
     {"__init__"},
     {"cli", "testing"},

@@ -23,11 +23,14 @@ from income_client.errors import (
     ServerError,
     UnexpectedResponseError,
 )
+from income_client.records.applications import Application
+from income_client.records.documents import ApplicationDocuments
 
 from .messages import Origin, Request, Response
 from .wire import decode
 
 T = TypeVar("T")
+S = TypeVar("S", Application, ApplicationDocuments)
 
 _BY_STATUS: Final[Mapping[int, type[ResponseError]]] = {
     401: AuthenticationError,
@@ -79,6 +82,19 @@ def read_reply(cls: type[T], request: Request, response: Response) -> T | Income
     payload.status = response.status
     payload.request_id = request_id(response)
     return payload
+
+
+def read_about(cls: type[S], request: Request, response: Response) -> S | IncomeClientError:
+    """Read a reply about one application, as `read_reply` does.
+
+    One about another application is an error: one borrower's income in the place
+    of another's is worse than no reply.
+    """
+    payload = read_reply(cls, request, response)
+    if isinstance(payload, IncomeClientError) or payload.application_id == request.subject:
+        return payload
+    message = f"{label(request)}: the reply is about another application"
+    return UnexpectedResponseError(message)
 
 
 def failure_of(request: Request, response: Response) -> ResponseError | None:
