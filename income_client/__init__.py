@@ -4,6 +4,7 @@ from ._version import __version__
 from .client import IncomeClient
 from .errors import (
     AuthenticationError,
+    CheckpointConflictError,
     CheckpointError,
     ClientClosedError,
     ConfigurationError,
@@ -66,6 +67,7 @@ __all__ = [
     "ApplicationSummary",
     "AuthenticationError",
     "BasicAuth",
+    "CheckpointConflictError",
     "CheckpointError",
     "ClientClosedError",
     "ConfigurationError",

@@ -18,6 +18,7 @@ IncomeClientError
 ├── DecodeError                     the reply's content is not what the contract says
 ├── SaturatedWindowError            one second holds more rows than can be asked for
 └── CheckpointError                 a checkpoint that cannot be used
+    └── CheckpointConflictError     another poller has taken over
 
 No error holds a body, a header, a secret, an address with its query or a
 borrower's data: neither in its message nor in an attribute, a cause or a
@@ -209,4 +210,8 @@ class SaturatedWindowError(IncomeClientError):
 
 
 class CheckpointError(IncomeClientError):
-    """A checkpoint is corrupt, of a newer version, or of another walk."""
+    """A checkpoint or its store is corrupt, foreign or newer, or the store cannot be used."""
+
+
+class CheckpointConflictError(CheckpointError):
+    """Another poller has claimed this name since; what this one had to say was not stored."""

@@ -17,7 +17,16 @@ PACKAGE: Final = Path(income_client.__file__).parent
 LAYERS: Final = (
     {"_version", "checks", "errors", "records", "settings"},
     {"protocol"},
-    {"clock", "connection_faults", "crew", "deadlines", "environment", "pacing", "transport"},
+    {
+        "checkpoints",
+        "clock",
+        "connection_faults",
+        "crew",
+        "deadlines",
+        "environment",
+        "pacing",
+        "transport",
+    },
     {"attempt", "retrying", "token_cache", "token_endpoint"},
     {"session"},
     {"calls", "fetching", "listing", "options", "paginator"},

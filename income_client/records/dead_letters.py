@@ -1,0 +1,42 @@
+"""What a poller could not read, so that nobody forgets it; knows no reply and no content."""
+
+from datetime import datetime
+
+from attrs import frozen
+
+from .window import Window
+
+
+@frozen(kw_only=True)
+class DeadLetter:
+    """An application, or a second of the list, that a poller listed and could not read."""
+
+    application_id: str | None
+    """Which application; None for a second that holds more rows than can be asked for."""
+    window: Window
+    """Where the list showed it."""
+    reason: str
+    """The last error, without any content."""
+    attempts: int
+    """How often it was tried, the first time included."""
+    first_tried_at: datetime
+    """Service time of the first attempt, without zone."""
+    last_tried_at: datetime
+    """Service time of the last attempt, without zone."""
+
+    @property
+    def key(self) -> str:
+        """What no two dead letters of a poller have in common."""
+        if self.application_id is None:
+            return key_of_second(self.window)
+        return key_of_application(self.application_id)
+
+
+def key_of_application(application_id: str) -> str:
+    """Return the key of the dead letter about an application."""
+    return f"application:{application_id}"
+
+
+def key_of_second(second: Window) -> str:
+    """Return the key of the dead letter about a second of the list."""
+    return f"window:{second.after}"

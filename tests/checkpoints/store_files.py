@@ -1,0 +1,81 @@
+"""Store files as tests want them: full, damaged, looked at from outside, or out of reach."""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from income_client.checkpoints import SQLiteCheckpointStore
+from income_client.records.dead_letters import DeadLetter
+from income_client.records.window import Window
+
+FIRST_DAY = datetime(2026, 3, 1, 12, 0, 0)  # noqa: DTZ001 - the service's times carry no zone
+NOBODY = 65534
+
+
+def letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLetter:
+    """Return a dead letter; a smaller number was tried first."""
+    return DeadLetter(
+        application_id=None if window else f"app-{number}",
+        window=Window(1_000 + number, 1_001 + number),
+        reason="the service knows no such application",
+        attempts=attempts,
+        first_tried_at=FIRST_DAY + timedelta(seconds=number),
+        last_tried_at=FIRST_DAY + timedelta(seconds=number + attempts),
+    )
+
+
+async def filled(path: Path) -> SQLiteCheckpointStore:
+    """Make a store of several pages and return it."""
+    store = SQLiteCheckpointStore(path)
+    letters = [letter(number) for number in range(60)]
+    await store.save("default", "so far and no further", version=0, dead_letters=letters)
+    await store.save("night", "much further" * 400, version=0)
+    return store
+
+
+def run_in(path: Path, *statements: str) -> list[Any]:
+    """Change or ask a database from outside, and return what the last statement gives."""
+    rows = []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            rows = connection.execute(statement).fetchall()
+    return rows
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return mode and bytes of everything in a folder, by name."""
+    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of all that is in a folder."""
+    return [path.name for path in folder.iterdir()]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Keep others from writing until the block ends, or until the connection is rolled back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+
+
+@contextmanager
+def folder_of_ordinary_user() -> Iterator[Path]:
+    """Lend a folder and, to a superuser, the rights of an ordinary user."""
+    was_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        if was_root:
+            os.chown(name, NOBODY, -1)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).chmod(0o700)
+            if was_root:
+                os.seteuid(0)
