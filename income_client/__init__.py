@@ -1,6 +1,13 @@
 """Asyncio SDK for an income-verification service: nothing lost, nothing leaked."""
 
 from ._version import __version__
+from .batches import Batch
+from .checkpoints import (
+    CheckpointStore,
+    MemoryCheckpointStore,
+    SQLiteCheckpointStore,
+    StoredCheckpoint,
+)
 from .client import IncomeClient
 from .errors import (
     AuthenticationError,
@@ -26,6 +33,8 @@ from .errors import (
 )
 from .fetching import Fetcher, FetchFailure
 from .paginator import ApplicationPaginator, WalkProgress
+from .poller import Poller
+from .poller_status import PollerStatus
 from .protocol.tokens import StoredToken
 from .protocol.wire import register_document_type, to_json
 from .records.applications import (
@@ -42,6 +51,7 @@ from .records.applications import (
     SuspectedFraudulent,
     YearlyIncome,
 )
+from .records.dead_letters import DeadLetter
 from .records.documents import (
     ApplicationDocuments,
     ApplicationRecord,
@@ -67,12 +77,15 @@ __all__ = [
     "ApplicationSummary",
     "AuthenticationError",
     "BasicAuth",
+    "Batch",
     "CheckpointConflictError",
     "CheckpointError",
+    "CheckpointStore",
     "ClientClosedError",
     "ConfigurationError",
     "ConnectionFailedError",
     "DataSources",
+    "DeadLetter",
     "DeadlineExceededError",
     "DecodeError",
     "Document",
@@ -85,6 +98,7 @@ __all__ = [
     "IncomeClientError",
     "IncomeSource",
     "InvalidRequestError",
+    "MemoryCheckpointStore",
     "NotFoundError",
     "OAuth2ClientCredentials",
     "PayloadFault",
@@ -92,12 +106,16 @@ __all__ = [
     "PaystubAddress",
     "PaystubApplicant",
     "PermissionDeniedError",
+    "Poller",
+    "PollerStatus",
     "RateLimitedError",
     "ResponseError",
     "RetryPolicy",
+    "SQLiteCheckpointStore",
     "SaturatedWindowError",
     "Secret",
     "ServerError",
+    "StoredCheckpoint",
     "StoredToken",
     "SuspectedFraudulent",
     "Timeouts",

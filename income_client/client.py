@@ -4,27 +4,21 @@ import copy
 import ssl as tls
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
-from functools import partial
 from types import TracebackType
-from typing import Literal, Self, Unpack, overload
+from typing import Self, Unpack
 
-from .calls import ServiceCalls, When
 from .clock import Clock, SystemClock
 from .environment import read_environment
 from .errors import ConfigurationError
-from .fetching import Applications, Fetcher, FetchFailure, OnError, Part
 from .options import ClientOptions
-from .paginator import ApplicationPaginator, OnSaturated
-from .protocol.resume import walk_state
-from .records.applications import Application
-from .records.documents import ApplicationDocuments, ApplicationRecord
 from .session import Auth, SessionManager
 from .settings import RetryPolicy, Timeouts
+from .streams import ServiceStreams
 from .token_cache import TokenStore
 from .transport import BorrowedSession, TraceConfig
 
 
-class IncomeClient(ServiceCalls):
+class IncomeClient(ServiceStreams):
     """An asynchronous client of the income-verification service.
 
     One client holds one pool of connections and one access token, and is made
@@ -74,7 +68,7 @@ class IncomeClient(ServiceCalls):
     ) -> None:
         if not isinstance(service_timezone, tzinfo):
             raise ConfigurationError("service_timezone is no tzinfo")
-        self._clock = clock or SystemClock()
+        clock = clock or SystemClock()
         self._owns_session = True
         try:
             session_manager = SessionManager(
@@ -92,11 +86,11 @@ class IncomeClient(ServiceCalls):
                 proxy=proxy,
                 ssl=ssl,
                 trace_configs=trace_configs,
-                clock=self._clock,
+                clock=clock,
             )
         finally:
             del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
-        super().__init__(session_manager, service_timezone)
+        super().__init__(session_manager, service_timezone, clock)
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
@@ -143,155 +137,3 @@ class IncomeClient(ServiceCalls):
         """Close the connections that were opened here; again does nothing."""
         if self._owns_session:
             await self._session.aclose()
-
-    def list_applications(
-        self,
-        updated_after: When | None = None,
-        updated_before: When | None = None,
-        limit: int = 1000,
-        concurrency: int = 4,
-        on_saturated: OnSaturated = "raise",
-        resume: str | None = None,
-    ) -> ApplicationPaginator:
-        """Walk every application updated in a span, however many (contract section 4.1).
-
-        Args:
-            updated_after: lower bound, sent as it is; None for the beginning of time.
-            updated_before: upper bound, sent as it is; None for the present.
-            limit: rows asked for in one page, 1 to 1000.
-            concurrency: pages in flight at a time; with 1 they come in ascending order.
-            on_saturated: what to do about a second that holds more rows than can be
-                asked for: "raise" `SaturatedWindowError` after everything else, or
-                "report" it in ``paginator.saturated`` and yield its rows.
-            resume: ``paginator.checkpoint`` of an earlier walk, which knows its bounds. One
-                without ``updated_before`` goes on to the present: after its end, it gives
-                what was updated since; the last second or so may come again.
-
-        Returns:
-            An asynchronous iterator over the summaries.
-
-        Raises:
-            ConfigurationError: an argument cannot be meant.
-            CheckpointError: ``resume`` is damaged, or of a newer version.
-        """
-        after, before = self._span(updated_after, updated_before)
-        return ApplicationPaginator(
-            self._session,
-            walk_state(after, before, resume),
-            limit=limit,
-            concurrency=concurrency,
-            on_saturated=on_saturated,
-            clock=self._clock,
-            zone=self._zone,
-        )
-
-    @overload
-    def fetch_records(
-        self,
-        applications: Applications,
-        documents: bool = True,
-        pages: bool = False,
-        concurrency: int = 16,
-        on_error: Literal["raise"] = "raise",
-    ) -> Fetcher[ApplicationRecord]: ...
-
-    @overload
-    def fetch_records(
-        self,
-        applications: Applications,
-        documents: bool = True,
-        pages: bool = False,
-        concurrency: int = 16,
-        *,
-        on_error: Literal["yield"],
-    ) -> Fetcher[ApplicationRecord | FetchFailure]: ...
-
-    def fetch_records(
-        self,
-        applications: Applications,
-        documents: bool = True,
-        pages: bool = False,
-        concurrency: int = 16,
-        on_error: OnError = "raise",
-    ) -> Fetcher[ApplicationRecord] | Fetcher[ApplicationRecord | FetchFailure]:
-        """Read many applications, each with its documents (contract sections 4.2 and 4.3).
-
-        Args:
-            applications: ids, summaries or applications, in an iterable or an
-                asynchronous one, such as ``list_applications()``.
-            documents: whether the documents are read as well.
-            pages: whether each document comes with its pages block.
-            concurrency: requests in flight at a time, within the client's own limit.
-            on_error: "raise" the first failure in its turn, or "yield" a
-                `FetchFailure` in place of the record.
-
-        Returns:
-            An asynchronous iterator over the records, in the order of the input.
-
-        Raises:
-            ConfigurationError: an argument cannot be meant.
-        """
-        parts: list[Part] = [self.get_application]
-        if documents:
-            parts.append(partial(self.get_documents, pages=pages))
-        return Fetcher(
-            applications,
-            parts=tuple(parts),
-            assemble=_record,
-            concurrency=concurrency,
-            on_error=on_error,
-        )
-
-    @overload
-    def fetch_documents(
-        self,
-        applications: Applications,
-        pages: bool = False,
-        concurrency: int = 16,
-        on_error: Literal["raise"] = "raise",
-    ) -> Fetcher[ApplicationDocuments]: ...
-
-    @overload
-    def fetch_documents(
-        self,
-        applications: Applications,
-        pages: bool = False,
-        concurrency: int = 16,
-        *,
-        on_error: Literal["yield"],
-    ) -> Fetcher[ApplicationDocuments | FetchFailure]: ...
-
-    def fetch_documents(
-        self,
-        applications: Applications,
-        pages: bool = False,
-        concurrency: int = 16,
-        on_error: OnError = "raise",
-    ) -> Fetcher[ApplicationDocuments] | Fetcher[ApplicationDocuments | FetchFailure]:
-        """Read the documents of many applications (contract section 4.3).
-
-        Args:
-            applications: as for ``fetch_records``.
-            pages: whether each document comes with its pages block.
-            concurrency: requests in flight at a time, within the client's own limit.
-            on_error: as for ``fetch_records``.
-
-        Returns:
-            An asynchronous iterator over the replies, in the order of the input.
-
-        Raises:
-            ConfigurationError: an argument cannot be meant.
-        """
-        return Fetcher(
-            applications,
-            parts=(partial(self.get_documents, pages=pages),),
-            assemble=lambda documents: documents,
-            concurrency=concurrency,
-            on_error=on_error,
-        )
-
-
-def _record(
-    application: Application, documents: ApplicationDocuments | None = None
-) -> ApplicationRecord:
-    return ApplicationRecord(application=application, documents=documents)

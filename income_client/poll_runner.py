@@ -1,0 +1,217 @@
+"""Runs polls one after the other, step by step, until one brings a batch; hands out nothing."""
+
+from collections.abc import Awaitable, Callable
+from math import ceil
+from typing import Final, TypeVar
+
+from .batches import Batch
+from .claims import Claim
+from .clock import Clock
+from .errors import (
+    AuthenticationError,
+    CheckpointError,
+    ClientClosedError,
+    ConfigurationError,
+    IncomeClientError,
+)
+from .handover import Handover
+from .pauses import Pauses
+from .poll_source import PollSource
+from .poller_status import Tally
+from .protocol.checkpoint import Checkpoint
+from .protocol.ledger import Ledger
+from .protocol.memory import Memory
+from .protocol.polling import Harvest, Poll
+from .protocol.questions import Pause, Question
+from .protocol.reading import Read
+from .protocol.versions import RecordVersion
+from .rhythm import Rhythm
+
+T = TypeVar("T")
+
+_ENDING: Final = (AuthenticationError, ClientClosedError)
+_FATAL: Final = (*_ENDING, CheckpointError, ConfigurationError)
+
+
+class PollRunner:
+    """The polls of one poller.
+
+    Args:
+        source: reads pages and applications.
+        claim: the poller's hold on its name.
+        handover: makes batches and commits them.
+        start: where to begin if nothing is kept; None for the present.
+        settle: seconds that the checkpoint stays behind service time.
+        lookback: seconds before the checkpoint that are read again each time.
+        rhythm: says when the next poll begins.
+        pauses: waits for it.
+        clock: what is waited by.
+
+    Attributes:
+        tally: the counts.
+        memory: what was delivered, and what could not be read; None before the claim.
+        ends_with_poll: whether the end of a poll is the end of all.
+    """
+
+    def __init__(
+        self,
+        source: PollSource,
+        claim: Claim,
+        handover: Handover,
+        *,
+        start: Checkpoint | int | None,
+        settle: int,
+        lookback: int,
+        rhythm: Rhythm,
+        pauses: Pauses,
+        clock: Clock,
+    ) -> None:
+        self.tally = Tally()
+        self.memory: Memory | None = None
+        self.ends_with_poll = False
+        self._source = source
+        self._claim = claim
+        self._handover = handover
+        self._start = start
+        self._settle, self._lookback = settle, lookback
+        self._rhythm = rhythm
+        self._pauses = pauses
+        self._clock = clock
+        self._poll: Poll | None = None
+        self._harvest: Harvest | None = None
+        self._is_over = False
+        self._begins = 0.0
+        self._began: float | None = None
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether a poll is under way."""
+        return self._poll is not None
+
+    def interrupt(self) -> None:
+        """Forget what was under way, to begin it anew; the ledger knows what was delivered."""
+        self._poll = None
+
+    async def next_batch(self) -> Batch | None:
+        """Run until there is a batch; None once it was stopped.
+
+        Raises:
+            IncomeClientError: no pause makes it better, or the poll was to be the last.
+        """
+        while not self._pauses.is_stopped:
+            batch = await self.persist(self._step)
+            if batch is not None:
+                self.tally.failures = 0
+                return batch
+        self._poll = None
+        return None
+
+    async def persist(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Do something, again and again with pauses while it fails and may succeed later.
+
+        Raises:
+            IncomeClientError: no pause makes it better, or there is no time for one.
+        """
+        while True:
+            try:
+                return await step()
+            except IncomeClientError as error:
+                self._poll = None
+                self.tally.fail(error)
+                is_fatal = isinstance(error, _FATAL) and not error.retryable
+                if is_fatal or self.ends_with_poll or self._pauses.is_stopped:
+                    raise
+                self._rhythm.fail(self._clock.monotonic(), error, self.tally.failures)
+                await self._pauses.until_turn()
+
+    async def _step(self) -> Batch | None:
+        if self._pauses.is_stopped:
+            return None
+        if self._harvest is not None:
+            batch = await self._handover.bring_in(self._harvest)
+            self._harvest = None
+            if self._is_over and self.ends_with_poll:
+                self._pauses.stop()
+            return batch
+        if self._poll is not None:
+            await self._go_on(self._poll)
+        elif self.memory is None:
+            await self._begin()
+        else:
+            await self._begin_poll(self.memory)
+        return None
+
+    async def _begin(self) -> None:
+        given = self._start if isinstance(self._start, Checkpoint) else None
+        taken = await self._pauses.unless_stopped(self._claim.take(given, self._first_second))
+        if taken is not None:
+            checkpoint, letters = taken
+            ledger = Ledger(checkpoint, settle=self._settle, lookback=self._lookback)
+            self.memory = Memory(ledger=ledger, letters=self._handover.receive(letters))
+
+    async def _first_second(self) -> int:
+        return self._start if isinstance(self._start, int) else await self._source.present()
+
+    async def _begin_poll(self, memory: Memory) -> None:
+        await self._pauses.until_turn()
+        await self._pauses.unless_stopped(self._claim.check())
+        if self._pauses.is_stopped:
+            return
+        now = self._clock.monotonic()
+        self._rhythm.begin(now)
+        self._is_over = False
+        elapsed = None if self._began is None else ceil(now - self._began)
+        self._begins = now
+        self._poll = Poll(
+            memory,
+            frame=self._source.frame,
+            limit=self._source.limit,
+            pursues=self._rhythm.is_urgent or self.ends_with_poll,
+            elapsed=elapsed,
+        )
+
+    async def _go_on(self, poll: Poll) -> None:
+        match poll.next():
+            case None:
+                self._harvest = poll.close()
+                self._poll, self._is_over = None, True
+                self._began = self._begins
+                self.tally.succeed()
+                self._rhythm.succeed(self._clock.monotonic())
+            case Pause(seconds):
+                await self._pauses.unless_stopped(self._clock.sleep(seconds))
+            case Question() as question:
+                await self._ask(poll, question)
+            case Read() as read:
+                await self._read(poll, read)
+
+    async def _ask(self, poll: Poll, question: Question) -> None:
+        try:
+            reply = await self._pauses.unless_stopped(self._source.ask(question.bounds))
+            if reply is None:
+                return
+            failure = poll.receive_page(question, reply.page, served_at=reply.served_at)
+        except IncomeClientError as error:
+            if isinstance(error, _FATAL) or not poll.take_failure(question, error):
+                raise
+            return
+        del reply
+        if failure is not None:
+            raise failure
+        self.tally.hear(poll.service_time, self._clock.monotonic())
+
+    async def _read(self, poll: Poll, read: Read) -> None:
+        if read.pause:
+            await self._pauses.pause(read.pause)
+        results = await self._pauses.unless_stopped(self._source.read(read.application_ids))
+        if results is None:
+            return
+        # Credentials that others were read with are not what is wrong.
+        is_read = any(isinstance(result, RecordVersion) for result in results.values())
+        endings = ClientClosedError if is_read else _ENDING
+        ended = next((r for r in results.values() if isinstance(r, endings)), None)
+        outcome = ended or poll.receive_records(results)
+        del results, poll
+        if isinstance(outcome, IncomeClientError):
+            raise outcome
+        self._harvest = outcome

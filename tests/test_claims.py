@@ -1,0 +1,219 @@
+"""A poller's hold on its name: taken once, lost to the next, and sure of what was saved."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    ConfigurationError,
+    MemoryCheckpointStore,
+    StoredCheckpoint,
+)
+from income_client.claims import Claim
+from income_client.protocol.checkpoint import Checkpoint
+from income_client.records.dead_letters import DeadLetter
+from income_client.records.window import EPOCH, Window
+
+LETTER = DeadLetter(
+    application_id="app-1",
+    window=Window(5, 6),
+    reason="NotFoundError: 404",
+    attempts=2,
+    first_tried_at=EPOCH,
+    last_tried_at=EPOCH,
+)
+
+
+class ShakyStore(MemoryCheckpointStore):
+    """Fails before or after it has saved, when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails_before: BaseException | None = None
+        self.fails_after: BaseException | None = None
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        """Save, or fail."""
+        before, self.fails_before = self.fails_before, None
+        if before is not None:
+            raise before
+        new = await super().save(
+            name, checkpoint, version=version, dead_letters=dead_letters, resolved=resolved
+        )
+        after, self.fails_after = self.fails_after, None
+        if after is not None:
+            raise after
+        return new
+
+
+async def now() -> int:
+    """Return where to begin."""
+    return 100
+
+
+def at(reached: int, claims: int = 1) -> Checkpoint:
+    """Return a checkpoint."""
+    return Checkpoint(since=100, reached=reached, claims=claims)
+
+
+async def taken(store: Any) -> Claim:
+    """Return a claim that was taken."""
+    claim = Claim(store, "default")
+    await claim.take(None, now)
+    return claim
+
+
+async def test_the_first_claim_stores_where_it_began() -> None:
+    """So that a restart does not skip what happens between."""
+    store = MemoryCheckpointStore()
+    checkpoint, letters = await Claim(store, "default").take(None, now)
+    assert (checkpoint.since, checkpoint.reached, checkpoint.claims, letters) == (100, 100, 1, ())
+    assert (await store.load("default")).checkpoint == checkpoint.text()
+
+
+async def test_the_next_claim_goes_on_where_the_last_one_was() -> None:
+    """With its dead letters; and the one before is refused everything."""
+    store = MemoryCheckpointStore()
+    first = await taken(store)
+    await first.save(at(107))
+    await first.bury([LETTER])
+    second = Claim(store, "default")
+    checkpoint, letters = await second.take(None, now)
+    assert (checkpoint.reached, checkpoint.claims, letters) == (107, 2, (LETTER,))
+    for refused in (first.save(at(109)), first.bury([LETTER]), first.check()):
+        with pytest.raises(CheckpointConflictError):
+            await refused
+    await second.save(at(110, claims=2), resolved=[LETTER.key])
+    assert await store.dead_letters("default") == ()
+
+
+@pytest.mark.parametrize(("given", "kept"), [(105, 107), (107, 107), (120, 120)])
+async def test_the_further_of_two_checkpoints_is_taken(given: int, kept: int) -> None:
+    """What is given counts if it is further than what is stored."""
+    store = MemoryCheckpointStore()
+    await (await taken(store)).save(at(107))
+    checkpoint, _ = await Claim(store, "default").take(at(given, claims=9), now)
+    assert checkpoint.reached == kept
+    assert checkpoint.claims >= 2
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), CheckpointError("busy", retryable=True)])
+@pytest.mark.parametrize("is_saved", [False, True])
+async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved: bool) -> None:
+    """Whether it was made or not, the next save is neither refused nor lost."""
+    store = ShakyStore()
+    claim = await taken(store)
+    if is_saved:
+        store.fails_after = error
+    else:
+        store.fails_before = error
+    with pytest.raises(CheckpointError) as caught:
+        await claim.save(at(103))
+    assert caught.value.retryable
+    await claim.save(at(105))
+    assert (await store.load("default")).checkpoint == at(105).text()
+    with pytest.raises(CheckpointConflictError):
+        await (await stale(store)).check()
+
+
+async def stale(store: Any) -> Claim:
+    """Return a claim that somebody else has taken since."""
+    claim = await taken(store)
+    await taken(store)
+    return claim
+
+
+async def test_a_cancelled_save_that_was_made_is_ours() -> None:
+    """Cancellation tells nothing of what the store has done."""
+    store = ShakyStore()
+    claim = await taken(store)
+    store.fails_after = asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await claim.save(at(103))
+    await claim.check()
+    await claim.save(at(105))
+
+
+async def test_a_claim_of_somebody_else_is_not_taken_for_ours() -> None:
+    """Although it stores the very text that we had tried to bury letters with."""
+    store = ShakyStore()
+    claim = await taken(store)
+    store.fails_before = OSError("disk")
+    with pytest.raises(CheckpointError):
+        await claim.bury([LETTER])
+    await taken(store)
+    with pytest.raises(CheckpointConflictError):
+        await claim.bury([LETTER])
+
+
+async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
+    """One of them is refused by the other's save, and claims again."""
+    store = MemoryCheckpointStore()
+    claims = [Claim(store, "default") for _ in range(5)]
+
+    async def slow() -> int:
+        await asyncio.sleep(0)
+        return 100
+
+    await asyncio.gather(*(claim.take(None, slow) for claim in claims))
+    holders = []
+    for claim in claims:
+        try:
+            await claim.check()
+            holders.append(claim)
+        except CheckpointConflictError:
+            pass
+    assert len(holders) == 1
+    assert (await store.load("default")).version == 5
+
+
+async def test_a_foreign_error_of_a_store_is_one_of_ours() -> None:
+    """Retryable, since nobody knows; without its message, which may hold a password."""
+
+    class Broken(MemoryCheckpointStore):
+        async def load(self, name: str) -> StoredCheckpoint:
+            raise TimeoutError("database")
+
+    with pytest.raises(CheckpointError) as caught:
+        await taken(Broken())
+    assert caught.value.retryable
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+async def test_a_mistake_in_a_store_is_told_to_whoever_made_it() -> None:
+    """No pause mends it, and the developer needs its traceback."""
+
+    class Mistaken(MemoryCheckpointStore):
+        async def load(self, name: str) -> StoredCheckpoint:
+            raise AttributeError(name)
+
+    class Forgetful(MemoryCheckpointStore):
+        async def load(self, name: str) -> Any:
+            return None
+
+    with pytest.raises(CheckpointError) as caught:
+        await taken(Mistaken())
+    assert isinstance(caught.value.__cause__, AttributeError)
+    assert not caught.value.retryable
+    with pytest.raises(CheckpointError, match="StoredCheckpoint"):
+        await taken(Forgetful())
+
+
+@pytest.mark.parametrize("store", [None, "store.db", object(), MemoryCheckpointStore])
+async def test_what_is_no_store_is_refused(store: Any) -> None:
+    """A path, for instance."""
+    with pytest.raises(ConfigurationError):
+        Claim(store, "default")

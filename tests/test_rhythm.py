@@ -1,0 +1,220 @@
+"""When the next poll begins: never late, never in a hurry while the service is down."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import IncomeClientError, RateLimitedError, ServerError
+from income_client.rhythm import Rhythm
+
+DAY = 86_400.0
+FAILED = ServerError("failed")
+chances = st.floats(0, 1)
+intervals = st.floats(0.01, 100_000)
+
+
+def rhythm(interval: float = 30, settle: float = 5, chance: float = 0.0) -> Rhythm:
+    """Return a rhythm whose chance is always the same."""
+    return Rhythm(interval, settle, lambda: chance)
+
+
+def asking_for(seconds: float) -> IncomeClientError:
+    """Return a failure with which the service asks to be left alone."""
+    return RateLimitedError("slow down", retry_after=seconds)
+
+
+def polled(one: Rhythm, now: float, *, lasting: float = 0.0) -> None:
+    """Let a poll begin and end well."""
+    one.begin(now)
+    one.succeed(now + lasting)
+
+
+def test_the_first_poll_begins_at_once() -> None:
+    """There is nothing to wait for."""
+    one = rhythm()
+    assert one.at < -1e300
+    one.wake()
+    assert one.at < -1e300
+
+
+@given(intervals, chances, st.floats(0, 1e6), st.floats(0, 1e6))
+def test_no_poll_is_later_than_the_interval(
+    interval: float, chance: float, now: float, lasting: float
+) -> None:
+    """The jitter makes it earlier, by a tenth at most, and counts from where the last began."""
+    one = rhythm(interval, chance=chance)
+    polled(one, now, lasting=lasting)
+    assert now + 0.9 * interval - 1e-6 <= one.at <= now + interval
+
+
+@pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.5), (1.0, 1.0)])
+def test_pauses_double_after_failures_up_to_a_minute(chance: float, factor: float) -> None:
+    """They begin with a second, half of it by chance."""
+    one = rhythm(chance=chance)
+    pauses = []
+    for failures in range(1, 12):
+        one.begin(1000)
+        one.fail(2000, FAILED, failures)
+        pauses.append((one.at - 2000) / factor)
+    assert pauses[:6] == [1, 2, 4, 8, 16, 32]
+    assert set(pauses[6:]) == {60}
+
+
+@given(intervals, chances, st.integers(1, 10**9))
+def test_no_pause_after_a_failure_is_longer_than_the_longer_of_interval_and_minute(
+    interval: float, chance: float, failures: int
+) -> None:
+    """An outage that is over is found out soon."""
+    one = rhythm(interval, chance=chance)
+    one.begin(0)
+    one.fail(0, FAILED, failures)
+    assert 0.5 <= one.at <= max(60, interval)
+
+
+def test_a_long_interval_is_reached_by_growing_pauses() -> None:
+    """Who polls each hour tries again within seconds, and each hour in the end."""
+    one = rhythm(3600, chance=1.0)
+    pauses = []
+    for failures in range(1, 16):
+        one.begin(0)
+        one.fail(0, FAILED, failures)
+        pauses.append(one.at)
+    assert all(earlier <= later for earlier, later in pairwise(pauses))
+    assert (pauses[0], pauses[-1]) == (1, 3600)
+
+
+def test_after_a_success_the_interval_counts_again() -> None:
+    """Nothing of an outage is left."""
+    one = rhythm(chance=1.0)
+    one.begin(0)
+    one.fail(0, asking_for(500), 9)
+    polled(one, 500)
+    assert one.at == 527
+
+
+@given(st.floats(0, 10 * DAY), st.booleans())
+def test_the_service_is_left_alone_for_as_long_as_it_asks(seconds: float, is_woken: bool) -> None:
+    """Neither the interval nor who wakes it cuts that short; fifteen minutes are the most."""
+    one = rhythm()
+    one.begin(100)
+    one.fail(100, asking_for(seconds), 1)
+    if is_woken:
+        one.wake()
+    assert one.at >= 100 + min(seconds, 900)
+    assert one.at <= 100 + max(1.0, min(seconds, 900))
+
+
+def test_waking_cuts_the_pause() -> None:
+    """The next poll begins at once, a second after the last at the earliest."""
+    one = rhythm()
+    polled(one, 100)
+    assert one.at == 130
+    one.wake()
+    assert one.at == 101
+    one.wake()
+    assert one.at == 101
+
+
+def test_waking_never_delays() -> None:
+    """A poll that is due is due."""
+    one = rhythm(0.25)
+    polled(one, 100)
+    one.wake()
+    assert one.at == 100.25
+
+
+def test_waking_cuts_the_pause_after_a_failure() -> None:
+    """Somebody may know that the service is back; a second passes all the same."""
+    one = rhythm(chance=1.0)
+    one.begin(100)
+    one.fail(101, FAILED, 9)
+    assert one.at == 161
+    one.wake()
+    assert one.at == 102
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.booleans()), min_size=2, max_size=40))
+def test_however_often_it_is_woken_no_poll_follows_at_once(
+    polls: list[tuple[float, bool, bool]],
+) -> None:
+    """A second lies between two, or a pause after a failure: callbacks are no flood of polls."""
+    one = rhythm(chance=0.0)
+    now, begun, gaps = 50.0, [], []
+    for lasting, is_failing, is_woken_within in polls:
+        one.wake()
+        now = max(now, one.at)
+        begun.append(now)
+        gaps.append(0.5 if is_failing else 1.0)
+        one.begin(now)
+        if is_woken_within:
+            one.wake()
+        now += lasting
+        if is_failing:
+            one.fail(now, FAILED, 1)
+        else:
+            one.succeed(now)
+        one.wake()
+    between = [later - earlier for earlier, later in pairwise(begun)]
+    assert all(pause > gap - 1e-6 for pause, gap in zip(between, gaps, strict=False))
+
+
+def test_whoever_wakes_it_gets_a_poll_that_began_later() -> None:
+    """A poll that was under way may have listed too early."""
+    one = rhythm()
+    one.begin(100)
+    one.wake()
+    one.succeed(100.5)
+    assert one.at == 101
+    assert not one.is_urgent
+
+
+def test_a_poll_that_was_asked_for_is_followed_by_another_after_the_settling() -> None:
+    """What it was asked for may become visible only then; it is asked for once."""
+    one = rhythm(600, settle=5)
+    polled(one, 0)
+    one.wake()
+    one.begin(10)
+    assert one.is_urgent
+    one.succeed(12)
+    assert one.at == 18
+    polled(one, 18)
+    assert (one.is_urgent, one.at) == (False, 618)
+
+
+def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
+    """Whoever asked for it still waits, and the pause grows all the same."""
+    one = rhythm(chance=1.0)
+    one.wake()
+    for failures in range(1, 4):
+        one.begin(100)
+        assert one.is_urgent
+        one.fail(100, FAILED, failures)
+        assert one.at == 100 + 2 ** (failures - 1)
+    polled(one, 200)
+    assert one.is_urgent
+    one.begin(230)
+    assert not one.is_urgent
+
+
+def test_waking_during_a_poll_that_fails_hurries_nothing() -> None:
+    """It was before the failure: the next poll is urgent and comes when it may."""
+    one = rhythm(chance=1.0)
+    one.begin(100)
+    one.wake()
+    one.fail(110, FAILED, 3)
+    assert one.at == 114
+    one.begin(114)
+    assert one.is_urgent
+
+
+def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
+    """The store may fail before a poll begins, while callbacks come in."""
+    one = rhythm()
+    now = 20.0
+    for failures in range(1, 6):
+        one.fail(now, FAILED, failures)
+        one.wake()
+        assert one.at >= now + 1
+        now = one.at
