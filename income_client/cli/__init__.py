@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 _NEEDED: Final = ("cyclopts", "rich")
@@ -22,6 +23,11 @@ def main() -> None:
             f"income-client: {' and '.join(missing)} not installed; "
             "the command line comes with pip install 'income-client[cli]'"
         )
+    if sys.stdout is None:
+        # Whatever is opened next would get its number, and the output with it.
+        sys.exit("income-client: standard output is closed")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     sys.exit(_status())
 
 

@@ -31,6 +31,22 @@ you choose another.
 
 Example: income-client emulate --port 8080 --applications 20000
 """,
+    "poll": """Write every update of every application to standard output, as lines of JSON.
+
+A line is the service's own JSON. It is written before the file notes that it
+was, so that nothing is lost in a crash; at worst the last lines come again.
+Run it again with the same file, and it goes on where it was. What could not be
+read is kept in the file, and tried again later.
+
+Ctrl-C and SIGTERM stop it once the lines at hand are written and noted; a
+second one ends it at once. The exit status is 0 after SIGTERM, or 143 if that
+cut --once short; 130 after Ctrl-C, 141 when nobody reads the output any more,
+and 1 after a failure. Address and credentials come from the
+environment: INCOME_BASE_URL, and INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or
+INCOME_USERNAME and INCOME_PASSWORD.
+
+Example: income-client poll --store polls.db --start 2026-01-01 >> all.jsonl
+""",
 }
 _FAILED: Final = 1
 _MISUSED: Final = 2

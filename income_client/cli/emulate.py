@@ -1,19 +1,23 @@
 """``income-client emulate``: runs the emulated service until it is interrupted."""
 
 import asyncio
+import contextlib
 import os
 import shlex
 import signal
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client.emulator import Emulator
 from income_client.emulator.seconds import stamp
+
+_STRIDE: Final = 7919
+"""From one updated application to the next: a prime, so that each has its turn."""
 
 
 async def emulate(
@@ -23,6 +27,7 @@ async def emulate(
     seed: int = 7,
     start: Literal["now"] | datetime = "now",
     latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
+    updates: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
 ) -> int:
     """Run the emulated service on loopback until Ctrl-C or SIGTERM.
@@ -33,6 +38,7 @@ async def emulate(
         seed: what everything invented hangs on.
         start: service time at the beginning, in ISO 8601; UTC if it has no zone.
         latency: seconds that each reply takes.
+        updates: how many applications change in a second, each some other one.
         basic: print Basic credentials, else OAuth ones; the service takes both.
 
     Returns:
@@ -58,10 +64,23 @@ async def emulate(
         return 1
     try:
         print(*_lines(service, basic=basic), sep="\n", flush=True)
-        await stop.wait()
+        await _update(service, updates, stop)
     finally:
         await service.close()
     return 0
+
+
+async def _update(service: Emulator, updates: float, stop: asyncio.Event) -> None:
+    """Update one application after the other until it is to stop."""
+    ids = service.world.ids
+    turn, pause = 0, 1 / updates if updates and ids else None
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stop.wait()
+            return
+        service.touch(ids[turn * _STRIDE % len(ids)])
+        turn += 1
 
 
 def _service_time(start: datetime | str) -> datetime:

@@ -13,7 +13,7 @@ from time import perf_counter
 
 import pytest
 
-from income_client import BasicAuth, IncomeClient
+from income_client import BasicAuth, IncomeClient, MemoryCheckpointStore
 from tests.cli.entry import run, start
 
 
@@ -125,3 +125,18 @@ def test_a_chosen_port_is_taken() -> None:
         port = free.getsockname()[1]
     with emulating("--port", str(port)) as process:
         assert variables_of(process)["INCOME_BASE_URL"] == f"http://127.0.0.1:{port}"
+
+
+async def test_it_updates_as_many_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One application after the other changes, for whoever wants to see some."""
+    with emulating("--updates", "100") as process:
+        variables = await asyncio.to_thread(variables_of, process)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        changed: set[str] = set()
+        async with IncomeClient.from_env() as client:
+            poller = client.poll(MemoryCheckpointStore(), interval=0.2, documents=False)
+            async for record in poller:
+                changed.add(record.application_id)
+                if len(changed) == 5:
+                    break
