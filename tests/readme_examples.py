@@ -39,18 +39,23 @@ def variables(service: Emulator) -> dict[str, str]:
     }
 
 
-async def python(service: Emulator, folder: Path, *arguments: str) -> list[str]:
-    """Run Python in a folder with warnings as errors, and return the lines that it printed."""
+async def started(service: Emulator, folder: Path, *arguments: str) -> asyncio.subprocess.Process:
+    """Start Python in a folder, with warnings as errors and its output piped at once."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-W", "error"),
+        *("-u", "-W", "error"),
         *arguments,
         cwd=folder,
         env=environment(**variables(service), PYTHONPATH=path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+async def python(service: Emulator, folder: Path, *arguments: str) -> list[str]:
+    """Run Python in a folder, and return the lines that it printed."""
+    process = await started(service, folder, *arguments)
     output, complaints = await process.communicate()
     assert (process.returncode, complaints.decode()) == (0, ""), output.decode()
     return output.decode().splitlines()
@@ -166,7 +171,7 @@ async def serves_with_fastapi(service: Emulator, path: Path) -> None:
     """The application answers over ASGI, its client opened and closed by its lifespan."""
     app = loaded(path).app
     async with app.router.lifespan_context(app) as state:
-        await serves(service, lambda address: _asgi_get(app, address, state))
+        await serves(service, lambda address: asgi(app, address, state))
         client = state["income"]
     with pytest.raises(errors.ClientClosedError):
         await client.get_application(service.world.ids[0])
@@ -190,7 +195,8 @@ async def serves_with_aiohttp(service: Emulator, path: Path) -> None:
     await runner.cleanup()
 
 
-async def _asgi_get(app: Any, address: str, state: Mapping[str, Any]) -> Answer:
+async def asgi(app: Any, address: str, state: Mapping[str, Any], method: str = "GET") -> Answer:
+    """Call an ASGI application as a server does."""
     sent: list[Mapping[str, Any]] = []
 
     async def receive() -> Mapping[str, Any]:
@@ -203,7 +209,7 @@ async def _asgi_get(app: Any, address: str, state: Mapping[str, Any]) -> Answer:
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
-        "method": "GET",
+        "method": method,
         "scheme": "http",
         "path": unquote(address),
         "raw_path": address.encode(),
@@ -225,6 +231,7 @@ RUN: Final[Mapping[str, Callable[[Emulator, Path], Awaitable[None]]]] = {
     "incomes.py": prints_incomes,
     "nightly.py": resumes,
     "test_incomes.py": passes,
+    "test_polling.py": passes,
     "w2.py": prints_w2,
     "worker.py": reports_each,
 }

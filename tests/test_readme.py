@@ -4,6 +4,7 @@ An example names its file in its first line, and the table says how it is run;
 one that stands in no row fails, so that none is only read.
 """
 
+import inspect
 import re
 import subprocess
 import tomllib
@@ -15,11 +16,15 @@ from typing import Final
 import pytest
 from attrs import fields_dict
 
-from income_client import errors
+from income_client import CheckpointStore, IncomeClient, errors
 from income_client.emulator import Emulator, Fault, FaultKind, ServiceRules
 from tests.cli.entry import ROOT, run
-from tests.readme_examples import RUN, variables
+from tests.readme_examples import RUN as RUN_ONCE
+from tests.readme_examples import variables
+from tests.readme_polling import RUN as RUN_ON
+from tests.readme_polling import polls_by_command
 
+RUN: Final = {**RUN_ONCE, **RUN_ON}
 README: Final = (ROOT / "README.md").read_text("utf-8")
 DEMO: Final = (
     "python3 -m venv .venv && .venv/bin/pip install -e '.[cli]' && .venv/bin/income-client demo"
@@ -61,6 +66,7 @@ async def test_the_example_works(
     """It does against the emulator what the text around it says."""
     for variable, value in variables(service).items():
         monkeypatch.setenv(variable, value)
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / name
     path.write_text(EXAMPLES[name], "utf-8")
     await RUN[name](service, path)
@@ -96,7 +102,7 @@ def test_the_output_shown_is_the_demo_s() -> None:
 def test_the_error_tree_shown_is_the_package_s() -> None:
     """The tree is the one in the docstring of ``errors``."""
     drawn = [
-        line for line in (errors.__doc__ or "").splitlines() if re.match("IncomeC|[├│└]", line)
+        line for line in (errors.__doc__ or "").splitlines() if re.match("IncomeC| *[├│└]", line)
     ]
     assert blocks("text")[1].splitlines() == drawn
 
@@ -107,6 +113,22 @@ def test_every_knob_and_fault_is_in_its_table() -> None:
     assert set(fields_dict(ServiceRules)) <= named
     assert set(fields_dict(Fault)) - {"kind"} <= named
     assert {kind.value for kind in FaultKind} <= named
+
+
+def test_every_argument_of_poll_and_of_a_store_is_in_a_table() -> None:
+    """The tables name what `poll` takes, and the methods of a store with their arguments."""
+    rows = "\n".join(re.findall(r"^\|.*", README, re.MULTILINE))
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", rows))))
+    assert set(inspect.signature(IncomeClient.poll).parameters) - {"self", "checkpoints"} <= named
+    for method in ("load", "save", "dead_letters"):
+        parameters = inspect.signature(getattr(CheckpointStore, method)).parameters
+        assert {method, *parameters} - {"self"} <= named
+
+
+async def test_the_command_shown_polls(service: Emulator, tmp_path: Path) -> None:
+    """A shell understands the line, and what it writes is what the text says."""
+    (shown,) = blocks("console")
+    await polls_by_command(service, tmp_path, shown.removeprefix("$ ").strip())
 
 
 def test_extras_are_those_that_the_commands_name() -> None:
