@@ -5,16 +5,15 @@ process of its own, against the emulator in another. Nothing is asserted here:
 the table says what was measured, what the goal is, and whether it is met.
 """
 
-import argparse
-import sys
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from . import fetching, walking
+from .command import run
 from .processes import measured_afresh
 from .scale import FULL, QUICK, Scale
-from .table import Row, render
+from .table import Row
 
 Measurement: TypeAlias = Callable[[Scale], Coroutine[Any, Any, list[Row]]]
 
@@ -43,21 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.core", description=__doc__)
-    parser.add_argument("row", nargs="*", help=f"one of {', '.join(MEASUREMENTS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="tiny loads, whose figures say little")
-    options = parser.parse_args(arguments)
-    unknown = sorted(set(options.row) - set(MEASUREMENTS))
-    if unknown:
-        parser.error(f"there is no row {', '.join(unknown)}")
-    scale = QUICK if options.quick else FULL
-    began = time.perf_counter()
-    rows: list[Row] = []
-    for name in options.row or MEASUREMENTS:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        rows += measure(name, scale)
-    print(render(rows))
-    print(f"\nmeasured in {time.perf_counter() - began:.0f} s")
+    run(
+        {name: partial(measure, name) for name in MEASUREMENTS},
+        arguments,
+        prog="python -m benchmarks.core",
+        description=__doc__,
+        quick=QUICK,
+        full=FULL,
+    )
 
 
 if __name__ == "__main__":

@@ -64,16 +64,22 @@ class Counts:
 
 
 @frozen
-class _Started:
+class Started:
+    """How a service in another process is reached."""
+
     url: str
+    """Address of the API and of the token endpoint."""
     oauth2: tuple[str, str]
+    """Client id and secret."""
 
 
-class EmulatorProcess:
-    """The emulator in another process, until the block is left.
+class ServiceProcess:
+    """A service in another process, which answers questions until the block is left.
 
     Args:
-        **knobs: arguments of `Emulator`.
+        serve: runs there; is given its end of the connection and the arguments, and first
+            sends `Started`.
+        *arguments: for that.
 
     Attributes:
         url: address of the API and of the token endpoint.
@@ -83,9 +89,9 @@ class EmulatorProcess:
     url: str
     oauth2: OAuth2ClientCredentials
 
-    def __init__(self, **knobs: Any) -> None:
+    def __init__(self, serve: Callable[..., None], *arguments: Any) -> None:
         self._ours, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(theirs, knobs), daemon=True)
+        self._process = _SPAWN.Process(target=serve, args=(theirs, *arguments), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -104,28 +110,40 @@ class EmulatorProcess:
         self._ours.close()
         self._process.join(_PATIENCE_SECONDS)
 
-    def counts(self) -> Counts:
-        """Return how many requests came since the last `forget`."""
-        counts: Counts = self._asked(_Ask.COUNTS)
-        return counts
-
-    def forget(self) -> None:
-        """Count from zero again."""
-        self._asked(_Ask.FORGET)
-
-    def ids(self) -> list[str]:
-        """Return the id of every application that there is."""
-        ids: list[str] = self._asked(_Ask.IDS)
-        return ids
-
-    def _asked(self, question: _Ask) -> Any:
+    def ask(self, question: enum.Enum) -> Any:
+        """Return what the service answers to a question."""
         self._ours.send(question)
         return self._received()
 
     def _received(self) -> Any:
         if not self._ours.poll(_PATIENCE_SECONDS):
-            raise TimeoutError("the emulator's process does not answer")
+            raise TimeoutError("the service's process does not answer")
         return self._ours.recv()
+
+
+class EmulatorProcess(ServiceProcess):
+    """The emulator in another process, until the block is left.
+
+    Args:
+        **knobs: arguments of `Emulator`.
+    """
+
+    def __init__(self, **knobs: Any) -> None:
+        super().__init__(_serve, knobs)
+
+    def counts(self) -> Counts:
+        """Return how many requests came since the last `forget`."""
+        counts: Counts = self.ask(_Ask.COUNTS)
+        return counts
+
+    def forget(self) -> None:
+        """Count from zero again."""
+        self.ask(_Ask.FORGET)
+
+    def ids(self) -> list[str]:
+        """Return the id of every application that there is."""
+        ids: list[str] = self.ask(_Ask.IDS)
+        return ids
 
 
 def _serve(connection: "Connection[Any, Any]", knobs: dict[str, Any]) -> None:
@@ -135,7 +153,7 @@ def _serve(connection: "Connection[Any, Any]", knobs: dict[str, Any]) -> None:
 async def _served(connection: "Connection[Any, Any]", knobs: dict[str, Any]) -> None:
     async with Emulator(**knobs) as service:
         secret = service.oauth2.client_secret.reveal()
-        connection.send(_Started(service.url, (service.oauth2.client_id, secret)))
+        connection.send(Started(service.url, (service.oauth2.client_id, secret)))
         while True:
             try:
                 question: _Ask = await asyncio.to_thread(connection.recv)
