@@ -9,6 +9,7 @@ from .checkpoints import (
     StoredCheckpoint,
 )
 from .client import IncomeClient
+from .downloads.stream import DownloadFailure, Downloads
 from .errors import (
     AuthenticationError,
     CheckpointConflictError,
@@ -18,6 +19,7 @@ from .errors import (
     ConnectionFailedError,
     DeadlineExceededError,
     DecodeError,
+    DownloadError,
     IncomeClientError,
     InvalidRequestError,
     NotFoundError,
@@ -30,6 +32,7 @@ from .errors import (
     TokenError,
     TransportError,
     UnexpectedResponseError,
+    UnsafeLinkError,
 )
 from .fetching import Fetcher, FetchFailure
 from .paginator import ApplicationPaginator, WalkProgress
@@ -57,11 +60,20 @@ from .records.documents import (
     ApplicationRecord,
     Document,
     DocumentEntry,
+    DocumentSource,
 )
+from .records.files import DownloadedFile, DownloadProgress
 from .records.money import AmountPair
 from .records.paystub import Paystub, PaystubAddress, PaystubApplicant
 from .records.window import Window
-from .settings import BasicAuth, OAuth2ClientCredentials, RetryPolicy, Secret, Timeouts
+from .settings import (
+    BasicAuth,
+    DownloadPolicy,
+    OAuth2ClientCredentials,
+    RetryPolicy,
+    Secret,
+    Timeouts,
+)
 from .token_cache import TokenStore
 
 __all__ = [
@@ -90,6 +102,13 @@ __all__ = [
     "DecodeError",
     "Document",
     "DocumentEntry",
+    "DocumentSource",
+    "DownloadError",
+    "DownloadFailure",
+    "DownloadPolicy",
+    "DownloadProgress",
+    "DownloadedFile",
+    "Downloads",
     "FetchFailure",
     "Fetcher",
     "ImageFile",
@@ -123,6 +142,7 @@ __all__ = [
     "TokenStore",
     "TransportError",
     "UnexpectedResponseError",
+    "UnsafeLinkError",
     "WalkProgress",
     "Window",
     "YearlyIncome",

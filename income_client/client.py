@@ -8,17 +8,19 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from .clock import Clock, SystemClock
+from .downloads.download import Downloader
 from .environment import read_environment
 from .errors import ConfigurationError
+from .files import DocumentFiles
 from .options import ClientOptions
+from .protocol.addresses import proxy_address
 from .session import Auth, SessionManager
-from .settings import RetryPolicy, Timeouts
-from .streams import ServiceStreams
+from .settings import DownloadPolicy, RetryPolicy, Timeouts
 from .token_cache import TokenStore
 from .transport import BorrowedSession, TraceConfig
 
 
-class IncomeClient(ServiceStreams):
+class IncomeClient(DocumentFiles):
     """An asynchronous client of the income-verification service.
 
     One client holds one pool of connections and one access token, and is made
@@ -35,6 +37,7 @@ class IncomeClient(ServiceStreams):
         max_rate: most requests a second; None for no limit of our own.
         token_store: shares the access token with other processes.
         service_timezone: the zone of the service's times that carry none.
+        downloads: where document files may come from; they have connections of their own.
         max_response_bytes: longest reply that is read.
         user_agent: in place of the package's own.
         proxy: address of an HTTP proxy.
@@ -59,6 +62,7 @@ class IncomeClient(ServiceStreams):
         max_rate: float | None = None,
         token_store: TokenStore | None = None,
         service_timezone: tzinfo = UTC,
+        downloads: DownloadPolicy | None = None,
         max_response_bytes: int = 64 * 2**20,
         user_agent: str | None = None,
         proxy: str | None = None,
@@ -88,9 +92,18 @@ class IncomeClient(ServiceStreams):
                 trace_configs=trace_configs,
                 clock=clock,
             )
+            downloader = Downloader.make(
+                downloads,
+                timeouts=timeouts,
+                retry=retry,
+                concurrency=concurrency,
+                user_agent=user_agent,
+                proxy=None if proxy is None else proxy_address(proxy),
+                clock=clock,
+            )
         finally:
             del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
-        super().__init__(session_manager, service_timezone, clock)
+        super().__init__(session_manager, service_timezone, clock, downloader)
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
@@ -119,6 +132,7 @@ class IncomeClient(ServiceStreams):
         """
         view = copy.copy(self)
         view._session = self._session.with_options(timeouts=timeouts, retry=retry)  # noqa: SLF001 - a Self
+        view._downloader = self._downloader.with_options(timeouts=timeouts, retry=retry)  # noqa: SLF001 - a Self
         view._owns_session = False  # noqa: SLF001 - a Self
         return view
 
@@ -136,4 +150,7 @@ class IncomeClient(ServiceStreams):
     async def aclose(self) -> None:
         """Close the connections that were opened here; again does nothing."""
         if self._owns_session:
-            await self._session.aclose()
+            try:
+                await self._session.aclose()
+            finally:
+                await self._downloader.aclose()

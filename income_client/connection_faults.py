@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-from .errors import ConnectionFailedError, DeadlineExceededError, TransportError
+from .errors import ConnectionFailedError, DeadlineExceededError, DownloadError, TransportError
 from .protocol.messages import Request
 from .protocol.replies import label
 
@@ -29,6 +29,10 @@ class ConnectionFault:
     def error(self, request: Request) -> TransportError:
         """Return the error for this request."""
         return self.cls(f"{label(request)}: {self.text}", retryable=self.retryable)
+
+    def download_error(self) -> DownloadError:
+        """Return the error for a file, of whose requests nobody but the download knows."""
+        return DownloadError(self.text, retryable=self.retryable)
 
 
 _UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)

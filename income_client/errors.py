@@ -17,6 +17,8 @@ IncomeClientError
 ├── TokenError                      the token endpoint failed
 ├── DecodeError                     the reply's content is not what the contract says
 ├── SaturatedWindowError            one second holds more rows than can be asked for
+├── DownloadError                   a document's file did not come whole, or cannot be kept
+│   └── UnsafeLinkError             its address leads where it may not
 └── CheckpointError                 a checkpoint that cannot be used
     └── CheckpointConflictError     another poller has taken over
 
@@ -207,6 +209,31 @@ class SaturatedWindowError(IncomeClientError):
         )
         self.windows = windows
         self.applications = applications
+
+
+class DownloadError(IncomeClientError):
+    """A document's file did not come whole, or cannot be kept where it was to go.
+
+    Attributes:
+        document_id: whose file it is.
+        code: what the storage calls the failure, such as ``SignatureDoesNotMatch``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        document_id: str | None = None,
+        code: str | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message, **facts)
+        self.document_id = document_id
+        self.code = code
+
+
+class UnsafeLinkError(DownloadError):
+    """A download address leads where `DownloadPolicy` lets nothing go; nothing was sent there."""
 
 
 class CheckpointError(IncomeClientError):

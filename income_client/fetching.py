@@ -11,6 +11,7 @@ from .checks import check_count
 from .crew import Crew, Finished
 from .errors import ClientClosedError, ConfigurationError, IncomeClientError
 from .records.applications import Application, ApplicationSummary
+from .sources import Source
 
 Y = TypeVar("Y")
 
@@ -77,7 +78,9 @@ class Fetcher(Generic[Y]):
         check_count("concurrency", concurrency)
         if on_error not in ("raise", "yield"):
             raise ConfigurationError('on_error is "raise" or "yield"')
-        self._source = _Source(applications)
+        self._source = Source(
+            applications, _id_of, "applications are ids, or what has one, in an iterable"
+        )
         self._parts = parts
         self._assemble = assemble
         self._concurrency = concurrency
@@ -188,56 +191,6 @@ class Fetcher(Generic[Y]):
         elif entry.error is None:
             entry.error = finished.error
             entry.to_ask.clear()
-
-
-class _Source:
-    """The applications to fetch, one at a time; an error of theirs waits until it is their turn."""
-
-    def __init__(self, applications: Applications) -> None:
-        self.error: BaseException | None = None
-        self.is_exhausted = False
-        self._iterator: Any
-        match applications:
-            case AsyncIterable():
-                self.is_asynchronous = True
-                self._iterator = aiter(applications)
-            case Iterable() if not isinstance(applications, str | bytes):
-                self.is_asynchronous = False
-                self._iterator = iter(applications)
-            case _:
-                raise ConfigurationError("applications are ids, or what has one, in an iterable")
-
-    def take(self) -> str | None:
-        """Return the next id, None at the end or where an error stands."""
-        try:
-            return _id_of(next(self._iterator))
-        except StopIteration:
-            self.is_exhausted = True
-        except Exception as error:  # noqa: BLE001 - raised in its turn
-            self._fail(error)
-        return None
-
-    async def pull(self) -> str | None:
-        """Return the next id of an asynchronous source, None likewise."""
-        try:
-            return _id_of(await anext(self._iterator))
-        except StopAsyncIteration:
-            self.is_exhausted = True
-        except Exception as error:  # noqa: BLE001 - raised in its turn
-            self._fail(error)
-        return None
-
-    async def aclose(self) -> None:
-        """Close an asynchronous source that can be closed."""
-        self.is_exhausted = True
-        if self.is_asynchronous:
-            close = getattr(self._iterator, "aclose", None)
-            if close is not None:
-                await close()
-
-    def _fail(self, error: Exception) -> None:
-        self.is_exhausted = True
-        self.error = error
 
 
 def _id_of(application: object) -> str:

@@ -6,7 +6,7 @@ from datetime import tzinfo
 from typing import TypedDict
 
 from .clock import Clock
-from .settings import RetryPolicy, Timeouts
+from .settings import DownloadPolicy, RetryPolicy, Timeouts
 from .token_cache import TokenStore
 from .transport import BorrowedSession, TraceConfig
 
@@ -21,6 +21,7 @@ class ClientOptions(TypedDict, total=False):
     max_rate: float | None
     token_store: TokenStore | None
     service_timezone: tzinfo
+    downloads: DownloadPolicy | None
     max_response_bytes: int
     user_agent: str | None
     proxy: str | None

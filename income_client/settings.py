@@ -2,12 +2,15 @@
 
 import base64
 import hmac
+import ssl as tls
+from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 from attrs import Attribute, field, frozen
 
 from .checks import check_count, check_not_negative, check_positive
 from .errors import ConfigurationError
+from .hosts import read_host_pattern
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
@@ -194,3 +197,63 @@ class RetryPolicy:
     """Longest Retry-After that is waited for, in seconds; beyond it the error is raised."""
     budget: int = field(default=500, validator=_not_negative)
     """Tokens that all calls of a client share: a retry takes 5 (10 after a time-out)."""
+
+
+def _flag(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{attribute.name} is True or False")
+
+
+def _whole(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    if type(value) is not int or value < 0:
+        raise ConfigurationError(f"{attribute.name} is a whole number, 0 or more")
+
+
+def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    if value is not None and not isinstance(value, tls.SSLContext):
+        raise ConfigurationError(f"{attribute.name} is no SSLContext")
+
+
+def _entries(hosts: Iterable[str]) -> tuple[str, ...]:
+    given: object = hosts
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    entries = tuple(hosts) if is_list else ()
+    if not entries:
+        raise ConfigurationError("allowed_hosts is a list of one host or more")
+    return entries
+
+
+def _readable(_instance: Any, _attribute: "Attribute[Any]", value: tuple[object, ...]) -> None:
+    for entry in value:
+        read_host_pattern(entry)
+
+
+@frozen(kw_only=True)
+class DownloadPolicy:
+    """Where document files may come from, and how much of them.
+
+    An entry of ``allowed_hosts`` is a host name, an IP address, or ``*.`` and a
+    domain for every host below it. A port behind it allows this one instead of
+    the scheme's own, ``:*`` any. An entry for this machine itself (``localhost``,
+    ``127.0.0.1``, ``[::1]``) allows any port, unless it names one.
+
+    Raises:
+        ConfigurationError: a field cannot be meant.
+    """
+
+    allowed_hosts: tuple[str, ...] = field(
+        default=("*.amazonaws.com",), converter=_entries, validator=_readable
+    )
+    """Hosts whose addresses are used (contract section 2.3)."""
+    require_https: bool = field(default=True, validator=_flag)
+    """Whether an address in plain http is refused."""
+    allow_private_networks: bool = field(default=False, validator=_flag)
+    """Whether hosts may be in private networks, and on this machine if they are named so."""
+    max_bytes: int = field(default=2**30, validator=_counting)
+    """Longest file, in bytes."""
+    max_redirects: int = field(default=3, validator=_whole)
+    """Redirects that are followed in a row, each checked like the address itself."""
+    minimum_rate: float = field(default=1024.0, validator=_not_negative)
+    """Bytes a second below which a connection is given up; 0 for none."""
+    ssl: tls.SSLContext | None = field(default=None, validator=_tls_context)
+    """A TLS context in place of the default one; the client's own stays out of downloads."""

@@ -110,7 +110,7 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
     needed = wheel.metadata.get_all("Requires-Dist") or []
     plain = sorted(re.split(r"[<>=\[ ]", line)[0] for line in needed if "extra ==" not in line)
     assert plain == ["aiohttp", "attrs", "cattrs", "orjson", "tenacity", "yarl"]
-    assert wheel.metadata.get_all("Provides-Extra") == ["cli", "dev"]
+    assert wheel.metadata.get_all("Provides-Extra") == ["cli", "dev", "storage"]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
     assert cli == ["cyclopts", "rich"]
 

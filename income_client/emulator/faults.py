@@ -32,7 +32,7 @@ class FaultKind(enum.Enum):
     BODY = "body"
 
 
-WITHHOLDING: Final = (FaultKind.RESET, FaultKind.DROP, FaultKind.STALL, FaultKind.GARBAGE)
+_WITHHOLDING: Final = (FaultKind.RESET, FaultKind.DROP, FaultKind.STALL, FaultKind.GARBAGE)
 """Faults that leave the client without any part of a reply."""
 
 
@@ -48,8 +48,8 @@ class Fault:
     """One misbehaviour and the requests that it falls on.
 
     ``status``, ``redirect`` and ``body`` replace the reply; ``reset``, ``drop``,
-    ``stall`` and ``garbage`` leave the client without one; ``cut`` and
-    ``trickle`` spoil the true reply on its way.
+    ``stall`` and ``garbage`` leave the client without one; ``cut``, ``trickle``
+    and a ``stall`` that keeps something spoil the true reply on its way.
 
     Args:
         kind: a `FaultKind` or its name.
@@ -81,9 +81,15 @@ class Fault:
     location: str = field(default="/", kw_only=True, validator=_IS_STR)
     """Where a redirect leads."""
     keep: int | None = field(default=None, kw_only=True, validator=optional(whole(least=0)))
-    """Bytes of the content that a cut lets through, half of them unless given."""
+    """Bytes of the content that come first: in a cut half of them unless given, in a stall none."""
     interval: float = field(default=0.05, kw_only=True, validator=figure())
     """Seconds between two bytes of a trickle."""
+
+    @property
+    def withholds(self) -> bool:
+        """Whether the client is left without any part of a reply."""
+        is_late = self.kind is FaultKind.STALL and self.keep is not None
+        return self.kind in _WITHHOLDING and not is_late
 
     def matches(self, method: str, path: str) -> bool:
         """Say whether a request is one that this falls on."""

@@ -5,11 +5,13 @@ import re
 from functools import lru_cache
 from random import Random
 from typing import Final, assert_never
+from xml.sax.saxutils import escape
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from .exchange import HttpReply, HttpRequest
-from .signing import AddressFault
+from .seconds import stamp
+from .signing import AddressFault, end_of
 
 _RANGE: Final = re.compile(r"bytes=(?P<first>\d*)-(?P<last>\d*)\Z", re.ASCII)
 _KINDS: Final = {"pdf": "application/pdf", "png": "image/png"}
@@ -23,7 +25,7 @@ _PNG_TAIL: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 class StoredFile:
     """A document file."""
 
-    content: bytes
+    content: bytes = field(repr=False)
     """Its bytes."""
     content_type: str
     """Its media type."""
@@ -31,17 +33,19 @@ class StoredFile:
     """Its entity tag, quotes included."""
 
 
-@lru_cache(maxsize=64)
-def stored_file(path: str, size: int) -> StoredFile:
-    """Return the file at a raw path; the same path and size give the same bytes.
+@lru_cache(maxsize=32)
+def stored_file(path: str, size: int, version: int = 0) -> StoredFile:
+    """Return the file at a raw path; the same path, size and version give the same bytes.
 
     Args:
         path: the raw path; its ending decides on the kind of file.
         size: in bytes.
+        version: how often the file was replaced.
     """
     ending = path.rpartition(".")[2]
     head, tail = (_PNG_HEAD, _PNG_TAIL) if ending == "png" else (_PDF_HEAD, _PDF_TAIL)
-    filling = Random(path).randbytes(max(0, size - len(head) - len(tail)))
+    chance = Random(f"{path} {version}" if version else path)
+    filling = chance.randbytes(max(0, size - len(head) - len(tail)))
     content = (head + filling + tail)[:size]
     digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
     return StoredFile(
@@ -51,17 +55,32 @@ def stored_file(path: str, size: int) -> StoredFile:
     )
 
 
-def storage_error(status: int, code: str, message: str) -> HttpReply:
-    """Return an error in the form of object storage."""
+def storage_error(status: int, code: str, message: str, **details: str) -> HttpReply:
+    """Return an error in the form of object storage.
+
+    Args:
+        status: HTTP status.
+        code: what object storage calls it.
+        message: the same in words.
+        **details: more elements; underscores in their names stand for hyphens.
+    """
+    elements = {"Code": code, "Message": message}
+    elements |= {name.replace("_", "-"): text for name, text in details.items()}
+    inner = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in elements.items())
     body = (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code>'
-        f"<Message>{message}</Message><HostId>emulator</HostId></Error>"
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{inner}<HostId>emulator</HostId></Error>'
     )
     return HttpReply(status=status, headers={"Content-Type": "application/xml"}, body=body.encode())
 
 
-def address_refusal(fault: AddressFault) -> HttpReply:
-    """Return the reply to an address that may not be used."""
+def address_refusal(fault: AddressFault, query: str, *, now: int) -> HttpReply:
+    """Return the reply to an address that may not be used.
+
+    Args:
+        fault: what is wrong with it.
+        query: its raw query, of which object storage tells more than one would like.
+        now: the present service second.
+    """
     match fault:
         case AddressFault.UNSIGNED:
             return storage_error(403, "AccessDenied", "Access Denied")
@@ -70,11 +89,41 @@ def address_refusal(fault: AddressFault) -> HttpReply:
                 403,
                 "SignatureDoesNotMatch",
                 "The request signature we calculated does not match the signature you provided.",
+                SignatureProvided=query.rpartition("=")[2],
+                StringToSign=query,
+            )
+        case AddressFault.WRONG_REGION:
+            return storage_error(
+                400,
+                "AuthorizationQueryParametersError",
+                "Error parsing the X-Amz-Credential parameter; the region is wrong",
             )
         case AddressFault.EXPIRED:
-            return storage_error(403, "AccessDenied", "Request has expired")
+            return storage_error(
+                403,
+                "AccessDenied",
+                "Request has expired",
+                Expires=f"{stamp(end_of(query))}Z",
+                ServerTime=f"{stamp(now)}Z",
+            )
         case _ as never:
             assert_never(never)
+
+
+def credentials_refusal(request: HttpRequest) -> HttpReply | None:
+    """Return the reply to credentials beside those in the address, None where there are none."""
+    authorization = request.headers.get("authorization")
+    if authorization is not None:
+        return storage_error(
+            400,
+            "InvalidArgument",
+            "Only one auth mechanism allowed",
+            ArgumentName="Authorization",
+            ArgumentValue=authorization,
+        )
+    if "cookie" in request.headers:
+        return storage_error(400, "InvalidRequest", "No cookie belongs here")
+    return None
 
 
 def _asked_part(request: HttpRequest, file: StoredFile) -> re.Match[str] | None:

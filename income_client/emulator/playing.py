@@ -21,6 +21,11 @@ def _wire_bytes(reply: HttpReply) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + reply.body
 
 
+def _first_bytes(reply: HttpReply, keep: int) -> bytes:
+    whole = _wire_bytes(reply)
+    return whole[: len(whole) - len(reply.body) + keep]
+
+
 def _reset(transport: asyncio.Transport) -> None:
     connection = transport.get_extra_info("socket")
     # Without lingering the kernel answers with RST instead of FIN.
@@ -47,7 +52,7 @@ async def play(
 
     Args:
         fault: what to play.
-        reply: the true reply, of which ``cut`` and ``trickle`` write something.
+        reply: the true reply, of which ``cut``, ``trickle`` and some stalls write something.
         transport: the connection.
         closing: set when the emulator closes, which ends every stall and trickle.
     """
@@ -56,12 +61,13 @@ async def play(
             _reset(transport)
             return
         case FaultKind.CUT:
-            whole = _wire_bytes(reply)
             keep = len(reply.body) // 2 if fault.keep is None else fault.keep
-            transport.write(whole[: len(whole) - len(reply.body) + keep])
+            transport.write(_first_bytes(reply, keep))
         case FaultKind.GARBAGE:
             transport.write(fault.body or _GARBAGE)
         case FaultKind.STALL:
+            if fault.keep is not None:
+                transport.write(_first_bytes(reply, fault.keep))
             await closing.wait()
         case FaultKind.TRICKLE:
             await _trickle(transport, _wire_bytes(reply), fault.interval, closing)

@@ -96,8 +96,14 @@ class ServiceRules:
     """Life of an access token."""
     url_lifetime: int = field(default=900, validator=whole(least=1))
     """Life of a download address."""
+    url_age: int = field(default=0, validator=whole(least=0))
+    """Age of a download address when it is handed out; from ``url_lifetime`` on it has expired."""
+    url_signed_once: bool = field(default=False, validator=_IS_BOOL)
+    """Whether addresses are signed at the very beginning and never change, expired or not."""
     file_bytes: int = field(default=20_000, validator=whole(least=1))
-    """Size of a document file, in bytes."""
+    """Size of a document file, in bytes; another size is another file."""
+    file_redirects: int = field(default=0, validator=whole(least=0))
+    """How often the host of files sends on to its other region before it gives a file."""
 
 
 def changed_rules(rules: ServiceRules | None, knobs: Mapping[str, Any]) -> ServiceRules:

@@ -9,27 +9,30 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Self
 
 from aiohttp import web
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
-from income_client.settings import BasicAuth, OAuth2ClientCredentials
+from income_client.settings import BasicAuth, DownloadPolicy, OAuth2ClientCredentials
 
 from .arguments import check_figure, check_moment, check_whole
 from .exchange import HttpReply, HttpRequest, RecordedRequest
-from .faults import WITHHOLDING, Fault, Faults, replacement
+from .faults import Fault, Faults, replacement
+from .files import StoredFile
 from .gate import is_loopback
 from .patterns import update_times
 from .playing import play
+from .recording import joined_fields, recorded
 from .rules import ServiceRules, changed_rules
 from .seconds import START, second_of
 from .service import Call, Service, call_of, respond
 from .service_time import ServiceTime
+from .signing import Region
 from .world import World
 
-_HIDDEN: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 _API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
 _PATIENCE: Final = 0.05
 _REMEMBERED: Final = 100_000
@@ -95,7 +98,8 @@ class Emulator:
         clock: Clock | None = None,
         **knobs: Any,
     ) -> None:
-        if not is_loopback(f"[{host}]" if ":" in host else host):
+        named = f"[{host}]" if ":" in host else host
+        if not is_loopback(named):
             raise ConfigurationError("the emulator listens on loopback only")
         check_moment("start", start)
         check_figure("latency", latency)
@@ -115,6 +119,7 @@ class Emulator:
         self._time = ServiceTime(now, flows=time_flows, clock=self._clock)
         self._latency = latency
         self._host = host
+        self._named = named
         self._port = port
         self._in_flight = 0
         self._token_requests = 0
@@ -182,6 +187,35 @@ class Emulator:
         self.world.advance_to(self._time.now())
         return self.world.touch(application_id)
 
+    @property
+    def download_policy(self) -> DownloadPolicy:
+        """What lets a client read files from here, in every region, and from nowhere else."""
+        return self._service.storage.policy()
+
+    def file_of(self, document_id: str) -> StoredFile:
+        """Return what a document's file is now: content, media type and entity tag.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        return self._service.storage.file_of(document_id)
+
+    def content_of(self, document_id: str) -> bytes:
+        """Return the bytes of a document's file as they are now.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        return self.file_of(document_id).content
+
+    def replace_file(self, document_id: str) -> None:
+        """Put another file in the place of a document's; addresses given out stay good.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        self._service.storage.replace(document_id)
+
     def revoke_tokens(self) -> None:
         """Refuse every access token sold so far with 401."""
         self._service.mint.revoke_all()
@@ -190,11 +224,12 @@ class Emulator:
         """Begin to listen."""
         self._closing = asyncio.Event()
         async with AsyncExitStack() as stack:
-            files = await self._listen(stack, self._service.respond_file, port=0)
-            api = await self._listen(stack, self._answer, port=self._port)
+            for region in Region:
+                answer = partial(self._service.respond_file, region=region)
+                self._service.storage.urls[region] = await self._listen(stack, answer, port=0)
+            self.url = await self._listen(stack, self._answer, port=self._port)
             self._open = stack.pop_all()
-        self.files_url = self._service.files_url = files
-        self.url = api
+        self.files_url = self._service.files_url
 
     async def close(self) -> None:
         """Stop listening; requests that are still open end without a reply."""
@@ -209,20 +244,13 @@ class Emulator:
     async def _listen(
         self, stack: AsyncExitStack, answer: Callable[[HttpRequest], HttpReply], *, port: int
     ) -> str:
-        async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            return await self._handle(request, answer)
-
+        handle = partial(self._handle, answer=answer)
         server = web.Server(handle, handler_cancellation=True, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=_PATIENCE)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, self._host, port).start()
-        taken = runner.addresses[0][1]
-        return (
-            f"http://[{self._host}]:{taken}"
-            if ":" in self._host
-            else f"http://{self._host}:{taken}"
-        )
+        return f"http://{self._named}:{runner.addresses[0][1]}"
 
     async def _handle(
         self, request: web.BaseRequest, answer: Callable[[HttpRequest], HttpReply]
@@ -252,33 +280,17 @@ class Emulator:
             self._in_flight -= counted
 
     def _record(self, message: HttpRequest, fault: Fault | None, reply: HttpReply) -> None:
-        headers = {name: text for name, text in message.headers.items() if name not in _HIDDEN}
         call = call_of(message.path)
         self._token_requests += call is Call.TOKEN
         # Forgotten many at a time, so that remembering costs the same for ever.
         if len(self.requests) >= 2 * _REMEMBERED:
             del self.requests[:-_REMEMBERED]
-        self.requests.append(
-            RecordedRequest(
-                name=call.value,
-                method=message.method,
-                path=message.path,
-                query=message.query,
-                headers=headers,
-                authorized="authorization" in message.headers,
-                status=0 if fault and fault.kind in WITHHOLDING else reply.status,
-                fault=None if fault is None else fault.kind.value,
-                time=self.world.now,
-            )
-        )
+        self.requests.append(recorded(call.value, message, reply, fault, time=self.world.now))
 
 
 async def _read(request: web.BaseRequest) -> HttpRequest:
     path, _, query = request.raw_path.partition("?")
-    headers: dict[str, str] = {}
-    for name, text in request.headers.items():
-        low = name.lower()
-        headers[low] = f"{headers[low]}, {text}" if low in headers else text
+    headers = joined_fields(request.headers.items())
     body = await request.read() if request.body_exists else b""
     return HttpRequest(method=request.method, path=path, query=query, headers=headers, body=body)
 

@@ -5,7 +5,6 @@ imports none of the package's own wire rules.
 """
 
 import enum
-import re
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
@@ -14,15 +13,16 @@ from attrs import evolve
 
 from income_client.settings import BasicAuth, OAuth2ClientCredentials
 
-from .cases import Case, Seed, compose_case
+from .cases import Case, Paper, Seed, compose_case
 from .content import DocumentsTemplate, application_body, documents_template
 from .exchange import HttpReply, HttpRequest
-from .files import address_refusal, file_reply, storage_error, stored_file
+from .files import storage_error
 from .gate import Gate, is_loopback, json_reply
 from .listing import AppliedWindow, Refused, Selection, applied_window, select_rows
 from .questions import ListQuestion, read_list_question, read_pages
 from .seconds import http_date, stamp
-from .signing import AddressSigner
+from .signing import AddressSigner, Region
+from .storage import FileStorage
 from .tokens import TokenMint
 from .world import World
 
@@ -32,7 +32,6 @@ _INDEX: Final = (
     b"<p>Every applicant, employer, amount and document here is invented. "
     b"This is a tool for tests; it holds nobody's data.</p>"
 )
-_DOCUMENT: Final = re.compile(r"/documents/doc-(?P<stem>[0-9a-f]{10})-\d+/[^/]+\Z")
 
 
 class Call(enum.Enum):
@@ -85,8 +84,7 @@ class Service:
         basic: user name and password that it accepts.
         oauth2: client id and secret that it sells tokens to.
         mint: maker of its tokens.
-        signer: maker of its download addresses.
-        files_url: where the host of its files is.
+        storage: the host of its files.
     """
 
     def __init__(self, world: World) -> None:
@@ -94,13 +92,26 @@ class Service:
         self.basic = BasicAuth("emulator-user", f"invented-password-{world.seed}")
         self.oauth2 = OAuth2ClientCredentials("emulator-client", f"invented-secret-{world.seed}")
         self.mint = TokenMint(world.seed)
-        self.signer = AddressSigner(seed=world.seed)
-        self.files_url = "http://127.0.0.1"
+        self.storage = FileStorage(world, self._papers)
         self._gate = Gate(basic=self.basic, oauth2=self.oauth2, mint=self.mint)
         self._replies = 0
         self._case = lru_cache(maxsize=2048)(self._compose)
         self._application = lru_cache(maxsize=2048)(self._write_application)
         self._documents = lru_cache(maxsize=2048)(self._write_documents)
+
+    @property
+    def signer(self) -> AddressSigner:
+        """Maker of its download addresses."""
+        return self.storage.signer
+
+    @property
+    def files_url(self) -> str:
+        """Where the host of its files is."""
+        return self.storage.urls[Region.FIRST]
+
+    @files_url.setter
+    def files_url(self, url: str) -> None:
+        self.storage.urls[Region.FIRST] = url
 
     def respond(self, request: HttpRequest) -> HttpReply:
         """Answer a request to the API or to the token endpoint."""
@@ -110,12 +121,12 @@ class Service:
             reply = self._routed(request, call_of(request.path))
         return self.stamped(reply)
 
-    def respond_file(self, request: HttpRequest) -> HttpReply:
-        """Answer a request to the host of document files."""
+    def respond_file(self, request: HttpRequest, region: Region = Region.FIRST) -> HttpReply:
+        """Answer a request to the host of document files, in one of its regions."""
         if not is_loopback(request.headers.get("host", "")):
             reply = storage_error(421, "MisdirectedRequest", "Only this machine is served.")
         else:
-            reply = self._file(request)
+            reply = self.storage.respond(request, region)
         return self.stamped(reply)
 
     def stamped(self, reply: HttpReply) -> HttpReply:
@@ -202,42 +213,15 @@ class Service:
         if isinstance(pages, Refused):
             return _refusal(pages)
         template = self._documents(number, self.world.history(number).version, pages)
-        addresses = [
-            self._address(paper.document_id, paper.file_names[0]) for paper in template.papers
-        ]
+        addresses = map(self.storage.address, template.papers)
         return HttpReply(
             status=200,
             headers={"Content-Type": "application/json"},
             body=template.fill(addresses),
         )
 
-    def _address(self, document_id: str, file_name: str) -> str:
-        path = self.signer.path(document_id, file_name)
-        lifetime = self.world.rules.url_lifetime
-        query = self.signer.query(path, file_name, now=self.world.now, lifetime=lifetime)
-        return f"{self.files_url}{path}?{query}"
-
-    def _file(self, request: HttpRequest) -> HttpReply:
-        if request.method != "GET":
-            return storage_error(405, "MethodNotAllowed", "Files are only read here.")
-        if "authorization" in request.headers:
-            return storage_error(400, "InvalidArgument", "Only one auth mechanism allowed")
-        fault = self.signer.fault(request.path, request.query, now=self.world.now)
-        if fault is not None:
-            return address_refusal(fault)
-        if not self._has_file(request.path):
-            return storage_error(404, "NoSuchKey", "The specified key does not exist.")
-        return file_reply(request, stored_file(request.path, self.world.rules.file_bytes))
-
-    def _has_file(self, path: str) -> bool:
-        parts = _DOCUMENT.match(path)
-        number = self.world.number_of(f"app-{parts['stem']}") if parts else None
-        if number is None:
-            return False
-        papers = self._case(number, self.world.history(number).version).papers
-        return any(
-            path == self.signer.path(paper.document_id, paper.file_names[0]) for paper in papers
-        )
+    def _papers(self, number: int) -> tuple[Paper, ...]:
+        return self._case(number, self.world.history(number).version).papers
 
     def _compose(self, number: int, version: int) -> Case:
         world = self.world

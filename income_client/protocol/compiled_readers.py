@@ -11,8 +11,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from income_client.records.fields import NO_EXTRA
-
 from .scalars import Reader
 from .shapes import Shape, optional_element
 
@@ -36,7 +34,7 @@ def compile_reader(cls: Any, reader_of: Callable[[Any], Reader], **types: Any) -
         "cls": cls,
         "defaults": shape.defaults,
         "leftovers": shape.leftovers,
-        "no_extra": NO_EXTRA,
+        **{f"first_{name}": first for name, first in shape.beside.items()},
     }
     for name, kind in shape.types.items():
         element = optional_element(kind) or kind
@@ -62,7 +60,7 @@ def _blank(cls: Any) -> Any:
 
 def _source(shape: Shape) -> str:
     lines = ["if type(value) is not dict:", "    raise TypeError", "record = blank()"]
-    lines += [f"record.{name} = no_extra" for name in sorted(shape.beside)]
+    lines += [f"record.{name} = first_{name}" for name in shape.beside]
     for name, kind in shape.types.items():
         taken = [f"x = value[{name!r}]", *_test(name, kind)]
         if name in shape.defaults:

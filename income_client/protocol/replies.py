@@ -49,6 +49,7 @@ _REQUEST_ID_FIELDS: Final = (
     "x-amzn-trace-id",
     "request-id",
     "x-correlation-id",
+    "x-amz-request-id",
 )
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")

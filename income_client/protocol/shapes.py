@@ -7,14 +7,14 @@ from typing import Any, Final, Self, Union, get_args, get_origin
 import attrs
 
 from income_client.records.documents import ApplicationDocuments
-from income_client.records.fields import NO_EXTRA
+from income_client.records.fields import BESIDE_THE_JSON, NO_EXTRA
 from income_client.records.mapping import UntypedDict
 
 from .scalars import read_untyped
 
 DOCUMENTS_BY_TYPE: Final[Any] = attrs.fields(ApplicationDocuments).documents.type
 
-_BESIDE_THE_KEYS: Final = frozenset({"extra", "extracted_extra"})
+_PLACES_FOR_EXTRA: Final = frozenset({"extra", "extracted_extra"})
 
 
 def is_class(kind: Any) -> bool:
@@ -47,9 +47,13 @@ def has_extra(cls: Any) -> bool:
     return "extra" in attrs.fields_dict(cls)
 
 
-def put(record: Any, name: str, fields: UntypedDict) -> None:
+def put(record: Any, name: str, value: Any) -> None:
     """Set a field of a record that was just made and is seen by no one yet, frozen or not."""
-    object.__setattr__(record, name, fields)
+    object.__setattr__(record, name, value)
+
+
+def _is_beside(field: "attrs.Attribute[Any]") -> bool:
+    return field.name in _PLACES_FOR_EXTRA or BESIDE_THE_JSON.items() <= field.metadata.items()
 
 
 @attrs.frozen(kw_only=True)
@@ -60,14 +64,15 @@ class Shape:
     """Type by key, in the order of the fields."""
     defaults: Mapping[str, Any]
     """Value of each key that may be absent."""
-    beside: frozenset[str]
-    """Fields of the class that are no keys of the object."""
+    beside: Mapping[str, Any]
+    """Fields of the class that are no keys of the object, with what they begin as."""
 
     @classmethod
     def of(cls, record: Any) -> Self:
         """Return the shape of a record class."""
         fields = attrs.fields_dict(record)
-        keys = {name: field for name, field in fields.items() if name not in _BESIDE_THE_KEYS}
+        beside = {name: field.default for name, field in fields.items() if _is_beside(field)}
+        keys = {name: field for name, field in fields.items() if name not in beside}
         return cls(
             types={name: field.type for name, field in keys.items()},
             defaults={
@@ -75,7 +80,7 @@ class Shape:
                 for name, field in keys.items()
                 if field.default is not attrs.NOTHING
             },
-            beside=_BESIDE_THE_KEYS & fields.keys(),
+            beside=beside,
         )
 
     def typed(self, **types: Any) -> Self:

@@ -18,7 +18,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from income_client import records
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault
-from income_client.records.documents import Document
+from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
 from income_client.records.mapping import FrozenDict
 
 from . import document_types
@@ -138,6 +138,10 @@ def make_converter(
         attrs.has,
         lambda cls: _record_reader(cls, converter, compiled=cls in compiled),
     )
+    converter.register_structure_hook_factory(
+        _exactly(ApplicationDocuments),
+        lambda cls: _with_sources(_record_reader(cls, converter, compiled=cls in compiled)),
+    )
     converter.register_unstructure_hook_factory(attrs.has, _record_writer)
     converter.register_unstructure_hook_func(_exactly(object), _object_writer(converter))
     return converter
@@ -250,6 +254,18 @@ def _documents_reader(
         return FrozenDict({k: typed.get(k, untyped)(items, kind) for k, items in value.items()})
 
     return read_documents
+
+
+def _with_sources(read: Reader) -> Reader:
+    def read_application_documents(value: Any, kind: Any) -> Any:
+        record = read(value, kind)
+        for key, documents in record.documents.items():
+            source = DocumentSource(record.application_id, key)
+            for document in documents:
+                put(document, "source", source)
+        return record
+
+    return read_application_documents
 
 
 def _record_writer(cls: Any, converter: Converter) -> Writer:

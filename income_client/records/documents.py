@@ -7,12 +7,22 @@ from typing import Any, NamedTuple
 from attrs import field, frozen
 
 from .applications import Application
-from .fields import NO_EXTRA, UtcTime, masked
+from .fields import BESIDE_THE_JSON, NO_EXTRA, UtcTime, masked
 from .paystub import Paystub
 
 
 def _shown_data(data: object) -> str:
     return repr(data) if isinstance(data, Paystub) else masked(data)
+
+
+@frozen
+class DocumentSource:
+    """Where a document stands in the service's replies."""
+
+    application_id: str
+    """The application that it belongs to."""
+    document_type: str
+    """The service's key of its type, such as ``paystub``."""
 
 
 @frozen(kw_only=True)
@@ -39,6 +49,10 @@ class Document:
     """Fields of extracted_data for which a registered class without ``extra`` has no place."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
+    source: DocumentSource | None = field(
+        default=None, eq=False, repr=False, metadata=BESIDE_THE_JSON
+    )
+    """Which reply it came in; None for one that was made by hand."""
 
 
 class DocumentEntry(NamedTuple):

@@ -1,5 +1,6 @@
 """What the fields of records share: kinds of time, masks; knows no single record."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Final, TypeAlias
@@ -17,6 +18,9 @@ Amount: TypeAlias = Annotated[Decimal | None, "an absent amount is None"]
 
 NO_EXTRA: Final = UntypedDict()
 """The one empty mapping that all records without unknown fields share."""
+
+BESIDE_THE_JSON: Final[Mapping[str, bool]] = {"beside_the_json": True}
+"""Metadata of a field that is told by where a record was found, and is none of its members."""
 
 
 def masked(_: object) -> str:

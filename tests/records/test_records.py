@@ -48,7 +48,7 @@ def _application_record() -> ApplicationRecord:
 
 
 def _within(value: Any) -> Iterator[Any]:
-    if attrs.has(type(value)):
+    if type(value) in CLASSES:
         yield value
         for field in attrs.fields(type(value)):
             yield from _within(getattr(value, field.name))

@@ -1,0 +1,1 @@
+"""Document files from their addresses to their places; the clients' methods are in `files`."""

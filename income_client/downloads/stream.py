@@ -1,0 +1,157 @@
+"""Many files at once: bounded, each handed out as soon as it is whole, never far ahead."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, Self, TypeVar, cast
+
+from attrs import frozen
+
+from income_client.checks import check_count
+from income_client.crew import Crew, Finished
+from income_client.errors import ClientClosedError, ConfigurationError, IncomeClientError
+from income_client.fetching import OnError
+from income_client.records.files import DownloadedFile
+from income_client.sources import Source
+
+from .meant import EXPECTED, Documents, Meant, meant_by, several
+
+Y = TypeVar("Y")
+
+Get = Callable[[Meant], Awaitable[DownloadedFile | IncomeClientError]]
+"""Gets the file of one document."""
+
+
+@frozen
+class DownloadFailure:
+    """A document whose file could not be had, in place of the file."""
+
+    document_id: str
+    """Which one."""
+    application_id: str | None
+    """The application that it belongs to; None for a document made by hand."""
+    error: IncomeClientError
+    """Why."""
+
+
+class Downloads(Generic[Y]):
+    """An iterator over files, in the order in which they become whole.
+
+    At most ``concurrency`` are on their way; further ones begin only while the
+    consumer waits for the next. Leaving the loop early ends those under way,
+    and nothing of them is left.
+
+    Args:
+        documents: what has documents, or an iterable of such; an asynchronous one is
+            closed together with this.
+        get: gets the file of one document.
+        concurrency: files on their way at a time.
+        on_error: whether a failure is raised, or yielded as `DownloadFailure`.
+
+    Raises:
+        ConfigurationError: an argument cannot be meant.
+    """
+
+    def __init__(
+        self, documents: Documents, get: Get, *, concurrency: int, on_error: OnError
+    ) -> None:
+        self._concurrency = check_count("concurrency", concurrency)
+        if on_error not in ("raise", "yield"):
+            raise ConfigurationError('on_error is "raise" or "yield"')
+        self._source = Source(several(documents), meant_by, EXPECTED)
+        self._get = get
+        self._on_error = on_error
+        self._waiting: deque[Meant] = deque()
+        self._crew: Crew[Meant | None] = Crew()
+        self._is_pulling = False
+        self._is_closed = False
+        self._was_cancelled = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Y:
+        """Return the next file that is whole.
+
+        Raises:
+            IncomeClientError: a file could not be had, and failures are raised.
+            ClientClosedError: an earlier call of this was cancelled, so that
+                going on would leave something out; or it was closed meanwhile.
+            ConfigurationError: somebody else waits for the next file already, or
+                something is no document.
+        """
+        self._crew.check_is_free()
+        if self._was_cancelled:
+            raise ClientClosedError("this iteration was cancelled; begin a new one")
+        if self._is_closed:
+            raise StopAsyncIteration
+        try:
+            outcome = await self._next()
+        except BaseException as error:
+            self._was_cancelled = isinstance(error, asyncio.CancelledError)
+            await self.aclose()
+            raise
+        if outcome is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        if isinstance(outcome, DownloadFailure) and self._on_error == "raise":
+            failure = outcome.error
+            del outcome
+            await self.aclose()
+            try:
+                raise failure
+            finally:
+                del failure
+        return cast("Y", outcome)
+
+    async def aclose(self) -> None:
+        """End the downloads under way and the source; again does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._waiting.clear()
+        try:
+            await self._crew.cancel()
+        finally:
+            await self._source.aclose()
+
+    async def _next(self) -> DownloadedFile | DownloadFailure | None:
+        while True:
+            self._start()
+            if not self._crew:
+                if self._source.error is not None:
+                    raise self._source.error
+                return None
+            outcome = self._taken(await self._crew.next())
+            if outcome is not None:
+                return outcome
+
+    def _start(self) -> None:
+        while self._crew.under_way - self._is_pulling < self._concurrency:
+            if self._waiting:
+                meant = self._waiting.popleft()
+                self._crew.start(meant, _got(self._get, meant))
+            elif self._source.is_exhausted or self._is_pulling:
+                return
+            elif self._source.is_asynchronous:
+                self._is_pulling = True
+                self._crew.start(None, self._source.pull())
+            else:
+                self._waiting.extend(self._source.take() or ())
+
+    def _taken(self, finished: Finished[Meant | None]) -> DownloadedFile | DownloadFailure | None:
+        if finished.error is not None:
+            raise finished.error
+        if finished.key is None:
+            self._is_pulling = False
+            self._waiting.extend(finished.result or ())
+            return None
+        if isinstance(finished.result, IncomeClientError):
+            facts = finished.key.facts
+            return DownloadFailure(facts.document_id, facts.application_id, finished.result)
+        outcome: DownloadedFile = finished.result
+        return outcome
+
+
+async def _got(get: Get, meant: Meant) -> DownloadedFile | IncomeClientError:
+    return await get(meant)

@@ -1,0 +1,219 @@
+"""Document files over aiohttp, on connections of their own that never see a credential.
+
+Knows connections and the IP addresses they lead to. Refuses to know what a
+status means, when to try again and where a file is kept. As in `transport`,
+nothing of aiohttp leaves it, and failures are values: its errors and frames
+show the addresses, which open the files.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Final
+
+import aiohttp
+from yarl import URL
+
+from ._version import __version__
+from .connection_faults import ConnectionFault, fault_of
+from .errors import ClientClosedError, ConfigurationError, UnsafeLinkError
+from .file_reply import FileReply, FileRequest, OpenReplies, Outcome, received
+from .hosts import is_this_machine
+from .protocol.links import Link
+from .protocol.peers import peer_refusal
+from .settings import DownloadPolicy, Secret, Timeouts
+
+__all__ = ["FilePool", "FileReply", "FileRequest"]
+
+_USER_AGENT: Final = f"income-client/{__version__}"
+_PRINTABLE: Final = re.compile(r"[ -~]{1,256}")
+_KEEP_ALIVE_SECONDS: Final = 15.0
+_READ_BUFFER_BYTES: Final = 256 * 1024
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class FilePool:
+    """A pool of connections for document files.
+
+    The aiohttp session is made in the event loop of the first request. Each
+    connection is checked before its first packet: the name of an allowed host
+    may lead anywhere. Behind a proxy only the proxy sees where it leads, and has
+    to refuse what is within its own network.
+
+    Args:
+        policy: where files may come from, and the TLS context.
+        user_agent: in place of the package's own.
+        proxy: address of an HTTP proxy, as `proxy_address` checked it.
+
+    Attributes:
+        is_closed: whether it was closed, or is being closed.
+
+    Raises:
+        ConfigurationError: an argument cannot be meant.
+    """
+
+    def __init__(
+        self,
+        policy: DownloadPolicy,
+        *,
+        user_agent: str | None = None,
+        proxy: Secret | None = None,
+    ) -> None:
+        self._policy = policy
+        self._headers = _own_headers(user_agent)
+        self._proxy = proxy
+        self._replies = OpenReplies(self.refusal)
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.is_closed = False
+
+    def refusal(self) -> ClientClosedError | None:
+        """Return what stands against a request from the running loop, None if nothing does."""
+        if self.is_closed:
+            return ClientClosedError("the client was closed")
+        return _elsewhere() if self._is_elsewhere() else None
+
+    def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> FileRequest:
+        """Ask for a file once, as a context manager.
+
+        Its block is given the reply, or the error that stands for having none;
+        entering raises nothing but cancellation. When the block ends before the
+        body does, the connection is closed.
+
+        Args:
+            link: the address, checked.
+            headers: further header fields, such as Range.
+            timeouts: ``connect`` and ``read``; the deadline is the caller's.
+        """
+        return FileRequest(partial(self._send, link, dict(headers), timeouts))
+
+    async def aclose(self) -> None:
+        """Close the connections; a second time does nothing.
+
+        Raises:
+            ClientClosedError: another loop than this one has them.
+        """
+        if self._session is not None and self._is_elsewhere():
+            raise _elsewhere()
+        self.is_closed = True
+        self._replies.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _send(self, link: Link, headers: dict[str, str], timeouts: Timeouts) -> Outcome:
+        refused = self.refusal() or self._proxied_refusal(link)
+        if refused is not None:
+            return refused
+        session = self._opened()
+        try:
+            reply = await session.get(
+                URL(link.address, encoded=True),
+                headers=self._headers | headers,
+                allow_redirects=False,
+                timeout=_socket_limits(timeouts),
+                proxy=None if self._proxy is None else URL(self._proxy.reveal()),
+                ssl=True if self._policy.ssl is None else self._policy.ssl,
+            )
+        except _RefusedPeerError as refusal:
+            return UnsafeLinkError(f"{link.host}: {refusal.reason}")
+        except _LostError as lost:
+            fault = lost.fault
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
+            fault = fault_of(error)
+        else:
+            return received(reply, self._replies)
+        refused = self.refusal() if session.closed else None
+        return refused or fault.download_error()
+
+    def _proxied_refusal(self, link: Link) -> UnsafeLinkError | None:
+        if self._proxy is None or not is_this_machine(link.host):
+            return None
+        return peer_refusal(_LOOPBACK, self._policy)
+
+    def _is_elsewhere(self) -> bool:
+        return self._loop is not None and self._loop is not asyncio.get_running_loop()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            # The proxy is the caller's own choice, wherever it is.
+            factory = partial(_checked_socket, self._policy) if self._proxy is None else None
+            self._loop = asyncio.get_running_loop()
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    keepalive_timeout=_KEEP_ALIVE_SECONDS,
+                    socket_factory=factory,
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                middlewares=(_send_once,),
+                trust_env=False,
+                auto_decompress=False,
+                read_bufsize=_READ_BUFFER_BYTES,
+            )
+        return self._session
+
+
+def _elsewhere() -> ClientClosedError:
+    return ClientClosedError("the client belongs to the event loop in which it was first used")
+
+
+def _own_headers(user_agent: str | None) -> dict[str, str]:
+    name: object = _USER_AGENT if user_agent is None else user_agent
+    if not isinstance(name, str) or _PRINTABLE.fullmatch(name) is None:
+        raise ConfigurationError("user_agent is no short text of printable ASCII")
+    return {"User-Agent": name, "Accept": "*/*", "Accept-Encoding": "identity"}
+
+
+@lru_cache(maxsize=64)
+def _socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
+    # The deadline of the call is the one timer for the whole.
+    return aiohttp.ClientTimeout(
+        total=None,
+        connect=timeouts.connect,
+        sock_connect=timeouts.connect,
+        sock_read=timeouts.read,
+    )
+
+
+class _RefusedPeerError(RuntimeError):
+    """An address of a host that files may not come from.
+
+    Of all classes this one passes through the race for the first connection, if
+    every address of the host was refused and each error has the same text.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+def _checked_socket(policy: DownloadPolicy, info: aiohttp.AddrInfoType) -> socket.socket:
+    """Make the socket for a connection, unless it would lead where nothing may go."""
+    family, kind, protocol, _, address = info
+    refused = peer_refusal(str(address[0]), policy)
+    if refused is not None:
+        raise _RefusedPeerError(refused.message)
+    return socket.socket(family, kind, protocol)
+
+
+class _LostError(Exception):
+    """A connection that broke, under a name at which aiohttp does not send again by itself."""
+
+    def __init__(self, fault: ConnectionFault) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest,
+    handler: aiohttp.ClientHandlerType,
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating a GET behind the back of the retry policy."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        fault = fault_of(error)
+    raise _LostError(fault)

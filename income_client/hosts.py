@@ -1,0 +1,139 @@
+"""Which hosts a list of allowed ones names; knows their spelling, resolves nothing.
+
+A host has one spelling here, `plain_host`, in which two are compared: a name in
+lower case, or an IP address in its shortest form, without brackets.
+"""
+
+import ipaddress
+import re
+from typing import Final
+
+from attrs import frozen
+
+from .errors import ConfigurationError
+
+_LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_BRACKETED: Final = re.compile(r"\[(?P<inner>[0-9a-f:.]+)\]")
+_ENTRY: Final = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(:(?P<port>[^:]*))?")
+_PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
+_SHOWABLE: Final = re.compile(r"[A-Za-z0-9.*:\[\]_-]{1,100}")
+_LONGEST_NAME: Final = 253
+_HIGHEST_PORT: Final = 65535
+
+
+@frozen(kw_only=True)
+class HostPattern:
+    """An entry of `DownloadPolicy.allowed_hosts`, read."""
+
+    host: str
+    """A host as `plain_host` spells it, or the domain behind ``*.``."""
+    is_wildcard: bool = False
+    """Whether every host below the domain is meant, and not the domain itself."""
+    port: int | None = None
+    """The one port, None where the entry names none."""
+    is_any_port: bool = False
+    """Whether the entry ends with ``:*``."""
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether it names this machine itself."""
+        return not self.is_wildcard and is_this_machine(self.host)
+
+    def allows(self, host: str, port: int, default_port: int) -> bool:
+        """Say whether it is about this host and port.
+
+        Args:
+            host: as `plain_host` spells it.
+            port: the port to be connected to.
+            default_port: the port of the address's scheme.
+        """
+        if self.is_wildcard:
+            is_meant = not is_ip(host) and host.endswith(f".{self.host}")
+        else:
+            is_meant = host == self.host
+        if self.port is not None:
+            return is_meant and port == self.port
+        return is_meant and (self.is_any_port or self.is_this_machine or port == default_port)
+
+
+def read_host_pattern(text: object) -> HostPattern:
+    """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    found = _pattern(text) if isinstance(text, str) else "is no str"
+    if isinstance(found, HostPattern):
+        return found
+    # What somebody takes for an entry may be a whole address.
+    is_showable = isinstance(text, str) and _SHOWABLE.fullmatch(text) is not None
+    shown = f" {text!r}" if is_showable else ""
+    raise ConfigurationError(f"allowed_hosts: the entry{shown} {found}")
+
+
+def plain_host(text: str) -> str | None:
+    """Return the one spelling of the host of an address; None for what is no host.
+
+    Numbers that only old parsers take for an IPv4 address (``127.1``,
+    ``0x7f.0.0.1``, ``2130706433``), zones of IPv6 addresses, percent signs and a
+    dot at the end are no host.
+
+    Args:
+        text: as it stands in an address, an IPv6 address in brackets.
+    """
+    text = text.lower() if text.isascii() else ""
+    bracketed = _BRACKETED.fullmatch(text)
+    try:
+        if bracketed is not None:
+            return str(ipaddress.IPv6Address(bracketed["inner"]))
+        if len(text) > _LONGEST_NAME or _NAME.fullmatch(text) is None:
+            return None
+        if _NUMBER.fullmatch(text.rpartition(".")[2]):
+            return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        return None
+    return text
+
+
+def is_this_machine(host: str) -> bool:
+    """Say whether a host, as `plain_host` spells it, is this machine by its very name."""
+    return host in ("localhost", "::1") or (is_ip(host) and host.startswith("127."))
+
+
+def is_ip(host: str) -> bool:
+    """Say whether a host, as `plain_host` spells it, is an IP address."""
+    return ":" in host or host.rpartition(".")[2].isdigit()
+
+
+def _pattern(text: str) -> HostPattern | str:
+    """Return the pattern, or what is wrong with the text."""
+    for is_wrong, fault in (
+        (not text, "is empty"),
+        (not text.isascii() or not text.isprintable() or " " in text, "is not plain ASCII"),
+        ("@" in text, "holds a user name or a password"),
+        (any(char in text for char in "/?#\\"), "is an address; only host and port are meant"),
+        (text == "*" or text.startswith("*:"), "means every host; name them"),
+    ):
+        if is_wrong:
+            return fault
+    parts = _ENTRY.fullmatch(text)
+    if parts is None:
+        return "is no host; an IPv6 address stands in brackets"
+    port = parts["port"]
+    is_port = port is None or port == "*" or _PORT.fullmatch(port) is not None
+    if not is_port or (port not in (None, "*") and int(port) > _HIGHEST_PORT):
+        return "has a port that is neither a number from 1 to 65535 nor *"
+    is_wildcard = parts["host"].startswith("*.")
+    host = plain_host(parts["host"].removeprefix("*."))
+    if host is None:
+        return "is no host name and no IP address"
+    if is_wildcard and (is_ip(host) or "." not in host):
+        return "needs a domain of two labels or more behind *."
+    return HostPattern(
+        host=host,
+        is_wildcard=is_wildcard,
+        port=None if port in (None, "*") else int(port),
+        is_any_port=port == "*",
+    )

@@ -1,0 +1,57 @@
+"""A file below a folder, under a name made by a template; knows nothing of what is in it."""
+
+from functools import partial
+from pathlib import Path
+
+from income_client.disk.folders import Folder, open_folder
+from income_client.disk.spool import Digest, SomeSpool
+from income_client.errors import DownloadError
+from income_client.protocol.file_names import FileFacts, NameTemplate
+from income_client.protocol.file_types import EXTENSIONS, extension_of
+
+from . import on_disk
+from .place import Present, Published
+
+
+class FolderPlace:
+    """A place below a folder, which is made where it is missing, for its owner alone.
+
+    No symbolic link below the folder is followed. Until the file has come, its
+    extension is not known: any that is known counts as being there.
+
+    Args:
+        directory: the folder.
+        template: how the name is made.
+        facts: what of.
+
+    Raises:
+        ConfigurationError: the template needs what is not known of the document.
+    """
+
+    def __init__(self, directory: Path, template: NameTemplate, facts: FileFacts) -> None:
+        self._directory = directory.absolute()
+        self._name = template.of(facts)
+
+    async def begin(self) -> SomeSpool | DownloadError:
+        """See `Place.begin`."""
+        return await on_disk.begun(self._open, self._name.stem)
+
+    async def present(self) -> Present | DownloadError | None:
+        """See `Place.present`."""
+        names = dict.fromkeys(self._name.named(extension) for extension in EXTENSIONS)
+        return await on_disk.found(self._open, names)
+
+    async def publish(
+        self,
+        spool: SomeSpool,
+        digest: Digest,
+        *,
+        content_type: str | None = None,
+        overwrite: bool = False,
+    ) -> Published | DownloadError:
+        """See `Place.publish`."""
+        name = self._name.named(extension_of(content_type, spool.head))
+        return await spool.conclude(partial(on_disk.publish, name, digest, overwrite=overwrite))
+
+    def _open(self, make: bool) -> Folder:
+        return open_folder(self._directory, self._name.folders, make=make)

@@ -1,0 +1,45 @@
+"""What became of a document's file, as values; they hold neither its address nor its content."""
+
+from pathlib import Path
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class DownloadedFile:
+    """A file that is whole where it was to go."""
+
+    document_id: str
+    """The document that it is of."""
+    application_id: str | None
+    """The application that the document belongs to; None for a document made by hand."""
+    document_type: str | None
+    """The service's key of the document's type; None likewise."""
+    file: int
+    """Which of the document's files."""
+    path: Path | str | None
+    """Where it is: a `Path` on disk, in an object store its key; None for an open file."""
+    size: int
+    """Its length in bytes."""
+    sha256: str
+    """SHA-256 of its content, 64 hexadecimal digits."""
+    content_type: str | None
+    """Media type that the storage told."""
+    was_there: bool
+    """Whether the very file was there already, and nothing was written."""
+
+
+@frozen(kw_only=True)
+class DownloadProgress:
+    """How far the download of one file has come."""
+
+    document_id: str
+    """The document that it is of."""
+    application_id: str | None
+    """The application that the document belongs to; None for a document made by hand."""
+    file: int
+    """Which of the document's files."""
+    received: int
+    """Bytes that are there; fewer than before if the download had to start over."""
+    total: int | None
+    """Bytes that there will be, None as long as nobody said."""
