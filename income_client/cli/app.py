@@ -31,6 +31,23 @@ you choose another.
 
 Example: income-client emulate --port 8080 --applications 20000
 """,
+    "download": """Put the files of applications' documents into a folder.
+
+The path of each file goes to standard output once it is whole. The folder's
+manifest.jsonl then gets a line of JSON about it, with its size and SHA-256;
+neither has an address or a name of anybody. Run it again, and it goes on where
+it was: a file that is listed and still as it was is not asked for, and what
+came of the others is not asked for twice. Bars go to standard error if that is
+a terminal, and a summary at the end.
+
+What fails is said, and keeps nothing else from coming. Ctrl-C and SIGTERM stop
+it, with the parts that came kept for the next run; a second one ends it at
+once. The exit status is 0 if all is there, 1 if something failed, 130 after
+Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the output any more.
+Address and credentials come from the environment, as for poll.
+
+Example: income-client download app-000001 app-000002 --to files --type paystub
+""",
     "poll": """Write every update of every application to standard output, as lines of JSON.
 
 A line is the service's own JSON. It is written before the file notes that it

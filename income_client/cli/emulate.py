@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -102,3 +103,9 @@ def _lines(service: Emulator, *, basic: bool) -> Iterator[str]:
         variables["INCOME_CLIENT_SECRET"] = service.oauth2.client_secret.reveal()
     for name, value in variables.items():
         yield f"export {name}={shlex.quote(value)}"
+    host = urlsplit(service.url).hostname
+    yield f"# Its files: income-client download --to files --allow-host {host} {_some_id(service)}"
+
+
+def _some_id(service: Emulator) -> str:
+    return service.world.ids[0] if service.world.ids else "APPLICATION_ID"

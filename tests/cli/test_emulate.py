@@ -38,6 +38,8 @@ def variables_of(process: "subprocess.Popen[str]", count: int = 3) -> dict[str, 
         export, assignment = shlex.split(process.stdout.readline())
         assert export == "export"
         name, _, variables[name] = assignment.partition("=")
+    hint = "# Its files: income-client download --to files --allow-host 127.0.0.1 app-"
+    assert process.stdout.readline().startswith(hint)
     return variables
 
 

@@ -1,0 +1,251 @@
+"""The files of some applications put into a folder, one noted after the other.
+
+Knows which are there already and what is said of each; leaves the fetching to the client.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from time import monotonic
+from typing import Final
+
+from attrs import define, frozen
+from rich.filesize import decimal
+
+from income_client import (
+    ApplicationDocuments,
+    AuthenticationError,
+    DocumentEntry,
+    DownloadedFile,
+    DownloadFailure,
+    Downloads,
+    FetchFailure,
+    IncomeClient,
+    IncomeClientError,
+)
+
+from .download_bars import Bars
+from .manifest import FileKey, Manifest, ManifestEntry, noted_at
+from .output_lines import OutputLines
+
+_ONLY_FILE: Final = 0
+"""The contract gives a document one file."""
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """What somebody wants to have."""
+
+    applications: Sequence[str]
+    """Ids, each once."""
+    document_types: frozenset[str]
+    """The types of documents; every one where this is empty."""
+    concurrency: int
+    """Files, or replies about documents, on their way at a time."""
+    overwrite: bool
+    """Whether a file that is there is compared with the service's own, and replaced."""
+
+
+@define
+class Tally:
+    """What became of the files so far."""
+
+    new: int = 0
+    """Files that came."""
+    there: int = 0
+    """Files that were there already."""
+    failed: int = 0
+    """Files that could not be had."""
+    unread: int = 0
+    """Applications whose documents could not be read."""
+    size: int = 0
+    """Bytes of the files that came."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failed and not self.unread
+
+    def told(self, seconds: float) -> str:
+        """Return it in a line."""
+        files = self.new + self.there + self.failed
+        parts = [f"{files:,} file{'s' * (files != 1)}", f"{self.new:,} new"]
+        parts += [f"{self.there:,} there already", f"{self.failed:,} failed"]
+        if self.unread:
+            parts.append(f"{self.unread:,} application{'s' * (self.unread != 1)} not read")
+        return f"{', '.join(parts)}, {decimal(self.size)} in {seconds:,.1f} s"
+
+
+class DownloadRun:
+    """One run: what is still wanted, and what is noted of that which came.
+
+    Args:
+        wanted: what to have.
+        folder: below which the files go.
+        bars: where to tell.
+
+    Attributes:
+        tally: what became of it so far.
+    """
+
+    def __init__(self, wanted: Wanted, folder: Path, bars: Bars) -> None:
+        self.tally = Tally()
+        self._wanted = wanted
+        self._folder = folder
+        self._bars = bars
+        self._lines = OutputLines()
+        self._shares: dict[str | None, float] = {}
+        self._until: asyncio.Timeout | None = None
+        self._is_stopped = False
+        self._began = monotonic()
+
+    @property
+    def summary(self) -> str:
+        """The whole run in a line."""
+        return self.tally.told(monotonic() - self._began)
+
+    def stop(self) -> None:
+        """End with what is whole; what is under way goes on in another run."""
+        self._is_stopped = True
+        if self._until is not None:
+            self._until.reschedule(0)
+
+    async def missing(
+        self, client: IncomeClient, manifest: Manifest
+    ) -> AsyncIterator[DocumentEntry]:
+        """Yield the documents that are wanted and whose files are not listed, or gone.
+
+        Raises:
+            AuthenticationError: the credentials are wrong, for all other applications too.
+        """
+        replies = client.fetch_documents(
+            self._wanted.applications, concurrency=self._wanted.concurrency, on_error="yield"
+        )
+        async with aclosing(replies):
+            async for reply in replies:
+                if isinstance(reply, FetchFailure):
+                    if isinstance(reply.error, AuthenticationError):
+                        raise reply.error
+                    self._tell_unread(reply)
+                    continue
+                entries = self._wanted_of(reply)
+                self._bars.reach(0 if entries else 1)
+                self._shares[reply.application_id] = 1 / len(entries) if entries else 0
+                for entry in entries:
+                    key = _key(reply.application_id, entry.document.document_id)
+                    if await self._is_there(key, manifest):
+                        self._end(key)
+                    else:
+                        yield entry
+
+    async def take(
+        self, downloads: Downloads[DownloadedFile | DownloadFailure], manifest: Manifest
+    ) -> str | None:
+        """Note each file as it becomes whole, until there are no more or it is to stop.
+
+        Returns:
+            Why it ended early by itself, if it did.
+
+        Raises:
+            BrokenPipeError: nobody reads standard output any more.
+        """
+        async with aclosing(downloads):
+            while (outcome := await self._next(downloads)) is not None:
+                if isinstance(outcome, DownloadFailure):
+                    self.tally.failed += 1
+                    self._bars.say(
+                        _said(outcome.error, outcome.application_id or "", outcome.document_id)
+                    )
+                else:
+                    failure = await self._note(outcome, manifest)
+                    if failure is not None:
+                        return failure
+                self._end(_key(outcome.application_id, outcome.document_id))
+        return None
+
+    async def _next(
+        self, downloads: Downloads[DownloadedFile | DownloadFailure]
+    ) -> DownloadedFile | DownloadFailure | None:
+        if self._is_stopped:
+            return None
+        try:
+            async with asyncio.timeout(None) as self._until:
+                return await anext(downloads)
+        except (StopAsyncIteration, TimeoutError):
+            return None
+        finally:
+            self._until = None
+
+    def _wanted_of(self, reply: ApplicationDocuments) -> list[DocumentEntry]:
+        types = self._wanted.document_types
+        return [entry for entry in reply.all() if not types or entry.document_type in types]
+
+    async def _is_there(self, key: FileKey, manifest: Manifest) -> bool:
+        if self._wanted.overwrite or not await asyncio.to_thread(manifest.is_there, key):
+            return False
+        self.tally.there += 1
+        return True
+
+    async def _note(self, file: DownloadedFile, manifest: Manifest) -> str | None:
+        """Write its path and its line, or return why they cannot be written."""
+        entry = self._entry(file)
+        listed = manifest.find(entry.key)
+        self.tally.there += file.was_there
+        self.tally.new += not file.was_there
+        self.tally.size += 0 if file.was_there else file.size
+        if file.was_there and listed is not None and listed.says_the_same_as(entry):
+            return None
+        with self._bars.out_of_the_way():
+            return await asyncio.to_thread(self._write, entry, manifest)
+
+    def _write(self, entry: ManifestEntry, manifest: Manifest) -> str | None:
+        # In this order a crash may repeat a path, and never leaves one out.
+        failure = self._lines.write(os.fsencode(self._folder / entry.path)) or self._lines.keep()
+        if failure is not None:
+            return f"cannot write to standard output: {_reason(failure)}"
+        try:
+            manifest.add(entry)
+        except OSError as error:
+            return f"cannot write to the manifest: {_reason(error)}"
+        return None
+
+    def _entry(self, file: DownloadedFile) -> ManifestEntry:
+        path = PurePosixPath(file.path or "").relative_to(self._folder.absolute())
+        return ManifestEntry(
+            application_id=file.application_id,
+            document_type=file.document_type,
+            document_id=file.document_id,
+            file=file.file,
+            path=str(path),
+            size=file.size,
+            sha256=file.sha256,
+            content_type=file.content_type,
+            time=noted_at(datetime.now(UTC)),
+        )
+
+    def _end(self, key: FileKey) -> None:
+        self._bars.end(key)
+        self._bars.reach(self._shares.get(key.application_id, 0))
+        self._bars.count(self.tally.new + self.tally.there, self.tally.size)
+
+    def _tell_unread(self, failure: FetchFailure) -> None:
+        self.tally.unread += 1
+        self._bars.reach(1)
+        self._bars.say(_said(failure.error, failure.application_id))
+
+
+def _key(application_id: str | None, document_id: str) -> FileKey:
+    return FileKey(application_id=application_id, document_id=document_id, file=_ONLY_FILE)
+
+
+def _said(error: IncomeClientError, *ids: str) -> str:
+    """Return an error with the ids that it does not name itself."""
+    said = str(error)
+    return ": ".join([*(one for one in ids if f"({one})" not in said), said])
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno or 0).lower()
