@@ -20,7 +20,7 @@ from income_client import CheckpointStore, IncomeClient, errors
 from income_client.emulator import Emulator, Fault, FaultKind, ServiceRules
 from tests.cli.entry import ROOT, run
 from tests.readme_examples import RUN as RUN_ONCE
-from tests.readme_examples import variables
+from tests.readme_examples import downloads_by_command, variables
 from tests.readme_polling import RUN as RUN_ON
 from tests.readme_polling import polls_by_command
 
@@ -127,11 +127,23 @@ def test_every_argument_of_poll_and_of_a_store_is_in_a_table() -> None:
 
 async def test_the_command_shown_polls(service: Emulator, tmp_path: Path) -> None:
     """A shell understands the line, and what it writes is what the text says."""
-    (shown,) = blocks("console")
+    shown, _ = blocks("console")
     await polls_by_command(service, tmp_path, shown.removeprefix("$ ").strip())
+
+
+async def test_the_command_shown_downloads(service: Emulator, tmp_path: Path) -> None:
+    """It writes the paths of pay slips, and a manifest beside them."""
+    _, shown = blocks("console")
+    ids = " ".join(service.world.ids[:2])
+    command = shown.removeprefix("$ ").strip().replace("app-1 app-2", ids)
+    lines = await downloads_by_command(service, tmp_path, command)
+    assert lines
+    assert all("/paystub/" in line for line in lines)
+    manifest = (tmp_path / "files" / "manifest.jsonl").read_text("utf-8").splitlines()
+    assert len(manifest) == len(lines)
 
 
 def test_extras_are_those_that_the_commands_name() -> None:
     """The commands install extras that exist."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert {"cli", "dev"} == set(project["project"]["optional-dependencies"])
+    assert {"cli", "dev", "storage"} == set(project["project"]["optional-dependencies"])
