@@ -13,6 +13,7 @@ import secrets
 import stat
 from contextlib import suppress
 from enum import Enum, auto
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -211,6 +212,7 @@ def _take(
             content.close()
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str | None:
     """Return 8 hex digits that tell this boot of the machine; None where it does not say."""
     try:

@@ -6,6 +6,7 @@ values: the frames that write hold what is in a file.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
@@ -69,7 +70,8 @@ class Digest:
     """In hex."""
 
 
-_NO_DIGEST: Final = "the file is closed"
+_OF_NOTHING: Final = Digest(0, hashlib.sha256().hexdigest())
+_CLOSED: Final = "the file is closed"
 
 
 class Spool(Generic[F]):
@@ -84,6 +86,7 @@ class Spool(Generic[F]):
     Attributes:
         size: bytes accepted so far, those of an earlier process included.
         etag: the entity tag of what is being written.
+        digest: what was written, once `finish` or `conclude` was awaited; of nothing before.
     """
 
     def __init__(self, source: FileSource[F], held: F | None = None) -> None:
@@ -97,6 +100,7 @@ class Spool(Generic[F]):
         self._in_flight: asyncio.Future[DownloadError | None] | None = None
         self._fault: DownloadError | None = None
         self._is_over = False
+        self.digest = _OF_NOTHING
 
     async def __aenter__(self) -> Self:
         return self
@@ -157,13 +161,14 @@ class Spool(Generic[F]):
         if fault is not None:
             return fault
         if self._file is None or self._is_over:
-            return DownloadError(_NO_DIGEST)
-        return Digest(self.size, self._file.content.sha256)
+            return DownloadError(_CLOSED)
+        self.digest = _digest_of(self._file)
+        return self.digest
 
     async def conclude(
         self, work: Callable[[F], T], on_cancel: Callable[[], None] = lambda: None
     ) -> T | DownloadError:
-        """Run the last work on the finished file in a thread, to its end.
+        """Write what is left, and run the last work on the file in the same thread, to its end.
 
         The spool is over then, unless the work failed; it is the work that
         publishes the file, or discards it.
@@ -175,10 +180,10 @@ class Spool(Generic[F]):
         fault = await self._settled()
         if fault is not None:
             return fault
-        file = self._file
-        if file is None or self._is_over:
-            return DownloadError(_NO_DIGEST)
-        return await run_to_the_end(lambda: self._concluded(work, file), on_cancel)
+        if self._is_over:
+            return DownloadError(_CLOSED)
+        pieces, self._pieces = self._pieces, []
+        return await run_to_the_end(lambda: self._concluded(work, pieces), on_cancel)
 
     async def discard(self) -> None:
         """Throw the file away; does nothing once it was concluded or kept."""
@@ -219,9 +224,13 @@ class Spool(Generic[F]):
         self._file = self._source.create(self.etag)
         self._is_to_restart = False
 
-    def _concluded(self, work: Callable[[F], T], file: F) -> T | DownloadError:
+    def _concluded(self, work: Callable[[F], T], pieces: list[bytes]) -> T | DownloadError:
+        self._fault = self._put(pieces)
+        if self._fault is not None or self._file is None:
+            return self._fault or DownloadError(_CLOSED)
+        self.digest = _digest_of(self._file)
         try:
-            outcome = work(file)
+            outcome = work(self._file)
         except OSError as error:
             return disk_fault(error)
         if not isinstance(outcome, DownloadError):
@@ -254,6 +263,10 @@ class Spool(Generic[F]):
             pass  # who goes away is told nothing more
         finally:
             self._source.close()
+
+
+def _digest_of(file: SpoolFile) -> Digest:
+    return Digest(file.content.size, file.content.sha256)
 
 
 SomeSpool = Spool[Any]

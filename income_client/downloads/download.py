@@ -181,15 +181,12 @@ class _Run:
         outcome = await self.link.persistently(partial(self._transfer, transfer, spool))
         if isinstance(outcome, IncomeClientError):
             return outcome
-        digest = await spool.finish()
-        if isinstance(digest, DownloadError):
-            return digest
         placed = await self._job.place.publish(
-            spool, digest, content_type=transfer.content_type, overwrite=self._job.overwrite
+            spool, content_type=transfer.content_type, overwrite=self._job.overwrite
         )
         if isinstance(placed, DownloadError):
             return placed
-        return self._named(placed, digest, transfer.content_type)
+        return self._named(placed, spool.digest, transfer.content_type)
 
     async def _compared(self, present: Present) -> DownloadedFile | IncomeClientError | None:
         """Return the file that is there if it is the same, None if only its content can tell."""

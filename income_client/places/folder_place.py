@@ -1,10 +1,10 @@
 """A file below a folder, under a name made by a template; knows nothing of what is in it."""
 
-from functools import partial
 from pathlib import Path
 
 from income_client.disk.folders import Folder, open_folder
-from income_client.disk.spool import Digest, SomeSpool
+from income_client.disk.partial_files import PartialFile
+from income_client.disk.spool import SomeSpool
 from income_client.errors import DownloadError
 from income_client.protocol.file_names import FileFacts, NameTemplate
 from income_client.protocol.file_types import EXTENSIONS, extension_of
@@ -44,14 +44,17 @@ class FolderPlace:
     async def publish(
         self,
         spool: SomeSpool,
-        digest: Digest,
         *,
         content_type: str | None = None,
         overwrite: bool = False,
     ) -> Published | DownloadError:
         """See `Place.publish`."""
-        name = self._name.named(extension_of(content_type, spool.head))
-        return await spool.conclude(partial(on_disk.publish, name, digest, overwrite=overwrite))
+
+        def publish(file: PartialFile) -> Published | DownloadError:
+            name = self._name.named(extension_of(content_type, file.content.head))
+            return on_disk.publish(name, file, overwrite=overwrite)
+
+        return await spool.conclude(publish)
 
     def _open(self, make: bool) -> Folder:
         return open_folder(self._directory, self._name.folders, make=make)

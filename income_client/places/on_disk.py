@@ -13,7 +13,7 @@ from income_client.disk.faults import disk_fault
 from income_client.disk.folders import Folder
 from income_client.disk.hashed_file import BLOCK
 from income_client.disk.partial_files import PartialFile, adopt, check_is_regular, create
-from income_client.disk.spool import Digest, SomeSpool, Spool
+from income_client.disk.spool import SomeSpool, Spool
 from income_client.errors import DownloadError
 from income_client.threads import run_to_the_end
 
@@ -70,9 +70,7 @@ async def found(open_folder: OpenFolder, names: Iterable[str]) -> Present | Down
     return await run_to_the_end(partial(tried, lambda: _look(open_folder, names)))
 
 
-def publish(
-    name: str, digest: Digest, file: PartialFile, *, overwrite: bool
-) -> Published | DownloadError:
+def publish(name: str, file: PartialFile, *, overwrite: bool) -> Published | DownloadError:
     """Give a part its final name, or tell that the same or another file has it.
 
     Raises:
@@ -80,10 +78,11 @@ def publish(
     """
     folder = file.folder
     path = folder.path / name
+    sha256 = file.content.sha256
     for _ in range(2):
         standing = check_is_regular(folder, name)
         if standing is not None:
-            if standing.st_size == digest.size and _hash(folder, name, "sha256") == digest.sha256:
+            if standing.st_size == file.size and _hash(folder, name, "sha256") == sha256:
                 file.discard()
                 return Published(path, was_there=True)
             if not overwrite:
@@ -110,7 +109,8 @@ def _look(open_folder: OpenFolder, names: Iterable[str]) -> Present | None:
     except FileNotFoundError:
         return None
     with folder:
-        for name in names:
+        there = set(folder.names())
+        for name in filter(there.__contains__, names):
             standing = check_is_regular(folder, name)
             if standing is not None:
                 reading = partial(_hash_again, open_folder, name)

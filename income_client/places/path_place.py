@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from income_client.disk.folders import Folder, open_folder
-from income_client.disk.spool import Digest, SomeSpool
+from income_client.disk.spool import SomeSpool
 from income_client.errors import ConfigurationError, DownloadError
 
 from . import on_disk
@@ -38,13 +38,12 @@ class PathPlace:
     async def publish(
         self,
         spool: SomeSpool,
-        digest: Digest,
         *,
         content_type: str | None = None,  # noqa: ARG002 - the name says it all
         overwrite: bool = False,
     ) -> Published | DownloadError:
         """See `Place.publish`."""
-        work = partial(on_disk.publish, self._name, digest, overwrite=overwrite)
+        work = partial(on_disk.publish, self._name, overwrite=overwrite)
         return await spool.conclude(work)
 
     def _open(self, make: bool) -> Folder:  # noqa: ARG002 - the folder is the caller's to make

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from attrs import field, frozen
 
-from income_client.disk.spool import Digest, SomeSpool, UnnamedSource
+from income_client.disk.spool import SomeSpool, UnnamedSource
 from income_client.errors import DownloadError
 
 ANOTHER: Final = "another file is there already; it was left as it is"
@@ -63,16 +63,14 @@ class Place(Protocol):
     async def publish(
         self,
         spool: SomeSpool,
-        digest: Digest,
         *,
         content_type: str | None = None,
         overwrite: bool = False,
     ) -> Published | DownloadError:
-        """Put a finished file where it belongs, all of it or nothing.
+        """Put what was written where it belongs, all of it or nothing.
 
         Args:
             spool: what `begin` of this place has returned.
-            digest: what its `finish` has returned.
             content_type: as the reply named it.
             overwrite: whether to replace a file with other content.
         """

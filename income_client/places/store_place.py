@@ -56,12 +56,14 @@ class StorePlace:
     async def publish(
         self,
         spool: SomeSpool,
-        digest: Digest,
         *,
         content_type: str | None = None,
         overwrite: bool = False,
     ) -> Published | DownloadError:
         """See `Place.publish`."""
+        digest = await spool.finish()
+        if isinstance(digest, DownloadError):
+            return digest
         extension = extension_of(content_type, spool.head)
         key = self._key(self._name.named(extension))
         media_type = MEDIA_TYPES.get(extension) if has_attributes(self._store) else None

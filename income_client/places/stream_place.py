@@ -7,7 +7,7 @@ whole, before its first byte goes.
 from typing import Any, Final, Protocol
 
 from income_client.disk.hashed_file import UnnamedFile
-from income_client.disk.spool import Digest, SomeSpool
+from income_client.disk.spool import SomeSpool
 from income_client.errors import DownloadError
 
 from .place import Present, Published, unnamed_spool
@@ -45,7 +45,6 @@ class StreamPlace:
     async def publish(
         self,
         spool: SomeSpool,
-        digest: Digest,  # noqa: ARG002 - the spool has it from the same bytes
         *,
         content_type: str | None = None,  # noqa: ARG002 - a stream has no name
         overwrite: bool = False,  # noqa: ARG002 - nor anything to replace

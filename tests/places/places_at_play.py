@@ -42,12 +42,7 @@ async def put(
                 fault = await spool.write(content[start : start + 300_000])
                 if fault is not None:
                     return fault
-            digest = await spool.finish()
-            if isinstance(digest, DownloadError):
-                return digest
-            return await place.publish(
-                spool, digest, content_type=content_type, overwrite=overwrite
-            )
+            return await place.publish(spool, content_type=content_type, overwrite=overwrite)
         finally:
             if keep:
                 await spool.keep()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from income_client.disk.spool import Digest
 from income_client.errors import DownloadError
 from income_client.places import Published, StreamPlace
 from tests.cancelled import CancelledAt
@@ -145,8 +144,6 @@ async def test_a_spool_serves_once() -> None:
     assert not isinstance(spool, DownloadError)
     async with spool:
         await spool.write(PDF)
-        digest = await spool.finish()
-        assert isinstance(digest, Digest)
-        await place.publish(spool, digest)
-        assert isinstance(await place.publish(spool, digest), DownloadError)
+        await place.publish(spool)
+        assert isinstance(await place.publish(spool), DownloadError)
         assert isinstance(await spool.finish(), DownloadError)
