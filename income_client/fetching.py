@@ -1,15 +1,15 @@
 """Many applications and documents at once: bounded, in input order, never far ahead."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
-from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from attrs import define, field, frozen
 
 from .checks import check_count
-from .crew import Crew, Finished
-from .errors import ClientClosedError, ConfigurationError, IncomeClientError
+from .crew import Finished
+from .crew_iterator import CrewIterator, Raised
+from .errors import ConfigurationError, IncomeClientError
 from .records.applications import Application, ApplicationSummary
 from .sources import Source
 
@@ -46,7 +46,7 @@ class _Entry:
     error: BaseException | None = None
 
 
-class Fetcher(Generic[Y]):
+class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
     """An iterator over what several requests about each application give.
 
     The requests of one application are independent of each other and go out
@@ -78,67 +78,29 @@ class Fetcher(Generic[Y]):
         check_count("concurrency", concurrency)
         if on_error not in ("raise", "yield"):
             raise ConfigurationError('on_error is "raise" or "yield"')
-        self._source = Source(
-            applications, _id_of, "applications are ids, or what has one, in an iterable"
-        )
+        expected = "applications are ids, or what has one, in an iterable"
+        super().__init__(Source(applications, _id_of, expected))
         self._parts = parts
         self._assemble = assemble
         self._concurrency = concurrency
         self._on_error = on_error
-        self._crew: Crew[tuple[_Entry, int] | None] = Crew()
         self._entries: deque[_Entry] = deque()
         self._is_pulling = False
-        self._is_closed = False
-        self._was_cancelled = False
 
-    def __aiter__(self) -> Self:
-        return self
+    async def aclose(self) -> None:
+        """End the requests under way and the source; again does nothing."""
+        self._entries.clear()
+        await super().aclose()
 
-    async def __anext__(self) -> Y:
-        """Return the next result.
-
-        Raises:
-            IncomeClientError: a request failed for good, and failures are raised.
-            ClientClosedError: an earlier call of this was cancelled, so that
-                going on would leave something out; or it was closed meanwhile.
-            ConfigurationError: somebody else waits for the next result already.
-        """
-        self._crew.check_is_free()
-        if self._was_cancelled:
-            raise ClientClosedError("this iteration was cancelled; begin a new one")
-        if self._is_closed:
-            raise StopAsyncIteration
-        try:
-            entry = await self._next_entry()
-        except BaseException as error:
-            self._was_cancelled = isinstance(error, asyncio.CancelledError)
-            await self.aclose()
-            raise
+    async def _next(self) -> Y | Raised | None:
+        entry = await self._next_entry()
         if entry is None:
-            await self.aclose()
-            raise StopAsyncIteration
+            return None
         if entry.error is None:
             return self._assemble(*(entry.parts[part] for part in range(len(self._parts))))
         if self._on_error == "yield" and isinstance(entry.error, IncomeClientError):
             return cast("Y", FetchFailure(entry.application_id, entry.error))
-        failure = entry.error
-        del entry
-        await self.aclose()
-        try:
-            raise failure
-        finally:
-            del failure
-
-    async def aclose(self) -> None:
-        """End the requests under way and the source; again does nothing."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._entries.clear()
-        try:
-            await self._crew.cancel()
-        finally:
-            await self._source.aclose()
+        return Raised(entry.error)
 
     async def _next_entry(self) -> _Entry | None:
         while True:

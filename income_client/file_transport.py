@@ -10,20 +10,21 @@ import asyncio
 import re
 import socket
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 import aiohttp
 from yarl import URL
 
 from ._version import __version__
-from .connection_faults import ConnectionFault, fault_of
-from .errors import ClientClosedError, ConfigurationError, UnsafeLinkError
+from .connection_faults import fault_of
+from .errors import ClientClosedError, UnsafeLinkError
 from .file_reply import FileReply, FileRequest, OpenReplies, Outcome, received
 from .hosts import is_this_machine
 from .protocol.links import Link
 from .protocol.peers import peer_refusal
 from .settings import DownloadPolicy, Secret, Timeouts
+from .transport import LostError, elsewhere, own_name, send_once, socket_limits
 
 __all__ = ["FilePool", "FileReply", "FileRequest"]
 
@@ -62,7 +63,11 @@ class FilePool:
         proxy: Secret | None = None,
     ) -> None:
         self._policy = policy
-        self._headers = _own_headers(user_agent)
+        self._headers = {
+            "User-Agent": own_name(user_agent),
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+        }
         self._proxy = proxy
         self._replies = OpenReplies(self.refusal)
         self._session: aiohttp.ClientSession | None = None
@@ -73,7 +78,7 @@ class FilePool:
         """Return what stands against a request from the running loop, None if nothing does."""
         if self.is_closed:
             return ClientClosedError("the client was closed")
-        return _elsewhere() if self._is_elsewhere() else None
+        return elsewhere() if self._is_elsewhere() else None
 
     def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> FileRequest:
         """Ask for a file once, as a context manager.
@@ -96,7 +101,7 @@ class FilePool:
             ClientClosedError: another loop than this one has them.
         """
         if self._session is not None and self._is_elsewhere():
-            raise _elsewhere()
+            raise elsewhere()
         self.is_closed = True
         self._replies.close()
         session, self._session = self._session, None
@@ -113,13 +118,13 @@ class FilePool:
                 URL(link.address, encoded=True),
                 headers=self._headers | headers,
                 allow_redirects=False,
-                timeout=_socket_limits(timeouts),
+                timeout=socket_limits(timeouts),
                 proxy=None if self._proxy is None else URL(self._proxy.reveal()),
                 ssl=True if self._policy.ssl is None else self._policy.ssl,
             )
         except _RefusedPeerError as refusal:
             return UnsafeLinkError(f"{link.host}: {refusal.reason}")
-        except _LostError as lost:
+        except LostError as lost:
             fault = lost.fault
         except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
             fault = fault_of(error)
@@ -148,34 +153,12 @@ class FilePool:
                     socket_factory=factory,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                middlewares=(_send_once,),
+                middlewares=(send_once,),
                 trust_env=False,
                 auto_decompress=False,
                 read_bufsize=_READ_BUFFER_BYTES,
             )
         return self._session
-
-
-def _elsewhere() -> ClientClosedError:
-    return ClientClosedError("the client belongs to the event loop in which it was first used")
-
-
-def _own_headers(user_agent: str | None) -> dict[str, str]:
-    name: object = _USER_AGENT if user_agent is None else user_agent
-    if not isinstance(name, str) or _PRINTABLE.fullmatch(name) is None:
-        raise ConfigurationError("user_agent is no short text of printable ASCII")
-    return {"User-Agent": name, "Accept": "*/*", "Accept-Encoding": "identity"}
-
-
-@lru_cache(maxsize=64)
-def _socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
-    # The deadline of the call is the one timer for the whole.
-    return aiohttp.ClientTimeout(
-        total=None,
-        connect=timeouts.connect,
-        sock_connect=timeouts.connect,
-        sock_read=timeouts.read,
-    )
 
 
 class _RefusedPeerError(RuntimeError):
@@ -197,23 +180,3 @@ def _checked_socket(policy: DownloadPolicy, info: aiohttp.AddrInfoType) -> socke
     if refused is not None:
         raise _RefusedPeerError(refused.message)
     return socket.socket(family, kind, protocol)
-
-
-class _LostError(Exception):
-    """A connection that broke, under a name at which aiohttp does not send again by itself."""
-
-    def __init__(self, fault: ConnectionFault) -> None:
-        super().__init__()
-        self.fault = fault
-
-
-async def _send_once(
-    request: aiohttp.ClientRequest,
-    handler: aiohttp.ClientHandlerType,
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating a GET behind the back of the retry policy."""
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        fault = fault_of(error)
-    raise _LostError(fault)

@@ -84,7 +84,7 @@ class Transport:
         self._addresses = addresses
         self._borrowed = session
         self._max_response_bytes = check_count("max_response_bytes", max_response_bytes)
-        self._headers = _own_headers(user_agent)
+        self._headers = {"Accept": "application/json", "User-Agent": own_name(user_agent)}
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
@@ -97,7 +97,7 @@ class Transport:
         if self.is_closed:
             return ClientClosedError("the client was closed")
         if self._is_elsewhere():
-            return _elsewhere()
+            return elsewhere()
         if self._borrowed is not None and self._borrowed.closed:
             return ClientClosedError("the session that the client borrowed was closed")
         return None
@@ -129,12 +129,12 @@ class Transport:
                 headers=self._headers_with(request, authorization),
                 data=request.form,
                 allow_redirects=False,
-                timeout=_socket_limits(timeouts),
+                timeout=socket_limits(timeouts),
                 proxy=self._proxy,
                 ssl=self._tls,
             ) as reply:
                 return await self._read(request, reply)
-        except _LostError as lost:
+        except LostError as lost:
             fault = lost.fault
         except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
             fault = fault_of(error)
@@ -148,7 +148,7 @@ class Transport:
             ClientClosedError: another loop than this one has the connections.
         """
         if self._session is not None and self._is_elsewhere():
-            raise _elsewhere()
+            raise elsewhere()
         self.is_closed = True
         session, self._session = self._session, None
         if session is not None:
@@ -185,7 +185,7 @@ class Transport:
             connector_owner=borrowed is None,
             loop=asyncio.get_running_loop(),
             cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(_send_once,),
+            middlewares=(send_once,),
             trace_configs=[*theirs, *self._trace_configs],
             trust_env=False,
         )
@@ -217,15 +217,21 @@ class Transport:
         )
 
 
-def _elsewhere() -> ClientClosedError:
+def elsewhere() -> ClientClosedError:
+    """Return the error for a use from another event loop than the first."""
     return ClientClosedError("the client belongs to the event loop in which it was first used")
 
 
-def _own_headers(user_agent: str | None) -> dict[str, str]:
-    name: object = _USER_AGENT if user_agent is None else user_agent
+def own_name(user_agent: object) -> str:
+    """Return what we call ourselves: the package's own name, or one of the caller's.
+
+    Raises:
+        ConfigurationError: it is no header field.
+    """
+    name = _USER_AGENT if user_agent is None else user_agent
     if not isinstance(name, str) or _PRINTABLE.fullmatch(name) is None:
         raise ConfigurationError("user_agent is no short text of printable ASCII")
-    return {"Accept": "application/json", "User-Agent": name}
+    return name
 
 
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
@@ -235,7 +241,8 @@ def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
 
 
 @lru_cache(maxsize=64)
-def _socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
+def socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
+    """Return the limits of sockets; the whole has a limit elsewhere."""
     # The deadline of the call is the one timer for the whole.
     return aiohttp.ClientTimeout(
         total=None,
@@ -272,7 +279,7 @@ async def _drain(reply: aiohttp.ClientResponse) -> None:
         reply.close()
 
 
-class _LostError(Exception):
+class LostError(Exception):
     """A connection that broke, under a name at which aiohttp does not send again by itself."""
 
     def __init__(self, fault: ConnectionFault) -> None:
@@ -280,7 +287,7 @@ class _LostError(Exception):
         self.fault = fault
 
 
-async def _send_once(
+async def send_once(
     request: aiohttp.ClientRequest,
     handler: aiohttp.ClientHandlerType,
 ) -> aiohttp.ClientResponse:
@@ -289,4 +296,4 @@ async def _send_once(
         return await handler(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         fault = fault_of(error)
-    raise _LostError(fault)
+    raise LostError(fault)

@@ -1,15 +1,15 @@
 """Many files at once: bounded, each handed out as soon as it is whole, never far ahead."""
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Generic, Self, TypeVar, cast
+from typing import TypeVar, cast
 
 from attrs import frozen
 
 from income_client.checks import check_count
-from income_client.crew import Crew, Finished
-from income_client.errors import ClientClosedError, ConfigurationError, IncomeClientError
+from income_client.crew import Finished
+from income_client.crew_iterator import CrewIterator, Raised
+from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.fetching import OnError
 from income_client.records.files import DownloadedFile
 from income_client.sources import Source
@@ -34,7 +34,7 @@ class DownloadFailure:
     """Why."""
 
 
-class Downloads(Generic[Y]):
+class Downloads(CrewIterator[Meant | None, Y]):
     """An iterator over files, in the order in which they become whole.
 
     At most ``concurrency`` are on their way; further ones begin only while the
@@ -58,64 +58,18 @@ class Downloads(Generic[Y]):
         self._concurrency = check_count("concurrency", concurrency)
         if on_error not in ("raise", "yield"):
             raise ConfigurationError('on_error is "raise" or "yield"')
-        self._source = Source(several(documents), meant_by, EXPECTED)
+        super().__init__(Source(several(documents), meant_by, EXPECTED))
         self._get = get
         self._on_error = on_error
         self._waiting: deque[Meant] = deque()
-        self._crew: Crew[Meant | None] = Crew()
         self._is_pulling = False
-        self._is_closed = False
-        self._was_cancelled = False
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Y:
-        """Return the next file that is whole.
-
-        Raises:
-            IncomeClientError: a file could not be had, and failures are raised.
-            ClientClosedError: an earlier call of this was cancelled, so that
-                going on would leave something out; or it was closed meanwhile.
-            ConfigurationError: somebody else waits for the next file already, or
-                something is no document.
-        """
-        self._crew.check_is_free()
-        if self._was_cancelled:
-            raise ClientClosedError("this iteration was cancelled; begin a new one")
-        if self._is_closed:
-            raise StopAsyncIteration
-        try:
-            outcome = await self._next()
-        except BaseException as error:
-            self._was_cancelled = isinstance(error, asyncio.CancelledError)
-            await self.aclose()
-            raise
-        if outcome is None:
-            await self.aclose()
-            raise StopAsyncIteration
-        if isinstance(outcome, DownloadFailure) and self._on_error == "raise":
-            failure = outcome.error
-            del outcome
-            await self.aclose()
-            try:
-                raise failure
-            finally:
-                del failure
-        return cast("Y", outcome)
 
     async def aclose(self) -> None:
         """End the downloads under way and the source; again does nothing."""
-        if self._is_closed:
-            return
-        self._is_closed = True
         self._waiting.clear()
-        try:
-            await self._crew.cancel()
-        finally:
-            await self._source.aclose()
+        await super().aclose()
 
-    async def _next(self) -> DownloadedFile | DownloadFailure | None:
+    async def _next(self) -> Y | Raised | None:
         while True:
             self._start()
             if not self._crew:
@@ -123,8 +77,10 @@ class Downloads(Generic[Y]):
                     raise self._source.error
                 return None
             outcome = self._taken(await self._crew.next())
+            if isinstance(outcome, DownloadFailure) and self._on_error == "raise":
+                return Raised(outcome.error)
             if outcome is not None:
-                return outcome
+                return cast("Y", outcome)
 
     def _start(self) -> None:
         while self._crew.under_way - self._is_pulling < self._concurrency:
