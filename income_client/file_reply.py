@@ -5,6 +5,7 @@ Nothing of aiohttp leaves it, and failures are values, as in `file_transport`.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, TypeAlias, cast
 
@@ -15,7 +16,14 @@ from .connection_faults import ConnectionFault, fault_of
 from .errors import ClientClosedError, IncomeClientError
 
 _SINGLE_FIELDS: Final = frozenset(
-    {"content-length", "content-range", "content-encoding", "etag", "location"}
+    {
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "etag",
+        "location",
+        "transfer-encoding",
+    }
 )
 
 Outcome: TypeAlias = "FileReply | IncomeClientError"
@@ -62,9 +70,11 @@ class FileReply:
         reply: aiohttp.ClientResponse,
         headers: Mapping[str, str],
         opened: "OpenReplies",
+        seconds: float,
     ) -> None:
         self._reply = reply
         self._opened = opened
+        self._seconds = seconds
         self.status = reply.status
         self.headers = headers
 
@@ -74,8 +84,9 @@ class FileReply:
     @property
     def is_delimited(self) -> bool:
         """Whether the end of the body can be told from a cut."""
-        coding = self.headers.get("transfer-encoding", "").strip().lower()
-        return "content-length" in self.headers or coding == "chunked"
+        # Without blanks of any other kind: aiohttp knows only these, and would read to a cut.
+        coding = self.headers.get("transfer-encoding", "").strip(" \t").lower()
+        return coding == "chunked" if coding else "content-length" in self.headers
 
     async def read(self) -> bytes | IncomeClientError:
         """Return the next bytes as they were received, none at the end of the body.
@@ -89,9 +100,11 @@ class FileReply:
         content = self._reply.content
         fault: ConnectionFault | None = None
         try:
-            piece = await content.readany()
-            while not piece and not content.at_eof():
+            # What is no content, such as a chunk's extension, counts as nothing.
+            async with asyncio.timeout(self._seconds):
                 piece = await content.readany()
+                while not piece and not content.at_eof():
+                    piece = await content.readany()
         except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
             fault = fault_of(error)
             piece = _left_in(content)
@@ -100,24 +113,20 @@ class FileReply:
         return self._opened.refusal() or fault.download_error()
 
     async def error_text(self, limit: int = 64 * 1024, seconds: float = 1.0) -> str:
-        """Return the beginning of an error's body, nothing where it does not come as it should.
+        """Return the beginning of an error's body, as far as it comes.
 
         Args:
             limit: longest text, in bytes.
             seconds: how long to wait for it.
         """
         start = bytearray()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while len(start) < limit:
                     piece = await self.read()
-                    if isinstance(piece, IncomeClientError):
-                        return ""
-                    if not piece:
+                    if not piece or isinstance(piece, IncomeClientError):
                         break
                     start += piece
-        except TimeoutError:
-            return ""
         return start[:limit].decode(errors="replace")
 
     def leave(self) -> None:
@@ -161,12 +170,13 @@ class OpenReplies:
             reply.leave()
 
 
-def received(reply: aiohttp.ClientResponse, opened: OpenReplies) -> Outcome:
+def received(reply: aiohttp.ClientResponse, opened: OpenReplies, *, seconds: float) -> Outcome:
     """Return what a reply of aiohttp says, or the error if it contradicts itself.
 
     Args:
         reply: the reply, its body unread.
         opened: where it is kept as long as it is in use.
+        seconds: longest time between two pieces of its body.
     """
     headers: dict[str, str] = {}
     for spelling, value in reply.headers.items():
@@ -175,6 +185,6 @@ def received(reply: aiohttp.ClientResponse, opened: OpenReplies) -> Outcome:
             reply.close()
             return ConnectionFault(f"the header field {name} came twice").download_error()
         headers[name] = value
-    found = FileReply(reply, headers, opened)
+    found = FileReply(reply, headers, opened, seconds)
     opened.replies.add(found)
     return found

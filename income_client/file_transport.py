@@ -114,14 +114,15 @@ class FilePool:
             return refused
         session = self._opened()
         try:
-            reply = await session.get(
-                URL(link.address, encoded=True),
-                headers=self._headers | headers,
-                allow_redirects=False,
-                timeout=socket_limits(timeouts),
-                proxy=None if self._proxy is None else URL(self._proxy.reveal()),
-                ssl=True if self._policy.ssl is None else self._policy.ssl,
-            )
+            async with asyncio.timeout(timeouts.connect + timeouts.read):
+                reply = await session.get(
+                    URL(link.address, encoded=True),
+                    headers=self._headers | headers,
+                    allow_redirects=False,
+                    timeout=socket_limits(timeouts),
+                    proxy=None if self._proxy is None else URL(self._proxy.reveal()),
+                    ssl=True if self._policy.ssl is None else self._policy.ssl,
+                )
         except _RefusedPeerError as refusal:
             return UnsafeLinkError(f"{link.host}: {refusal.reason}")
         except LostError as lost:
@@ -129,7 +130,7 @@ class FilePool:
         except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
             fault = fault_of(error)
         else:
-            return received(reply, self._replies)
+            return received(reply, self._replies, seconds=timeouts.read)
         refused = self.refusal() if session.closed else None
         return refused or fault.download_error()
 

@@ -1,29 +1,27 @@
 """The calls that get document files; makes jobs of what is meant and fetches none itself."""
 
 import asyncio
+import inspect
 import os
 from datetime import tzinfo
-from typing import Final, Literal, TypeAlias, overload
+from typing import Final, Literal, overload
 
 from .clock import Clock
+from .disk.partial_files import FoldersSeen
 from .downloads.address_book import AddressBook
-from .downloads.download import Downloader, FileJob, OnProgress
+from .downloads.download import Downloader
 from .downloads.meant import Documents, Meant, OneDocument, meant_by
+from .downloads.run import FileJob, OnProgress, ProgressError
 from .downloads.stream import DownloadFailure, Downloads, Get
 from .errors import ConfigurationError, IncomeClientError
 from .fetching import OnError
 from .places import place_of
-from .places.stores import Store, is_store
-from .places.stream_place import BinaryStream
+from .places.choice import Destination, FolderOrStore
+from .places.stores import is_store
 from .protocol.file_names import DEFAULT_TEMPLATE, FileFacts, NameTemplate
 from .records.files import DownloadedFile
 from .session import SessionManager
 from .streams import ServiceStreams
-
-Folder: TypeAlias = str | os.PathLike[str] | Store
-"""Where many files can go."""
-Destination: TypeAlias = Folder | BinaryStream
-"""Where a file can go."""
 
 _SAMPLE: Final = FileFacts(
     application_id="a", document_type="t", document_id="d", file=0, file_reference_id="r"
@@ -103,16 +101,17 @@ class DocumentFiles(ServiceStreams):
             raise cancelled.with_traceback(None) from None
         if not isinstance(outcome, IncomeClientError):
             return outcome
+        failure = outcome.raised if isinstance(outcome, ProgressError) else outcome
         try:
-            raise outcome
+            raise failure
         finally:
-            del outcome
+            del outcome, failure
 
     @overload
     def download_all(
         self,
         documents: Documents,
-        directory: Folder,
+        directory: FolderOrStore,
         concurrency: int = ...,
         *,
         names: str = ...,
@@ -126,7 +125,7 @@ class DocumentFiles(ServiceStreams):
     def download_all(
         self,
         documents: Documents,
-        directory: Folder,
+        directory: FolderOrStore,
         concurrency: int = ...,
         *,
         names: str = ...,
@@ -139,7 +138,7 @@ class DocumentFiles(ServiceStreams):
     def download_all(
         self,
         documents: Documents,
-        directory: Folder,
+        directory: FolderOrStore,
         concurrency: int = 8,
         *,
         names: str = DEFAULT_TEMPLATE,
@@ -191,11 +190,17 @@ class DocumentFiles(ServiceStreams):
     ) -> Get:
         template = NameTemplate.read(names)
         place_of(destination, template, _SAMPLE)
+        for name, switch in (("overwrite", overwrite), ("keep_partial", keep_partial)):
+            if not isinstance(switch, bool):
+                raise ConfigurationError(f"{name} is True or False")
+        if on_progress is not None and not _is_plain(on_progress):
+            raise ConfigurationError("on_progress is called, not awaited: a plain function")
+        seen = FoldersSeen()
         downloader, book = self._downloader, AddressBook(self.get_documents)
 
         async def get(meant: Meant) -> DownloadedFile | IncomeClientError:
             try:
-                place = place_of(destination, template, meant.facts)
+                place = place_of(destination, template, meant.facts, seen)
             except ConfigurationError as error:
                 return error.with_traceback(None)
             job = FileJob(
@@ -219,3 +224,7 @@ def _below(directory: object) -> object:
     if is_store(directory):
         return directory
     raise ConfigurationError("directory is the path of a folder, or a store of obstore")
+
+
+def _is_plain(function: object) -> bool:
+    return callable(function) and not inspect.iscoroutinefunction(function)

@@ -6,27 +6,31 @@ working on what belongs to somebody else by then.
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def _pass() -> None:
-    """Do nothing."""
-
-
-async def run_to_the_end(work: Callable[[], T], on_cancel: Callable[[], None] = _pass) -> T:
+async def run_to_the_end(
+    work: Callable[[], T],
+    on_cancel: Callable[[], None] | None = None,
+    executor: Executor | None = None,
+) -> T:
     """Run in a thread, and return no sooner than that has ended, cancelled or not.
 
     Args:
         work: what to do.
         on_cancel: called in the event loop to ask the work to end early.
+        executor: whose thread; None stands for the event loop's own few threads, which
+            name lookups share and which are for work that nobody outside can hold up.
 
     Raises:
         asyncio.CancelledError: it came meanwhile; what the work returned is lost.
+        RuntimeError: no thread can be started.
     """
     # No task: a loop that is being closed cancels all of them, and threads go on.
-    running = asyncio.get_running_loop().run_in_executor(None, work)
+    running = asyncio.get_running_loop().run_in_executor(executor, work)
     cancellation = await outlast(running, on_cancel)
     if cancellation is not None:
         raise cancellation
@@ -34,7 +38,7 @@ async def run_to_the_end(work: Callable[[], T], on_cancel: Callable[[], None] = 
 
 
 async def outlast(
-    future: asyncio.Future[Any], on_cancel: Callable[[], None] = _pass
+    future: asyncio.Future[Any], on_cancel: Callable[[], None] | None = None
 ) -> asyncio.CancelledError | None:
     """Wait for a future's end, and return the cancellation that came meanwhile."""
     cancellation: asyncio.CancelledError | None = None
@@ -43,5 +47,6 @@ async def outlast(
             await asyncio.wait((future,))
         except asyncio.CancelledError as error:
             cancellation = error
-            on_cancel()
+            if on_cancel is not None:
+                on_cancel()
     return cancellation

@@ -11,7 +11,7 @@ from typing import Final
 from income_client.disk.folders import Folder, open_folder
 from income_client.disk.partial_files import create
 
-ETAG: Final = '"0123abcd"'
+MARK: Final = '"0123abcd"'
 
 _WRITE: Final = "from tests.parts_at_play import write; write()"
 
@@ -23,11 +23,11 @@ def opened(path: Path) -> Iterator[Folder]:
         yield folder
 
 
-def left(path: Path, content: bytes, *, target: str = "a", etag: str | None = ETAG) -> Path:
+def left(path: Path, content: bytes, *, target: str = "a", mark: str | None = MARK) -> Path:
     """Leave a part behind as a killed process does, and return where it is."""
     before = set(path.iterdir())
     with opened(path) as folder:
-        part = create(folder, target, etag)
+        part = create(folder, target, mark)
         part.write(content)
         part.content.close()
     (made,) = set(path.iterdir()) - before
@@ -65,7 +65,7 @@ def writing(path: Path) -> Iterator["subprocess.Popen[str]"]:
 def write() -> None:
     """Write a part of a target and wait to be killed; what is in it can be told by its length."""
     with opened(Path(sys.argv[1])) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         for number in range(1_000_000):
             part.write(number.to_bytes(8))
             if number == 1000:

@@ -130,14 +130,13 @@ async def test_other_fields_may_come_twice() -> None:
         (reply(403, b"x" * 1000), "fin", "x" * 1000),
         (reply(403, b"\xff!"), "fin", "\ufffd!"),
         (reply(403, b""), "fin", ""),
-        (reply(403, b"x" * 100)[:-1], "fin", ""),
-        (reply(403, b"x" * 100)[:-1], "rst", ""),
-        (reply(403, b"x" * 100)[:-1], "hang", ""),
+        (reply(403, b"x" * 100)[:-1], "fin", "x" * 99),
+        (reply(403, b"x" * 100)[:-1], "hang", "x" * 99),
         (CHUNKED + b"zz\r\n", "fin", ""),
     ],
 )
 async def test_the_text_of_an_error_is_bounded(out: bytes, how: str, text: str) -> None:
-    """Its beginning is read within its time, or nothing of it."""
+    """Its beginning is read within its time, as far as it comes."""
     async with (
         pooled(ending(out, how)) as (pool, server),
         pool.get(link_to(server.url), {}, WAITS) as found,

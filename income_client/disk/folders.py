@@ -44,6 +44,12 @@ class Folder:
         if descriptor >= 0:
             os.close(descriptor)
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Which one it is, whatever it is called."""
+        facts = os.fstat(self._descriptor)
+        return facts.st_dev, facts.st_ino
+
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Open a file without following a link or waiting for a pipe's other end."""
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

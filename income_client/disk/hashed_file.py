@@ -134,13 +134,13 @@ class UnnamedFile:
 
     Attributes:
         content: what is in it.
-        etag: the entity tag of what is being written.
+        mark: the mark of what is being written.
     """
 
-    def __init__(self, etag: str | None) -> None:
+    def __init__(self, mark: str | None) -> None:
         with tempfile.TemporaryFile(buffering=0) as file:
             self.content = HashedFile(os.dup(file.fileno()))
-        self.etag = etag
+        self.mark = mark
 
     def discard(self) -> None:
         """Throw it away."""

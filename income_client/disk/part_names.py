@@ -9,7 +9,7 @@ from typing import Final, Self
 from attrs import frozen
 
 _NAME: Final = re.compile(
-    r"\.(?P<target>[0-9a-f]{16})\.(?P<etag>-|[A-Za-z0-9_=-]{2,136})"
+    r"\.(?P<target>[0-9a-f]{16})\.(?P<mark>-|[A-Za-z0-9_=-]{2,136})"
     r"\.(?P<boot>[0-9a-f]{8})\.(?P<chance>[0-9a-f]{8})\.part",
 )
 _STRONG: Final = re.compile(r'"[!#-~]{1,98}"')
@@ -23,17 +23,17 @@ class PartName:
 
     target: str
     """16 hex digits of the SHA-256 of what the target is called, its extension aside."""
-    etag: str | None
-    """The strong entity tag of what it is a part of."""
+    mark: str | None
+    """The strong mark of what it is a part of."""
     boot: str
     """8 hex digits of the boot in which it was written; zeros where none is known."""
     chance: str
     """8 hex digits by chance."""
 
     @classmethod
-    def of(cls, target: str, etag: str | None, boot: str | None, chance: str) -> Self:
+    def of(cls, target: str, mark: str | None, boot: str | None, chance: str) -> Self:
         """Make the name of a new part of a target."""
-        return cls(_short(target), etag, boot or _NO_BOOT, chance)
+        return cls(_short(target), mark, boot or _NO_BOOT, chance)
 
     @classmethod
     def read(cls, name: str, target: str) -> Self | None:
@@ -41,37 +41,46 @@ class PartName:
         found = _NAME.fullmatch(name)
         if found is None or found["target"] != _short(target):
             return None
-        return cls(found["target"], _decoded(found["etag"]), found["boot"], found["chance"])
+        return cls(found["target"], _decoded(found["mark"]), found["boot"], found["chance"])
 
     def __str__(self) -> str:
-        etag = _NO_ETAG if self.etag is None else _encoded(self.etag)
-        return f".{self.target}.{etag}.{self.boot}.{self.chance}.part"
+        mark = _NO_ETAG if self.mark is None else _encoded(self.mark)
+        return f".{self.target}.{mark}.{self.boot}.{self.chance}.part"
+
+    def is_of(self, boot: str | None) -> bool:
+        """Say whether a process of this boot has written it."""
+        return self.boot == (boot or _NO_BOOT)
 
     def can_be_adopted(self, boot: str | None) -> bool:
         """Say whether a process of this boot can know what is in it, and go on."""
         # After a loss of power the tail of a file may be zeros: another boot's is not trusted.
-        return self.etag is not None and boot is not None and self.boot == boot
+        return self.mark is not None and boot is not None and self.boot == boot
 
 
-def is_strong(etag: str | None) -> bool:
-    """Say whether an entity tag stands for the same bytes, and fits into a name."""
-    return etag is not None and _STRONG.fullmatch(etag) is not None
+def is_part(name: str) -> bool:
+    """Say whether a file is called like a part."""
+    return name.startswith(".") and name.endswith(".part")
+
+
+def is_strong(mark: str | None) -> bool:
+    """Say whether an mark stands for the same bytes, and fits into a name."""
+    return mark is not None and _STRONG.fullmatch(mark) is not None
 
 
 def _short(target: str) -> str:
     return hashlib.sha256(target.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _encoded(etag: str) -> str:
-    return base64.urlsafe_b64encode(etag.encode("ascii")).decode("ascii")
+def _encoded(mark: str) -> str:
+    return base64.urlsafe_b64encode(mark.encode("ascii")).decode("ascii")
 
 
 def _decoded(text: str) -> str | None:
     if text == _NO_ETAG:
         return None
     try:
-        etag = base64.b64decode(text, altchars=b"-_", validate=True).decode("ascii")
+        mark = base64.b64decode(text, altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, UnicodeError):
         return None
     # Only what would be written so again leads back to this name.
-    return etag if is_strong(etag) and _encoded(etag) == text else None
+    return mark if is_strong(mark) and _encoded(mark) == text else None

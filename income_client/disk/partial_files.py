@@ -6,11 +6,11 @@ Everything here is done in threads, by one at a time.
 """
 
 import errno
-import fcntl
 import os
 import re
 import secrets
 import stat
+import time
 from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
@@ -19,12 +19,14 @@ from typing import Final
 
 from .folders import Folder
 from .hashed_file import HashedFile
-from .part_names import PartName, is_strong
+from .part_names import PartName, is_part, is_strong
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _FIRST_DIGITS: Final = re.compile(r"[0-9a-f]{8}")
 _PRIVATE: Final = 0o600
 _TRIES: Final = 16
+_MOST_SEEN: Final = 4096
+_DAY_SECONDS: Final = 86_400
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK},
 )
@@ -44,7 +46,7 @@ class PartialFile:
 
     Attributes:
         content: what is in it.
-        etag: the strong entity tag of what it is a part of, None where there is none.
+        mark: what it is a part of, as a mark, None where there is none.
         folder: where it is.
     """
 
@@ -52,7 +54,7 @@ class PartialFile:
         self, folder: Folder, name: PartName, content: HashedFile, *, is_locked: bool
     ) -> None:
         self.content = content
-        self.etag = name.etag
+        self.mark = name.mark
         self.folder = folder
         self._name = name
         self._is_locked = is_locked
@@ -119,20 +121,20 @@ class PartialFile:
             self.content.close()
 
 
-def create(folder: Folder, target: str, etag: str | None) -> PartialFile:
+def create(folder: Folder, target: str, mark: str | None) -> PartialFile:
     """Make an empty part, for its owner alone.
 
     Args:
         folder: where the target is to be.
         target: what the target is called, its extension aside.
-        etag: the entity tag of what is to be written; kept only if it is a strong one.
+        mark: the mark of what is to be written; kept only if it is a strong one.
 
     Raises:
         OSError: the disk refuses.
     """
     boot = boot_id()
     for _ in range(_TRIES):
-        name = PartName.of(target, etag if is_strong(etag) else None, boot, secrets.token_hex(4))
+        name = PartName.of(target, mark if is_strong(mark) else None, boot, secrets.token_hex(4))
         descriptor = folder.open(str(name), os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE)
         content = HashedFile(descriptor, is_lasting=True)
         try:
@@ -150,12 +152,30 @@ def create(folder: Folder, target: str, etag: str | None) -> PartialFile:
     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
 
-def adopt(folder: Folder, target: str) -> PartialFile | None:
+class FoldersSeen:
+    """Which parts were in each folder at the first look: one look, however many files go there."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[int, int], tuple[str, ...]] = {}
+
+    def parts_in(self, folder: Folder) -> tuple[str, ...]:
+        """Return the names of the parts that may be there."""
+        known = self._parts.get(folder.identity)
+        if known is None:
+            known = tuple(name for name in folder.names() if is_part(name))
+            if len(self._parts) >= _MOST_SEEN:
+                self._parts.clear()
+            self._parts[folder.identity] = known
+        return known
+
+
+def adopt(folder: Folder, target: str, seen: FoldersSeen | None = None) -> PartialFile | None:
     """Take over the longest part of a target that a killed process has left; remove the others.
 
     Args:
         folder: where the target is to be.
         target: what the target is called, its extension aside.
+        seen: folders that were looked at before, which are not looked at again.
 
     Returns:
         It, its content hashed; None if there is none that can be trusted.
@@ -165,7 +185,7 @@ def adopt(folder: Folder, target: str) -> PartialFile | None:
     """
     boot = boot_id()
     found = []
-    for text in list(folder.names()):
+    for text in (seen or FoldersSeen()).parts_in(folder):
         name = PartName.read(text, target)
         facts = None if name is None else folder.find(text)
         if name is not None and facts is not None:
@@ -203,9 +223,12 @@ def _take(
         is_adopted = may_adopt and is_private and facts.st_size > 0 and name.can_be_adopted(boot)
         if is_adopted:
             return PartialFile(folder, name, content, is_locked=True)
-        # A second link to it is a target that was published just before the end.
-        with suppress(OSError):
-            folder.unlink(str(name))
+        # A second link to it is a target that was published just before the end. What another
+        # boot has written may be another machine's on the same network folder, at work.
+        is_from_elsewhere = not name.is_of(boot) and time.time() - facts.st_mtime < _DAY_SECONDS
+        if not is_from_elsewhere:
+            with suppress(OSError):
+                folder.unlink(str(name))
         return None
     finally:
         if not is_adopted:
@@ -237,6 +260,17 @@ def check_is_regular(folder: Folder, name: str) -> os.stat_result | None:
     raise FileExistsError(errno.EEXIST, f"{kind} stands where it is to go")
 
 
+def make_private(folder: Folder, name: str) -> None:
+    """Take from a file what others may do with it, if it is ours."""
+    with suppress(OSError):
+        descriptor = folder.open(name, os.O_RDONLY)
+        try:
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+                os.fchmod(descriptor, _PRIVATE)
+        finally:
+            os.close(descriptor)
+
+
 def _name_once(folder: Folder, part: str, final: str) -> None:
     try:
         folder.link(part, final)
@@ -255,6 +289,10 @@ def _is_at(folder: Folder, name: str, descriptor: int) -> bool:
 
 
 def _lock(descriptor: int) -> _Lock:
+    try:
+        import fcntl  # noqa: PLC0415 - not every system has it, and the rest goes without
+    except ModuleNotFoundError:
+        return _Lock.UNKNOWN
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,6 +8,7 @@ values: the frames that write hold what is in a file.
 import asyncio
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import Executor
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
@@ -26,7 +27,7 @@ class SpoolFile(Protocol):
     """What a spool writes to: a partial file, or one without a name."""
 
     content: HashedFile
-    etag: str | None
+    mark: str | None
 
     def discard(self) -> None:
         """Throw it away."""
@@ -42,8 +43,8 @@ F_co = TypeVar("F_co", bound=SpoolFile, covariant=True)
 class FileSource(Protocol[F_co]):
     """Where a spool gets its file from."""
 
-    def create(self, etag: str | None) -> F_co:
-        """Make an empty file for the content with this entity tag."""
+    def create(self, mark: str | None) -> F_co:
+        """Make an empty file for the content with this mark."""
 
     def close(self) -> None:
         """Let go of what files are made in."""
@@ -52,9 +53,9 @@ class FileSource(Protocol[F_co]):
 class UnnamedSource:
     """Makes files without a name, for places that take a file only once it is whole."""
 
-    def create(self, etag: str | None) -> UnnamedFile:
+    def create(self, mark: str | None) -> UnnamedFile:
         """Make an empty file."""
-        return UnnamedFile(etag)
+        return UnnamedFile(mark)
 
     def close(self) -> None:
         """Do nothing: they are nowhere."""
@@ -85,7 +86,7 @@ class Spool(Generic[F]):
 
     Attributes:
         size: bytes accepted so far, those of an earlier process included.
-        etag: the entity tag of what is being written.
+        mark: the mark of what is being written.
         digest: what was written, once `finish` or `conclude` was awaited; of nothing before.
     """
 
@@ -93,7 +94,7 @@ class Spool(Generic[F]):
         self._source = source
         self._file = held
         self.size = 0 if held is None else held.content.size
-        self.etag = None if held is None else held.etag
+        self.mark = None if held is None else held.mark
         self._pieces: list[bytes] = []
         self._gathered = 0
         self._is_to_restart = held is None
@@ -139,16 +140,16 @@ class Spool(Generic[F]):
             self._send_off()
         return fault
 
-    async def start_over(self, etag: str | None) -> DownloadError | None:
+    async def start_over(self, mark: str | None) -> DownloadError | None:
         """Forget what was written, for other content or for the same from its front.
 
         Args:
-            etag: the entity tag of what will come; only a strong one is remembered on disk.
+            mark: the mark of what will come; only a strong one is remembered on disk.
         """
         fault = await self._settled()
         self._pieces = []
         self._gathered = self.size = 0
-        self.etag = etag
+        self.mark = mark
         self._is_to_restart = True
         return fault
 
@@ -166,7 +167,10 @@ class Spool(Generic[F]):
         return self.digest
 
     async def conclude(
-        self, work: Callable[[F], T], on_cancel: Callable[[], None] = lambda: None
+        self,
+        work: Callable[[F], T],
+        on_cancel: Callable[[], None] | None = None,
+        executor: Executor | None = None,
     ) -> T | DownloadError:
         """Write what is left, and run the last work on the file in the same thread, to its end.
 
@@ -176,6 +180,7 @@ class Spool(Generic[F]):
         Args:
             work: what to do; an OSError of it becomes a fault.
             on_cancel: called in the event loop to ask the work to end early.
+            executor: whose thread, where the work waits for others than the disk.
         """
         fault = await self._settled()
         if fault is not None:
@@ -183,7 +188,7 @@ class Spool(Generic[F]):
         if self._is_over:
             return DownloadError(_CLOSED)
         pieces, self._pieces = self._pieces, []
-        return await run_to_the_end(lambda: self._concluded(work, pieces), on_cancel)
+        return await run_to_the_end(lambda: self._concluded(work, pieces), on_cancel, executor)
 
     async def discard(self) -> None:
         """Throw the file away; does nothing once it was concluded or kept."""
@@ -221,7 +226,7 @@ class Spool(Generic[F]):
         old, self._file = self._file, None
         if old is not None:
             old.discard()
-        self._file = self._source.create(self.etag)
+        self._file = self._source.create(self.mark)
         self._is_to_restart = False
 
     def _concluded(self, work: Callable[[F], T], pieces: list[bytes]) -> T | DownloadError:

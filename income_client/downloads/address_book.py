@@ -12,23 +12,29 @@ from typing import Final
 from attrs import define, field
 
 from income_client.errors import DownloadError, IncomeClientError
-from income_client.records.documents import ApplicationDocuments
+from income_client.records.documents import ApplicationDocuments, DocumentSource
 from income_client.settings import Secret
 
 _REMEMBERED: Final = 256
 
 
+_Key = tuple[str, str]
+"""A document's type and id: ids need not be unique among types."""
+
+
 @define(eq=False)
 class _Entry:
     lock: asyncio.Lock = field(factory=asyncio.Lock)
-    addresses: Mapping[str, Secret] = field(factory=dict, repr=False)
+    addresses: Mapping[_Key, Secret | None] = field(factory=dict, repr=False)
+    failure: IncomeClientError | None = None
+    times_asked: int = 0
 
 
 class AddressBook:
     """What the documents' addresses are by now.
 
-    The documents of an application are asked for once, however many of its
-    addresses have expired meanwhile; of 256 applications the addresses are kept.
+    The documents of an application are asked for once for all who wait for them, with
+    whatever comes of it; of 256 applications the addresses are kept.
 
     Args:
         ask: reads the documents of an application (contract section 4.3).
@@ -39,39 +45,42 @@ class AddressBook:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
     async def fresh(
-        self, application_id: str, document_id: str, *, stale: Secret
+        self, source: DocumentSource, document_id: str, *, stale: Secret
     ) -> Secret | IncomeClientError:
         """Return the address of a document in place of one that is of no use any more.
 
         Args:
-            application_id: the application that it belongs to.
+            source: its application and its type.
             document_id: the document.
             stale: its address so far.
 
         Returns:
             The address, which may be the very same; or why there is none.
         """
-        entry = self._entry(application_id)
+        key = (source.document_type, document_id)
+        entry = self._entry(source.application_id)
+        asked_before = entry.times_asked
         async with entry.lock:
-            known = entry.addresses.get(document_id)
+            known = entry.addresses.get(key)
             if known is not None and known != stale:
                 return known
-            failure = await self._renew(entry, application_id)
-        if failure is not None:
-            return failure
-        found = entry.addresses.get(document_id)
-        return found or DownloadError("the application has no such document any more")
+            if entry.times_asked == asked_before:
+                await self._renew(entry, source.application_id)
+        if entry.failure is not None:
+            return entry.failure.again()
+        if key not in entry.addresses:
+            return DownloadError("the application has no such document any more")
+        return entry.addresses[key] or DownloadError("the application has several such documents")
 
-    async def _renew(self, entry: _Entry, application_id: str) -> IncomeClientError | None:
+    async def _renew(self, entry: _Entry, application_id: str) -> None:
         try:
             documents = await self._ask(application_id)
         except IncomeClientError as error:
-            # Its frames are of no interest to who asked for a file.
-            return error.with_traceback(None)
-        entry.addresses = {
-            document.document_id: Secret(document.url) for _, document in documents.all()
-        }
-        return None
+            entry.failure = error.again()
+        else:
+            entry.failure = None
+            entry.addresses = _addresses(documents)
+        entry.times_asked += 1
 
     def _entry(self, application_id: str) -> _Entry:
         entry = self._entries.setdefault(application_id, _Entry())
@@ -79,3 +88,12 @@ class AddressBook:
         if len(self._entries) > _REMEMBERED:
             self._entries.popitem(last=False)
         return entry
+
+
+def _addresses(documents: ApplicationDocuments) -> dict[_Key, Secret | None]:
+    """Return the address of each document, None where the service gives two for one."""
+    found: dict[_Key, Secret | None] = {}
+    for document_type, document in documents.all():
+        key, address = (document_type, document.document_id), Secret(document.url)
+        found[key] = address if found.get(key, address) == address else None
+    return found

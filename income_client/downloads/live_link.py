@@ -14,6 +14,7 @@ from income_client.protocol.file_names import FileFacts
 from income_client.protocol.links import Link, read_link
 from income_client.protocol.storage_replies import Outdated
 from income_client.protocol.transfers import Interrupted
+from income_client.records.documents import DocumentSource
 from income_client.retrying import Retrier
 from income_client.settings import DownloadPolicy, Secret
 
@@ -56,6 +57,11 @@ class LiveLink:
         self._renewals = 0
         self.attempts = 0
 
+    def refusal(self) -> IncomeClientError | None:
+        """Return what stands against using the address, None if nothing does."""
+        link = read_link(self._address.reveal(), self._policy)
+        return link if isinstance(link, IncomeClientError) else None
+
     async def persistently(
         self,
         attempt: Callable[[Link], Awaitable[T | Interrupted | Outdated | IncomeClientError]],
@@ -90,10 +96,11 @@ class LiveLink:
     async def _renewed(self, outdated: Outdated) -> Link | IncomeClientError:
         facts = self._facts
         most = _MOST_RENEWALS if outdated.has_expired else _MOST_GUESSES
-        if facts.application_id is None or self._renewals >= most:
+        if facts.application_id is None or facts.document_type is None or self._renewals >= most:
             return outdated.error
         self._renewals += 1
-        fresh = await self._book.fresh(facts.application_id, facts.document_id, stale=self._address)
+        source = DocumentSource(facts.application_id, facts.document_type)
+        fresh = await self._book.fresh(source, facts.document_id, stale=self._address)
         if isinstance(fresh, IncomeClientError):
             return fresh if outdated.has_expired else outdated.error
         if fresh == self._address:

@@ -42,10 +42,15 @@ class Storage:
         Returns:
             What ``take`` made, what a refusal means, or why there was no reply.
         """
-        for _ in range(self._policy.max_redirects + 1):
+        hops, is_fresh = 0, True
+        while hops <= self._policy.max_redirects:
             async with self._pool.get(link, headers, self._timeouts) as reply:
                 if isinstance(reply, IncomeClientError):
-                    return reply
+                    if is_fresh or not reply.retryable:
+                        return reply
+                    # Not every storage that sends elsewhere keeps its connection open.
+                    is_fresh = True
+                    continue
                 taken = await take(reply)
                 if isinstance(taken, Refused):
                     return read_refusal(reply.status, reply.headers, await reply.error_text())
@@ -54,5 +59,5 @@ class Storage:
             leads_to = redirected(link, taken.location, self._policy)
             if isinstance(leads_to, IncomeClientError):
                 return leads_to
-            link = leads_to
+            link, hops, is_fresh = leads_to, hops + 1, False
         return DownloadError("the storage redirects too often")

@@ -15,6 +15,7 @@ from income_client.records.files import DownloadedFile
 from income_client.sources import Source
 
 from .meant import EXPECTED, Documents, Meant, meant_by, several
+from .run import ProgressError
 
 Y = TypeVar("Y")
 
@@ -77,8 +78,11 @@ class Downloads(CrewIterator[Meant | None, Y]):
                     raise self._source.error
                 return None
             outcome = self._taken(await self._crew.next())
-            if isinstance(outcome, DownloadFailure) and self._on_error == "raise":
-                return Raised(outcome.error)
+            if isinstance(outcome, DownloadFailure):
+                if isinstance(outcome.error, ProgressError):
+                    return Raised(outcome.error.raised)
+                if self._on_error == "raise":
+                    return Raised(outcome.error)
             if outcome is not None:
                 return cast("Y", outcome)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from income_client.disk.folders import Folder, open_folder
-from income_client.disk.partial_files import PartialFile
+from income_client.disk.partial_files import FoldersSeen, PartialFile
 from income_client.disk.spool import SomeSpool
 from income_client.errors import DownloadError
 from income_client.protocol.file_names import FileFacts, NameTemplate
@@ -23,23 +23,31 @@ class FolderPlace:
         directory: the folder.
         template: how the name is made.
         facts: what of.
+        seen: folders whose parts are known.
 
     Raises:
         ConfigurationError: the template needs what is not known of the document.
     """
 
-    def __init__(self, directory: Path, template: NameTemplate, facts: FileFacts) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        template: NameTemplate,
+        facts: FileFacts,
+        seen: FoldersSeen | None = None,
+    ) -> None:
+        self._seen = seen
         self._directory = directory.absolute()
         self._name = template.of(facts)
+        self._names = tuple(dict.fromkeys(map(self._name.named, EXTENSIONS)))
 
     async def begin(self) -> SomeSpool | DownloadError:
         """See `Place.begin`."""
-        return await on_disk.begun(self._open, self._name.stem)
+        return await on_disk.begun(self._open, self._name.stem, may_make=True, seen=self._seen)
 
-    async def present(self) -> Present | DownloadError | None:
+    async def present(self) -> tuple[Present, ...] | DownloadError:
         """See `Place.present`."""
-        names = dict.fromkeys(self._name.named(extension) for extension in EXTENSIONS)
-        return await on_disk.found(self._open, names)
+        return await on_disk.found(self._open, self._name.stem, self._names)
 
     async def publish(
         self,
@@ -52,7 +60,7 @@ class FolderPlace:
 
         def publish(file: PartialFile) -> Published | DownloadError:
             name = self._name.named(extension_of(content_type, file.content.head))
-            return on_disk.publish(name, file, overwrite=overwrite)
+            return on_disk.publish(name, self._names, file, overwrite=overwrite)
 
         return await spool.conclude(publish)
 

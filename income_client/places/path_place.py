@@ -29,11 +29,11 @@ class PathPlace:
 
     async def begin(self) -> SomeSpool | DownloadError:
         """See `Place.begin`."""
-        return await on_disk.begun(self._open, self._name)
+        return await on_disk.begun(self._open, self._name, may_make=False)
 
-    async def present(self) -> Present | DownloadError | None:
+    async def present(self) -> tuple[Present, ...] | DownloadError:
         """See `Place.present`."""
-        return await on_disk.found(self._open, (self._name,))
+        return await on_disk.found(self._open, self._name, (self._name,))
 
     async def publish(
         self,
@@ -43,7 +43,7 @@ class PathPlace:
         overwrite: bool = False,
     ) -> Published | DownloadError:
         """See `Place.publish`."""
-        work = partial(on_disk.publish, self._name, overwrite=overwrite)
+        work = partial(on_disk.publish, self._name, (), overwrite=overwrite)
         return await spool.conclude(work)
 
     def _open(self, make: bool) -> Folder:  # noqa: ARG002 - the folder is the caller's to make

@@ -16,6 +16,11 @@ ANOTHER: Final = "another file is there already; it was left as it is"
 """What is said when a place is taken."""
 
 _Hashing = Callable[[str], Awaitable[str | DownloadError]]
+_Acceptance = Callable[[], Awaitable[None]]
+
+
+async def _nothing() -> None:
+    """Do nothing."""
 
 
 @frozen
@@ -28,6 +33,8 @@ class Present:
     """Its length in bytes."""
     _hash: _Hashing = field(repr=False, eq=False)
     """Reads all of it through the hash of this name."""
+    _accept: _Acceptance = field(repr=False, eq=False, default=_nothing)
+    """Makes it what a file put there would be, its content aside."""
 
     async def sha256(self) -> str | DownloadError:
         """Read the file and return its SHA-256 in hex, or why it cannot be read."""
@@ -36,6 +43,10 @@ class Present:
     async def md5(self) -> str | DownloadError:
         """Read the file and return its MD5 in hex, or why it cannot be read."""
         return await self._hash("md5")
+
+    async def accept(self) -> None:
+        """Take it for the file that was to come: private, and nothing left of its parts."""
+        await self._accept()
 
 
 @frozen
@@ -57,8 +68,8 @@ class Place(Protocol):
         It is left as a context: what is neither kept nor published is thrown away.
         """
 
-    async def present(self) -> Present | DownloadError | None:
-        """Return what stands there already, None for nothing."""
+    async def present(self) -> tuple[Present, ...] | DownloadError:
+        """Return what stands there already; several, where the extension is not known yet."""
 
     async def publish(
         self,

@@ -39,19 +39,19 @@ class StorePlace:
         """See `Place.begin`; nothing is ever left for a later process."""
         return unnamed_spool()
 
-    async def present(self) -> Present | DownloadError | None:
+    async def present(self) -> tuple[Present, ...] | DownloadError:
         """See `Place.present`."""
         key: str | DownloadError | None = self._key(self._name.stem)
         if self._name.has_extension:
             folder = "/".join(self._name.folders) or None
             keys = [self._key(self._name.named(extension)) for extension in EXTENSIONS]
             key = await first_of(self._store, folder, self._key(self._name.stem), keys)
-        if not isinstance(key, str):
-            return key
+        if key is None or isinstance(key, DownloadError):
+            return key or ()
         size = await size_of(self._store, key)
         if size is None or isinstance(size, DownloadError):
-            return size
-        return Present(key, size, partial(hash_of, self._store, key))
+            return size or ()
+        return (Present(key, size, partial(hash_of, self._store, key)),)
 
     async def publish(
         self,

@@ -4,6 +4,9 @@ What has begun to go out cannot be taken back, so the file is on this machine,
 whole, before its first byte goes.
 """
 
+import errno
+import io
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from income_client.disk.hashed_file import UnnamedFile
@@ -17,14 +20,21 @@ class BinaryStream(Protocol):
     """What a caller gives to be written to."""
 
     def write(self, data: bytes, /) -> Any:
-        """Take bytes, and tell how many if not all."""
+        """Take bytes, and tell how many if not all.
+
+        None stands for all of them; of an `io.RawIOBase`, for none.
+        """
 
 
 _STOPPED: Final = "the copy was stopped"
+_NO_THREAD: Final = "no thread can be started to write to the stream"
 
 
 class StreamPlace:
-    """A stream of the caller's, written to in a thread, flushed and never closed.
+    """A stream of the caller's, written to in a thread of its own, flushed and never closed.
+
+    A stream may keep its writer waiting for as long as its reader likes. Cancelling
+    waits too, for the ``write`` or ``flush`` that is under way; no other follows it.
 
     Args:
         stream: a binary one. Others leave it alone until the file is published.
@@ -38,9 +48,9 @@ class StreamPlace:
         """See `Place.begin`; nothing is ever left for a later process."""
         return unnamed_spool()
 
-    async def present(self) -> Present | DownloadError | None:
-        """Return None: of a stream nothing is known."""
-        return None
+    async def present(self) -> tuple[Present, ...] | DownloadError:
+        """Return nothing: of a stream nothing is known."""
+        return ()
 
     async def publish(
         self,
@@ -50,7 +60,14 @@ class StreamPlace:
         overwrite: bool = False,  # noqa: ARG002 - nor anything to replace
     ) -> Published | DownloadError:
         """See `Place.publish`; a copy that fails or is cancelled has gone out in part."""
-        return await spool.conclude(self._copy, on_cancel=self._stop)
+        # Streams that nobody reads would hold all threads of the event loop.
+        executor = ThreadPoolExecutor(1, "income_client.stream")
+        try:
+            return await spool.conclude(self._copy, self._stop, executor)
+        except RuntimeError:
+            return DownloadError(_NO_THREAD)
+        finally:
+            executor.shutdown(wait=False)
 
     def _stop(self) -> None:
         self._is_stopped = True
@@ -65,9 +82,9 @@ class StreamPlace:
     def _tried(self, file: UnnamedFile) -> DownloadError | None:
         try:
             for block in file.content.blocks():
+                self._write(block)
                 if self._is_stopped:
                     return DownloadError(_STOPPED)
-                self._write(block)
             flush = getattr(self._stream, "flush", None)
             if callable(flush):
                 flush()
@@ -79,9 +96,11 @@ class StreamPlace:
 
     def _write(self, block: bytes) -> None:
         rest = block
-        while rest:
+        while rest and not self._is_stopped:
             taken = self._stream.write(rest)
             # A raw stream may take less; one that does not say took all.
+            if taken is None and isinstance(self._stream, io.RawIOBase):
+                raise BlockingIOError(errno.EAGAIN, "the stream would block")
             if not isinstance(taken, int):
                 return
             if not 0 < taken <= len(rest):

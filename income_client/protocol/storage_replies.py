@@ -22,7 +22,7 @@ _PART: Final = re.compile(
 _NO_PART: Final = re.compile(r"bytes \*/(?P<total>[0-9]{1,18})")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _STRONG_ETAG: Final = re.compile(r'"[!#-~]{1,100}"')
-_CODE: Final = re.compile(r"<Code>\s*(?P<code>[A-Za-z][A-Za-z0-9._-]{0,63})\s*</Code>")
+_CODE: Final = re.compile(r"<Code>\s*(?P<code>[A-Za-z][A-Za-z.]{0,47})\s*</Code>")
 _MESSAGE: Final = re.compile(r"<Message>(?P<message>[^<]{0,1000})</Message>")
 _EXPIRED_CODES: Final = frozenset({"ExpiredToken", "RequestExpired", "TokenRefreshRequired"})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -128,6 +128,9 @@ def read_told(status: int, headers: Mapping[str, str]) -> Told | None:
             told = _PART.fullmatch(headers.get("content-range", ""))
         case HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             told = _NO_PART.fullmatch(headers.get("content-range", ""))
+            if told is None:
+                # An empty file has no first byte, and not every storage says so well.
+                return Told(None, None, None)
         case HTTPStatus.OK:
             length = headers.get("content-length", "")
             size = int(length) if _LENGTH.fullmatch(length) else None

@@ -52,6 +52,7 @@ class Transfer:
         policy: limits of size and rate.
         size: bytes that are there already.
         etag: the strong entity tag of the version that they are of.
+        total: the length of that version.
 
     Attributes:
         received: bytes that are there.
@@ -60,11 +61,18 @@ class Transfer:
         content_type: media type that the storage told.
     """
 
-    def __init__(self, policy: DownloadPolicy, *, size: int = 0, etag: str | None = None) -> None:
+    def __init__(
+        self,
+        policy: DownloadPolicy,
+        *,
+        size: int = 0,
+        etag: str | None = None,
+        total: int | None = None,
+    ) -> None:
         self._policy = policy
         self.received = 0 if etag is None else size
         self.etag = etag
-        self.total: int | None = None
+        self.total = total
         self.content_type: str | None = None
         self._asked_from = 0
         self._until: int | None = None
@@ -104,7 +112,9 @@ class Transfer:
         body = self._all(headers) if status == HTTPStatus.OK else self._rest(headers)
         if isinstance(body, Body):
             self.etag = strong_etag(headers)
-            self.content_type = headers.get("content-type")
+            # The rest of a file need not say again what the file is.
+            known = None if body.starts_over else self.content_type
+            self.content_type = headers.get("content-type", known)
         return body
 
     def piece(self, length: int, now: float) -> DownloadError | None:
@@ -145,6 +155,9 @@ class Transfer:
         return Interrupted(error) if self._interruptions <= allowed else error
 
     def _all(self, headers: Mapping[str, str]) -> Body | DownloadError:
+        media_type = headers.get("content-type", "").lower()
+        if "content-range" in headers or media_type.startswith("multipart/byteranges"):
+            return DownloadError("the storage gave parts and called them all", status=200)
         length = headers.get("content-length")
         self.received = 0
         self.total = self._until = None if length is None else int(length)
@@ -165,8 +178,12 @@ class Transfer:
             return self._too_long()
         return Body(starts_over=False)
 
-    def _void(self, reason: str) -> DownloadError:
+    def forget(self) -> None:
+        """Start over, whatever came."""
         self.received, self.etag, self.total = 0, None, None
+
+    def _void(self, reason: str) -> DownloadError:
+        self.forget()
         return DownloadError(f"{reason}; it starts over", retryable=True)
 
     def _too_long(self) -> DownloadError:

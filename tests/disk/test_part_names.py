@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from income_client.disk.part_names import PartName, is_strong
 
-ETAGS = st.text(st.sampled_from([chr(code) for code in range(0x21, 0x7F) if code != 0x22])).map(
+MARKS = st.text(st.sampled_from([chr(code) for code in range(0x21, 0x7F) if code != 0x22])).map(
     lambda text: f'"{text}"'
 )
 
 
-@given(st.text(), st.one_of(st.none(), ETAGS.filter(is_strong)))
-def test_a_name_says_what_it_is_a_part_of(target: str, etag: str | None) -> None:
+@given(st.text(), st.one_of(st.none(), MARKS.filter(is_strong)))
+def test_a_name_says_what_it_is_a_part_of(target: str, mark: str | None) -> None:
     """The name is enough to find the target again and to ask for the rest."""
-    name = PartName.of(target, etag, "0a0b0c0d", "12345678")
+    name = PartName.of(target, mark, "0a0b0c0d", "12345678")
     text = str(name)
     assert PartName.read(text, target) == name
     assert PartName.read(text, f"{target}x") is None
@@ -25,30 +25,30 @@ def test_a_name_says_what_it_is_a_part_of(target: str, etag: str | None) -> None
 
 
 @pytest.mark.parametrize(
-    "etag", [None, "", '""', 'W/"abc"', "abc", '"abc', '"a"b"', '"ä"', '"a b"', f'"{"x" * 99}"']
+    "mark", [None, "", '""', 'W/"abc"', "abc", '"abc', '"a"b"', '"ä"', '"a b"', f'"{"x" * 99}"']
 )
-def test_another_tag_is_not_kept(etag: str | None) -> None:
+def test_another_tag_is_not_kept(mark: str | None) -> None:
     """A weak, absent, odd or long tag does not stand for bytes that can be gone on with."""
-    assert not is_strong(etag)
+    assert not is_strong(mark)
 
 
 def test_a_tag_of_a_hundred_characters_is_kept() -> None:
     """It fits into a name."""
-    etag = f'"{"x" * 98}"'
-    assert is_strong(etag)
-    assert PartName.of("a", etag, None, "00000000").etag == etag
+    mark = f'"{"x" * 98}"'
+    assert is_strong(mark)
+    assert PartName.of("a", mark, None, "00000000").mark == mark
 
 
 @pytest.mark.parametrize("middle", ["-", "IiI=", "YWJj", "Ii\n", "ImEiCg==", "ImEi=", "Iw=="])
 def test_a_tag_that_nobody_wrote_so_is_none(middle: str) -> None:
-    """What decodes to no strong tag, or is written otherwise, is a part without one."""
+    """What decodes to no strong mark, or is written otherwise, is a part without one."""
     model = str(PartName.of("a", None, "0a0b0c0d", "12345678"))
     name = PartName.read(model.replace(".-.", f".{middle}."), "a")
-    assert name is None or name.etag is None
+    assert name is None or name.mark is None
 
 
 @pytest.mark.parametrize(
-    ("etag", "written", "now", "can_be"),
+    ("mark", "written", "now", "can_be"),
     [
         ('"a"', "0a0b0c0d", "0a0b0c0d", True),
         (None, "0a0b0c0d", "0a0b0c0d", False),
@@ -58,7 +58,7 @@ def test_a_tag_that_nobody_wrote_so_is_none(middle: str) -> None:
     ],
 )
 def test_only_what_this_boot_has_written_is_believed(
-    etag: str | None, written: str | None, now: str | None, can_be: bool
+    mark: str | None, written: str | None, now: str | None, can_be: bool
 ) -> None:
     """A loss of power leaves files whose tail was never written."""
-    assert PartName.of("a", etag, written, "12345678").can_be_adopted(now) is can_be
+    assert PartName.of("a", mark, written, "12345678").can_be_adopted(now) is can_be

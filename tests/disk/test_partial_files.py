@@ -11,7 +11,7 @@ import pytest
 
 from income_client.disk.folders import Folder
 from income_client.disk.partial_files import create
-from tests.parts_at_play import ETAG, contents, left, opened
+from tests.parts_at_play import MARK, contents, left, opened
 
 
 def mode(path: Path) -> int:
@@ -25,7 +25,7 @@ def test_a_part_and_its_file_are_private(tmp_path: Path, umask: int) -> None:
     with opened(tmp_path) as folder:
         before = os.umask(umask)
         try:
-            part = create(folder, "a", ETAG)
+            part = create(folder, "a", MARK)
         finally:
             os.umask(before)
         (path,) = tmp_path.iterdir()
@@ -40,7 +40,7 @@ def test_a_part_and_its_file_are_private(tmp_path: Path, umask: int) -> None:
 def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
     """Size, hash and first bytes are those of what is there, from the last start on."""
     with opened(tmp_path) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         part.write(b"other")
         part.content.truncate()
         part.write(b"%PDF-")
@@ -65,7 +65,7 @@ def test_nothing_but_a_file_is_replaced(tmp_path: Path, overwrite: bool) -> None
     os.mkfifo(tmp_path / "pipe")
     with opened(tmp_path) as folder:
         for name in ("folder", "link", "dangling", "pipe"):
-            part = create(folder, name, ETAG)
+            part = create(folder, name, MARK)
             with pytest.raises(FileExistsError):
                 part.publish(name, overwrite=overwrite)
             part.discard()
@@ -79,7 +79,7 @@ def test_a_file_is_replaced_only_if_that_is_meant(tmp_path: Path) -> None:
     """Without a word about it, what is there stays, and the part can be thrown away."""
     (tmp_path / "a").write_bytes(b"old")
     with opened(tmp_path) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         part.write(b"new")
         with pytest.raises(FileExistsError):
             part.publish("a", overwrite=False)
@@ -102,7 +102,7 @@ def test_without_links_a_file_is_published_all_the_same(
     if is_there:
         (tmp_path / "a").write_bytes(b"old")
     with opened(tmp_path) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         part.write(b"new")
         if is_there:
             with pytest.raises(FileExistsError):
@@ -116,7 +116,7 @@ def test_without_links_a_file_is_published_all_the_same(
 def test_a_part_that_was_taken_away_is_not_published(tmp_path: Path) -> None:
     """What has its name by then is somebody else's, and is neither published nor removed."""
     with opened(tmp_path) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         (path,) = tmp_path.iterdir()
         path.unlink()
         path.write_bytes(b"not ours")
@@ -132,7 +132,7 @@ def test_a_folder_is_the_one_that_was_opened(tmp_path: Path) -> None:
     folder_path.mkdir()
     elsewhere.mkdir()
     with opened(folder_path) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         part.write(b"content")
         folder_path.rename(tmp_path / "moved")
         folder_path.symlink_to(elsewhere)
@@ -145,7 +145,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """What does not fit is told, and can be thrown away."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with opened(tmp_path) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
         try:
             with pytest.raises(OSError, match="File too large"):
@@ -156,14 +156,14 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     assert contents(tmp_path) == {}
 
 
-@pytest.mark.parametrize("etag", [None, 'W/"a"', "", f'"{"x" * 200}"'])
-def test_what_nobody_could_go_on_with_is_not_kept(tmp_path: Path, etag: str | None) -> None:
-    """Without a strong tag, or without any content, a part is of no use to anyone."""
+@pytest.mark.parametrize("mark", [None, 'W/"a"', "", f'"{"x" * 200}"'])
+def test_what_nobody_could_go_on_with_is_not_kept(tmp_path: Path, mark: str | None) -> None:
+    """Without a strong mark, or without any content, a part is of no use to anyone."""
     with opened(tmp_path) as folder:
-        part = create(folder, "a", etag)
+        part = create(folder, "a", mark)
         part.write(b"x")
         part.keep()
-        create(folder, "a", ETAG).keep()
+        create(folder, "a", MARK).keep()
     assert contents(tmp_path) == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from income_client.disk import partial_files
 from income_client.disk.partial_files import adopt, create
-from tests.parts_at_play import ETAG, contents, left, opened, writing, written
+from tests.parts_at_play import MARK, contents, left, opened, writing, written
 
 
 def test_a_killed_writer_is_succeeded(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_killed_writer_is_succeeded(tmp_path: Path) -> None:
         process.wait()
         part = adopt(folder, "a")
         assert part is not None
-        assert part.etag == ETAG
+        assert part.mark == MARK
         size = part.size
         assert size >= 8000
         assert part.content.sha256 == hashlib.sha256(written(size)).hexdigest()
@@ -34,7 +34,7 @@ def test_two_processes_never_write_one_part(tmp_path: Path) -> None:
     """While a writer lives its part is left alone, and somebody else begins one of his own."""
     with writing(tmp_path), opened(tmp_path) as folder:
         assert adopt(folder, "a") is None
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         part.write(b"mine")
         assert adopt(folder, "a") is None
         part.publish("a", overwrite=False)
@@ -44,7 +44,7 @@ def test_two_processes_never_write_one_part(tmp_path: Path) -> None:
 def test_a_part_at_work_is_left_alone_within_a_process_too(tmp_path: Path) -> None:
     """Two downloads of one file do not meet in one part."""
     with opened(tmp_path) as folder:
-        first = create(folder, "a", ETAG)
+        first = create(folder, "a", MARK)
         first.write(b"first")
         assert adopt(folder, "a") is None
         first.keep()
@@ -58,7 +58,7 @@ def test_the_longest_is_adopted_and_the_others_go(tmp_path: Path) -> None:
     """Of several leftovers one is of use; none is left after that."""
     for size in (3, 9, 5, 0):
         left(tmp_path, b"x" * size)
-    left(tmp_path, b"y" * 50, etag=None)
+    left(tmp_path, b"y" * 50, mark=None)
     left(tmp_path, b"z", target="b")
     with opened(tmp_path) as folder:
         part = adopt(folder, "a")
@@ -73,10 +73,13 @@ def test_the_longest_is_adopted_and_the_others_go(tmp_path: Path) -> None:
 def test_what_another_boot_has_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str | None
 ) -> None:
-    """After a loss of power its end may be zeros; where boots are not told apart, always."""
-    left(tmp_path, b"content")
+    """After a loss of power its end may be zeros; a day later nobody can be at work on it."""
+    part = left(tmp_path, b"content")
     monkeypatch.setattr(partial_files, "boot_id", lambda: boot)
     with opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+        assert contents(tmp_path) == {".part": b"content"}
+        os.utime(part, (0, 0))
         assert adopt(folder, "a") is None
     assert contents(tmp_path) == {}
 
@@ -134,10 +137,10 @@ def test_without_locks_nothing_is_adopted_and_all_works(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with opened(tmp_path) as folder:
         assert adopt(folder, "a") is None
-        kept = create(folder, "a", ETAG)
+        kept = create(folder, "a", MARK)
         kept.write(b"kept")
         kept.keep()
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         part.write(b"content")
         part.publish("a", overwrite=False)
     assert contents(tmp_path) == {".part": b"x", "a": b"content"}
@@ -159,7 +162,7 @@ def test_a_new_part_that_is_taken_for_a_dead_one_is_made_again(
 
     monkeypatch.setattr(fcntl, "flock", late)
     with opened(tmp_path) as folder:
-        part = create(folder, "a", ETAG)
+        part = create(folder, "a", MARK)
         part.write(b"content")
         part.publish("a", overwrite=False)
     assert contents(tmp_path) == {"a": b"content"}

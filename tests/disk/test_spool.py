@@ -17,7 +17,7 @@ from income_client.disk.spool import Digest, Spool, UnnamedSource
 from income_client.errors import DownloadError
 from income_client.places.on_disk import PartsOf
 from tests.cancelled import CancelledAt
-from tests.parts_at_play import ETAG, clear, contents, left
+from tests.parts_at_play import MARK, clear, contents, left
 
 MANY = [bytes([number]) * 100_000 for number in range(40)]
 WHOLE = b"".join(MANY)
@@ -26,7 +26,7 @@ WHOLE = b"".join(MANY)
 def spool_in(path: Path) -> Spool[PartialFile]:
     """Return a spool that writes parts of a target."""
     folder = open_folder(path)
-    return Spool(PartsOf(folder, "a"), adopt(folder, "a"))
+    return Spool(PartsOf(lambda _: folder, "a", folder), adopt(folder, "a"))
 
 
 def digest_of(content: bytes) -> Digest:
@@ -38,7 +38,7 @@ def digest_of(content: bytes) -> Digest:
 async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
     """Whatever their size, all are in the file, in order, and so its digest says."""
     async with spool_in(tmp_path) as spool:
-        assert await spool.start_over(ETAG) is None
+        assert await spool.start_over(MARK) is None
         for piece in pieces:
             assert await spool.write(piece) is None
         whole = b"".join(pieces)
@@ -101,13 +101,13 @@ async def test_another_version_starts_from_its_front(tmp_path: Path) -> None:
         for piece in MANY:
             await spool.write(piece)
         await spool.start_over('"new"')
-        assert (spool.size, spool.etag) == (0, '"new"')
+        assert (spool.size, spool.mark) == (0, '"new"')
         await spool.write(b"new")
         assert await spool.finish() == digest_of(b"new")
         assert contents(tmp_path) == {".part": b"new"}
         await spool.keep()
     async with spool_in(tmp_path) as again:
-        assert (again.size, again.etag) == (3, '"new"')
+        assert (again.size, again.mark) == (3, '"new"')
 
 
 async def test_an_empty_new_version_is_empty(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_an_empty_new_version_is_empty(tmp_path: Path) -> None:
     left(tmp_path, b"old")
     async with spool_in(tmp_path) as spool:
         assert spool.size == 3
-        await spool.start_over(ETAG)
+        await spool.start_over(MARK)
         assert await spool.finish() == digest_of(b"")
     assert contents(tmp_path) == {}
 
@@ -125,13 +125,13 @@ async def test_what_is_kept_is_gone_on_with(tmp_path: Path, pieces: list[bytes])
     """All that was accepted is there for the next one, gathered pieces included."""
     whole = b"".join(pieces)
     async with spool_in(tmp_path) as spool:
-        await spool.start_over(ETAG)
+        await spool.start_over(MARK)
         for piece in pieces:
             await spool.write(piece)
         await spool.keep()
     assert contents(tmp_path) == {".part": whole}
     async with spool_in(tmp_path) as again:
-        assert (again.size, again.etag) == (len(whole), ETAG)
+        assert (again.size, again.mark) == (len(whole), MARK)
         await again.write(b"rest")
         assert await again.finish() == digest_of(whole + b"rest")
     assert contents(tmp_path) == {}
@@ -141,7 +141,7 @@ async def test_a_full_disk_is_a_value_and_leaves_nothing(tmp_path: Path) -> None
     """It is told by whatever comes next, in the system's own words, and stays told."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with spool_in(tmp_path) as spool:
-        await spool.start_over(ETAG)
+        await spool.start_over(MARK)
         resource.setrlimit(resource.RLIMIT_FSIZE, (BLOCK, hard))
         try:
             faults = [await spool.write(piece) for piece in MANY]
@@ -152,7 +152,7 @@ async def test_a_full_disk_is_a_value_and_leaves_nothing(tmp_path: Path) -> None
         assert str(outcome) == "the file cannot be kept: file too large"
         assert not outcome.retryable
         assert outcome in faults
-        assert await spool.start_over(ETAG) is outcome
+        assert await spool.start_over(MARK) is outcome
         await spool.keep()
     assert contents(tmp_path) == {}
 
@@ -178,7 +178,7 @@ async def test_cancelled_at_any_await_it_leaves_nothing_unmeant(
     async def work() -> None:
         async with spool_in(tmp_path) as spool:
             try:
-                await spool.start_over(ETAG)
+                await spool.start_over(MARK)
                 for piece in MANY:
                     await spool.write(piece)
                 await spool.finish()

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Final
 
 from income_client.errors import DownloadError
-from income_client.places import Place, Published
+from income_client.places import Place, Present, Published
 from income_client.protocol.file_names import FileFacts, NameTemplate
-from tests.parts_at_play import ETAG
+from tests.parts_at_play import MARK
 
 FACTS: Final = FileFacts(
     application_id="app-1",
@@ -36,8 +36,8 @@ async def put(
         return spool
     async with spool:
         try:
-            if spool.etag != ETAG:
-                await spool.start_over(ETAG)
+            if spool.mark != MARK:
+                await spool.start_over(MARK)
             for start in range(spool.size, len(content), 300_000):
                 fault = await spool.write(content[start : start + 300_000])
                 if fault is not None:
@@ -46,6 +46,12 @@ async def put(
         finally:
             if keep:
                 await spool.keep()
+
+
+def some(present: tuple[Present, ...] | DownloadError) -> tuple[Present, ...]:
+    """Return what stands there; a fault is none of it."""
+    assert not isinstance(present, DownloadError)
+    return present
 
 
 def tree(path: Path) -> dict[str, bytes]:

@@ -1,6 +1,8 @@
 """Which place a destination means, and what means none."""
 
+import asyncio
 import io
+import socket
 import sys
 import tempfile
 from pathlib import Path, PurePosixPath
@@ -72,3 +74,15 @@ def test_a_stream_that_cannot_take_a_file_is_refused(tmp_path: Path) -> None:
                 place_of(stream, FLAT, FACTS)
     with tempfile.NamedTemporaryFile("w") as wrapped, pytest.raises(ConfigurationError):
         place_of(wrapped, FLAT, FACTS)
+
+
+async def test_a_stream_of_the_event_loop_is_refused() -> None:
+    """No thread may write to it; what to use instead is said."""
+    near, far = socket.socketpair()
+    with far:
+        _, writer = await asyncio.open_connection(sock=near)
+        for stream in (writer, writer.transport):
+            with pytest.raises(ConfigurationError, match=r"use io\.BytesIO\(\) or a path"):
+                place_of(stream, FLAT, FACTS)
+        writer.close()
+        await writer.wait_closed()

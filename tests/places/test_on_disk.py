@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from income_client.errors import ConfigurationError, DownloadError
-from income_client.places import FolderPlace, PathPlace, Place, Present, Published
+from income_client.places import FolderPlace, PathPlace, Place, Published
 from tests.cancelled import CancelledAt
-from tests.parts_at_play import ETAG, left
-from tests.places.places_at_play import FACTS, FLAT, LONG, PDF, SORTED, put, tree
+from tests.parts_at_play import MARK, left
+from tests.places.places_at_play import FACTS, FLAT, LONG, PDF, SORTED, put, some, tree
 
 WHERE = "app-1/paystub/doc-1-0.pdf"
 
@@ -70,8 +70,7 @@ async def test_its_extension_is_of_our_own_making(
     place = FolderPlace(tmp_path, FLAT, FACTS)
     await put(place, content, content_type=content_type)
     assert tree(tmp_path) == {name: content}
-    present = await place.present()
-    assert isinstance(present, Present)
+    (present,) = some(await place.present())
     assert (present.path, present.size) == (tmp_path / name, len(content))
     assert await present.sha256() == hashlib.sha256(content).hexdigest()
     assert await present.md5() == hashlib.md5(content).hexdigest()
@@ -85,7 +84,7 @@ async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     assert mode(path) == 0o600
     missing = PathPlace(tmp_path / "missing" / "a")
     assert str(await put(missing, PDF)).endswith("no such file or directory")
-    assert await missing.present() is None
+    assert await missing.present() == ()
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "/", "a/.."])
@@ -111,7 +110,7 @@ async def test_a_relative_path_is_fixed_when_it_is_given(
 async def test_the_same_file_is_left_and_another_is_not_replaced(tmp_path: Path, kind: str) -> None:
     """What is there is compared by content; only overwrite=True replaces it."""
     place = place_at(tmp_path, kind)
-    assert await place.present() is None
+    assert await place.present() == ()
     await put(place, PDF)
     before = (tmp_path / "doc-1.pdf").stat()
     for overwrite in (False, True):
@@ -185,7 +184,7 @@ async def test_what_was_left_is_gone_on_with(tmp_path: Path, kind: str) -> None:
     place = place_at(tmp_path, kind)
     spool = await place.begin()
     assert not isinstance(spool, DownloadError)
-    assert (spool.size, spool.etag) == (70_000, ETAG)
+    assert (spool.size, spool.mark) == (70_000, MARK)
     await spool.keep()
     assert await put(place, LONG) == Published(tmp_path / "doc-1.pdf", was_there=False)
     assert tree(tmp_path) == {"doc-1.pdf": LONG}

@@ -10,10 +10,10 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 from income_client.errors import DownloadError
-from income_client.places import Present, Published, StorePlace, uploads
+from income_client.places import Published, StorePlace, uploads
 from income_client.protocol.file_names import NameTemplate
 from tests.cancelled import CancelledAt
-from tests.places.places_at_play import FACTS, FLAT, LONG, PDF, SORTED, put, tree
+from tests.places.places_at_play import FACTS, FLAT, LONG, PDF, SORTED, put, some, tree
 
 KEY = "app-1/paystub/doc-1-0.pdf"
 
@@ -75,11 +75,10 @@ async def read(store: AnyStore, key: str) -> bytes | None:
 async def test_an_object_has_the_whole_file(store: AnyStore, content: bytes) -> None:
     """Its key is made like a name in a folder, its extension by the bytes."""
     place = StorePlace(store, SORTED, FACTS)
-    assert await place.present() is None
+    assert await place.present() == ()
     assert await put(place, content) == Published(KEY, was_there=False)
     assert await read(store, KEY) == content
-    present = await place.present()
-    assert isinstance(present, Present)
+    (present,) = some(await place.present())
     assert (present.path, present.size) == (KEY, len(content))
     assert await present.sha256() == hashlib.sha256(content).hexdigest()
     assert await present.md5() == hashlib.md5(content).hexdigest()
@@ -122,13 +121,12 @@ async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
     ):
         await store.put_async(key, b"x")
     place = StorePlace(store, FLAT, FACTS)
-    assert await place.present() is None
+    assert await place.present() == ()
     whole = StorePlace(store, NameTemplate.read("{document_id}.pdf"), FACTS)
-    assert await whole.present() is None
+    assert await whole.present() == ()
     await put(place, PDF)
     for one in (place, whole):
-        present = await one.present()
-        assert isinstance(present, Present)
+        (present,) = some(await one.present())
         assert (present.path, present.size) == ("doc-1.pdf", len(PDF))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -43,7 +44,7 @@ async def test_a_stream_gets_the_whole_file() -> None:
     stream = io.BytesIO()
     stream.write(b"before ")
     place = StreamPlace(stream)
-    assert await place.present() is None
+    assert await place.present() == ()
     assert await put(place, LONG) == Published(None, was_there=False)
     assert stream.getvalue() == b"before " + LONG
 
@@ -70,6 +71,33 @@ async def test_nothing_goes_out_of_a_file_that_is_not_whole() -> None:
 async def test_a_stream_that_takes_little_gets_all() -> None:
     """A raw stream says how much it took; the rest is offered again."""
     stream = Picky(300_000)
+    assert await put(StreamPlace(stream), LONG) == Published(None, was_there=False)
+    assert stream.taken == LONG
+
+
+async def test_a_stream_that_would_block_has_not_taken_the_file() -> None:
+    """A raw stream that returns None took nothing, and the rest would be missing."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with io.FileIO(reading) as reader:
+        with io.FileIO(writing, "w") as stream:
+            outcome = await put(StreamPlace(stream), LONG)
+        assert isinstance(outcome, DownloadError)
+        assert str(outcome) == "the file cannot be kept: the stream would block"
+        assert len(reader.readall()) < len(LONG)
+
+
+async def test_a_stream_that_does_not_say_took_all() -> None:
+    """An object that is not of the standard library need not count."""
+
+    class Silent:
+        taken = b""
+
+        def write(self, data: bytes) -> None:
+            """Take all."""
+            self.taken += data
+
+    stream = Silent()
     assert await put(StreamPlace(stream), LONG) == Published(None, was_there=False)
     assert stream.taken == LONG
 
