@@ -28,7 +28,7 @@ def left(path: Path, content: bytes, *, target: str = "a", mark: str | None = MA
     before = set(path.iterdir())
     with opened(path) as folder:
         part = create(folder, target, mark)
-        part.write(content)
+        part.content.write(content)
         part.content.close()
     (made,) = set(path.iterdir()) - before
     return made
@@ -67,7 +67,7 @@ def write() -> None:
     with opened(Path(sys.argv[1])) as folder:
         part = create(folder, "a", MARK)
         for number in range(1_000_000):
-            part.write(number.to_bytes(8))
+            part.content.write(number.to_bytes(8))
             if number == 1000:
                 print("writing", flush=True)  # noqa: T201 - it is waited for
         signal.pause()

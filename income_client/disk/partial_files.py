@@ -65,14 +65,6 @@ class PartialFile:
         """Bytes in it."""
         return self.content.size
 
-    def write(self, data: bytes) -> None:
-        """Append all of it.
-
-        Raises:
-            OSError: the disk does not take it.
-        """
-        self.content.write(data)
-
     def publish(self, final: str, *, overwrite: bool) -> None:
         """Bring it to the disk and give it its final name, whole, or raise.
 

@@ -30,7 +30,7 @@ def test_a_part_and_its_file_are_private(tmp_path: Path, umask: int) -> None:
             os.umask(before)
         (path,) = tmp_path.iterdir()
         assert mode(path) == 0o600
-        part.write(b"content")
+        part.content.write(b"content")
         part.publish("a.pdf", overwrite=False)
     assert contents(tmp_path) == {"a.pdf": b"content"}
     assert mode(tmp_path / "a.pdf") == 0o600
@@ -41,10 +41,10 @@ def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
     """Size, hash and first bytes are those of what is there, from the last start on."""
     with opened(tmp_path) as folder:
         part = create(folder, "a", MARK)
-        part.write(b"other")
+        part.content.write(b"other")
         part.content.truncate()
-        part.write(b"%PDF-")
-        part.write(b"x" * 100)
+        part.content.write(b"%PDF-")
+        part.content.write(b"x" * 100)
         assert part.size == 105
         assert part.content.sha256 == hashlib.sha256(b"%PDF-" + b"x" * 100).hexdigest()
         assert part.content.head == b"%PDF-" + b"x" * 59
@@ -80,7 +80,7 @@ def test_a_file_is_replaced_only_if_that_is_meant(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     with opened(tmp_path) as folder:
         part = create(folder, "a", MARK)
-        part.write(b"new")
+        part.content.write(b"new")
         with pytest.raises(FileExistsError):
             part.publish("a", overwrite=False)
         assert (tmp_path / "a").read_bytes() == b"old"
@@ -103,7 +103,7 @@ def test_without_links_a_file_is_published_all_the_same(
         (tmp_path / "a").write_bytes(b"old")
     with opened(tmp_path) as folder:
         part = create(folder, "a", MARK)
-        part.write(b"new")
+        part.content.write(b"new")
         if is_there:
             with pytest.raises(FileExistsError):
                 part.publish("a", overwrite=False)
@@ -133,7 +133,7 @@ def test_a_folder_is_the_one_that_was_opened(tmp_path: Path) -> None:
     elsewhere.mkdir()
     with opened(folder_path) as folder:
         part = create(folder, "a", MARK)
-        part.write(b"content")
+        part.content.write(b"content")
         folder_path.rename(tmp_path / "moved")
         folder_path.symlink_to(elsewhere)
         part.publish("a", overwrite=False)
@@ -149,7 +149,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
         try:
             with pytest.raises(OSError, match="File too large"):
-                part.write(b"x" * 5000)
+                part.content.write(b"x" * 5000)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         part.discard()
@@ -161,7 +161,7 @@ def test_what_nobody_could_go_on_with_is_not_kept(tmp_path: Path, mark: str | No
     """Without a strong mark, or without any content, a part is of no use to anyone."""
     with opened(tmp_path) as folder:
         part = create(folder, "a", mark)
-        part.write(b"x")
+        part.content.write(b"x")
         part.keep()
         create(folder, "a", MARK).keep()
     assert contents(tmp_path) == {}

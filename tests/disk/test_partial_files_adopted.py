@@ -25,7 +25,7 @@ def test_a_killed_writer_is_succeeded(tmp_path: Path) -> None:
         size = part.size
         assert size >= 8000
         assert part.content.sha256 == hashlib.sha256(written(size)).hexdigest()
-        part.write(b"the rest")
+        part.content.write(b"the rest")
         part.publish("a.bin", overwrite=False)
     assert contents(tmp_path) == {"a.bin": written(size) + b"the rest"}
 
@@ -35,7 +35,7 @@ def test_two_processes_never_write_one_part(tmp_path: Path) -> None:
     with writing(tmp_path), opened(tmp_path) as folder:
         assert adopt(folder, "a") is None
         part = create(folder, "a", MARK)
-        part.write(b"mine")
+        part.content.write(b"mine")
         assert adopt(folder, "a") is None
         part.publish("a", overwrite=False)
         assert sorted(contents(tmp_path)) == [".part", "a"]
@@ -45,7 +45,7 @@ def test_a_part_at_work_is_left_alone_within_a_process_too(tmp_path: Path) -> No
     """Two downloads of one file do not meet in one part."""
     with opened(tmp_path) as folder:
         first = create(folder, "a", MARK)
-        first.write(b"first")
+        first.content.write(b"first")
         assert adopt(folder, "a") is None
         first.keep()
         second = adopt(folder, "a")
@@ -138,10 +138,10 @@ def test_without_locks_nothing_is_adopted_and_all_works(
     with opened(tmp_path) as folder:
         assert adopt(folder, "a") is None
         kept = create(folder, "a", MARK)
-        kept.write(b"kept")
+        kept.content.write(b"kept")
         kept.keep()
         part = create(folder, "a", MARK)
-        part.write(b"content")
+        part.content.write(b"content")
         part.publish("a", overwrite=False)
     assert contents(tmp_path) == {".part": b"x", "a": b"content"}
 
@@ -163,6 +163,6 @@ def test_a_new_part_that_is_taken_for_a_dead_one_is_made_again(
     monkeypatch.setattr(fcntl, "flock", late)
     with opened(tmp_path) as folder:
         part = create(folder, "a", MARK)
-        part.write(b"content")
+        part.content.write(b"content")
         part.publish("a", overwrite=False)
     assert contents(tmp_path) == {"a": b"content"}
