@@ -90,7 +90,7 @@ class FilePool:
         Args:
             link: the address, checked.
             headers: further header fields, such as Range.
-            timeouts: ``connect`` and ``read``; the deadline is the caller's.
+            timeouts: ``connect`` and ``read``, within which together the reply begins.
         """
         return FileRequest(partial(self._send, link, dict(headers), timeouts))
 

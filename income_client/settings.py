@@ -171,7 +171,7 @@ class Timeouts:
     read: float = field(default=30.0, validator=_positive)
     """Between two pieces of a reply."""
     deadline: float = field(default=120.0, validator=_positive)
-    """For a whole call: token, queueing, every attempt, pauses and the body."""
+    """For a whole call: token, queueing, every attempt, pauses and the body; not for a file."""
 
 
 @frozen(kw_only=True)

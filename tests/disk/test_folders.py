@@ -54,6 +54,6 @@ def test_it_is_let_go_of_once(tmp_path: Path) -> None:
     folder.close()
     with (tmp_path / "a").open("wb") as other:
         folder.close()
-        other.content.write(b"x")
+        other.write(b"x")
     with pytest.raises(OSError, match="descriptor"):
         folder.find("a")
