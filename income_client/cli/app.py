@@ -42,9 +42,10 @@ a terminal, and a summary at the end.
 
 What fails is said, and keeps nothing else from coming. Ctrl-C and SIGTERM stop
 it, with the parts that came kept for the next run; a second one ends it at
-once. The exit status is 0 if all is there, 1 if something failed, 130 after
-Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the output any more.
-Address and credentials come from the environment, as for poll.
+once. Parts are hidden files beside the places of the whole ones. The exit
+status is 0 if all is there, 1 if something failed, 130 after Ctrl-C, 143 after
+SIGTERM, and 141 when nobody reads the output any more. Address and credentials
+come from the environment, as for poll.
 
 Example: income-client download app-000001 app-000002 --to files --type paystub
 """,

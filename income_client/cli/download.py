@@ -1,6 +1,5 @@
 """``income-client download``: puts the files of documents into a folder, and lists them there."""
 
-import logging
 import os
 import re
 import signal
@@ -15,12 +14,14 @@ from income_client import ConfigurationError, DownloadPolicy, IncomeClient
 from .download_bars import Bars
 from .download_run import DownloadRun, Wanted
 from .manifest import MANIFEST, Manifest
+from .package_warnings import say_warnings
 from .stop_signals import StopSignals
 
 _FAILED: Final = 1
 _MISUSED: Final = 2
 _STATUSES: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _SERVICE_CONCURRENCY: Final = 16
+_EXTENSION: Final = ".{ext}"
 _THIS_MACHINE: Final = re.compile(
     r"(localhost|127(\.[0-9]+){3}|\[::1\])(:([0-9]+|\*))?", re.IGNORECASE
 )
@@ -35,13 +36,24 @@ def _host(_: Any, entries: tuple[str, ...]) -> None:
         raise ValueError(error.message) from None
 
 
+def _names(_: Any, template: str) -> None:
+    # A name of the lender's own could be the manifest's; no file's extension is.
+    if "/" not in template and not template.endswith(_EXTENSION):
+        raise ValueError(
+            f"without a folder it must end with {_EXTENSION}, "
+            f"since a file could take the place of {MANIFEST}"
+        )
+
+
 async def download(
     *applications: Annotated[str, Parameter(name="APPLICATION_ID", required=True)],
     to: Path,
     type_: Annotated[
         tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)
     ] = (),
-    names: str = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
+    names: Annotated[
+        str, Parameter(validator=_names)
+    ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 8,
     overwrite: Switch = False,
     allow_host: Annotated[
@@ -56,7 +68,8 @@ async def download(
         to: folder for the files; made if there is none.
         type_: only documents of this type, such as paystub; may be repeated.
         names: what files are called there. Fields: application_id, document_type,
-            document_id, file, file_reference_id and ext.
+            document_id, file, file_reference_id and ext; without a folder they end
+            with .{ext}. Files that the manifest lists stay where they are, and are not asked for.
         concurrency: files on their way at a time.
         overwrite: ask for files that are there too, and replace those that differ.
         allow_host: another host that files may come from, as name, *.domain, address or
@@ -76,7 +89,7 @@ async def download(
         overwrite=overwrite,
     )
     bars = Bars(len(ids), is_wanted=not quiet)
-    _listen_to_warnings(bars)
+    say_warnings(bars.say)
     run = DownloadRun(wanted, to, bars)
     signals = StopSignals(run.stop)
     async with IncomeClient.from_env(
@@ -126,19 +139,3 @@ def _policy(hosts: tuple[str, ...]) -> DownloadPolicy:
 
 def _reason(error: OSError) -> str:
     return (os.strerror(error.errno) if error.errno else str(error.strerror)).lower()
-
-
-class _Sayer(logging.Handler):
-    """Says warnings where an operator looks, above the bars."""
-
-    def __init__(self, bars: Bars) -> None:
-        super().__init__(logging.WARNING)
-        self._bars = bars
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say one."""
-        self._bars.say(record.getMessage())
-
-
-def _listen_to_warnings(bars: Bars) -> None:
-    logging.getLogger("income_client").addHandler(_Sayer(bars))

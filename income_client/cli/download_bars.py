@@ -29,7 +29,9 @@ from rich.text import Text
 
 from income_client import DownloadProgress
 
+from .drawing_task import DrawingTask
 from .manifest import FileKey
+from .printable import printable
 from .screen import Screen
 from .status_line import StatusLine
 
@@ -96,7 +98,7 @@ class Bars:
         self.count(0, 0)
 
     async def __aenter__(self) -> Self:
-        self._drawing = asyncio.create_task(self._draw_now_and_then())
+        self._drawing = DrawingTask(self._draw_now_and_then())
         return self
 
     async def __aexit__(
@@ -105,12 +107,10 @@ class Bars:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._drawing.cancel()
-        await asyncio.wait((self._drawing,))
-        error = None if self._drawing.cancelled() else self._drawing.exception()
+        error = await self._drawing.end()
+        self.clear()
         if exc is None and error is not None:
             raise error
-        self.clear()
 
     def move(self, progress: DownloadProgress) -> None:
         """Move the bar of a file, or begin one."""
@@ -118,6 +118,7 @@ class Bars:
             return
         key = FileKey(
             application_id=progress.application_id,
+            document_type=progress.document_type,
             document_id=progress.document_id,
             file=progress.file,
         )
@@ -125,7 +126,7 @@ class Bars:
         if task is None:
             # What was there from the beginning says nothing about the rate.
             self._tasks[key] = self._files.add_task(
-                _printable(progress.document_id),
+                printable(progress.document_id),
                 total=progress.total,
                 completed=progress.received,
             )
@@ -249,7 +250,3 @@ class _Cropped:
 
 def _column(width: int | None = None) -> Column:
     return Column(width=width, no_wrap=True, overflow="ellipsis")
-
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text)

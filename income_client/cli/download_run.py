@@ -25,6 +25,7 @@ from income_client import (
     FetchFailure,
     IncomeClient,
     IncomeClientError,
+    UnsafeLinkError,
 )
 
 from .download_bars import Bars
@@ -33,6 +34,7 @@ from .output_lines import OutputLines
 
 _ONLY_FILE: Final = 0
 """The contract gives a document one file."""
+_HINT: Final = "files may also come from a host that you trust and name with --allow-host"
 
 
 @frozen(kw_only=True)
@@ -100,6 +102,7 @@ class DownloadRun:
         self._shares: dict[str | None, float] = {}
         self._until: asyncio.Timeout | None = None
         self._is_stopped = False
+        self._is_hint_said = False
         self._began = monotonic()
 
     @property
@@ -135,7 +138,8 @@ class DownloadRun:
                 self._bars.reach(0 if entries else 1)
                 self._shares[reply.application_id] = 1 / len(entries) if entries else 0
                 for entry in entries:
-                    key = _key(reply.application_id, entry.document.document_id)
+                    document_type, document = entry
+                    key = _key(reply.application_id, document_type, document.document_id)
                     if await self._is_there(key, manifest):
                         self._end(key)
                     else:
@@ -151,30 +155,31 @@ class DownloadRun:
 
         Raises:
             BrokenPipeError: nobody reads standard output any more.
+            IncomeClientError: no further file can be had.
         """
         async with aclosing(downloads):
-            while (outcome := await self._next(downloads)) is not None:
+            while not self._is_stopped and (outcome := await self._next(downloads)) is not None:
                 if isinstance(outcome, DownloadFailure):
-                    self.tally.failed += 1
-                    self._bars.say(
-                        _said(outcome.error, outcome.application_id or "", outcome.document_id)
-                    )
+                    self._tell_failed(outcome)
                 else:
                     failure = await self._note(outcome, manifest)
                     if failure is not None:
                         return failure
-                self._end(_key(outcome.application_id, outcome.document_id))
+                self._end(_key_of(outcome))
         return None
 
     async def _next(
         self, downloads: Downloads[DownloadedFile | DownloadFailure]
     ) -> DownloadedFile | DownloadFailure | None:
-        if self._is_stopped:
-            return None
         try:
             async with asyncio.timeout(None) as self._until:
                 return await anext(downloads)
-        except (StopAsyncIteration, TimeoutError):
+        except StopAsyncIteration:
+            return None
+        except TimeoutError:
+            # One from further in says nothing about the files that are still to come.
+            if not self._is_stopped:
+                raise
             return None
         finally:
             self._until = None
@@ -231,14 +236,30 @@ class DownloadRun:
         self._bars.reach(self._shares.get(key.application_id, 0))
         self._bars.count(self.tally.new + self.tally.there, self.tally.size)
 
+    def _tell_failed(self, failure: DownloadFailure) -> None:
+        self.tally.failed += 1
+        self._bars.say(_said(failure.error, failure.application_id or "", failure.document_id))
+        if isinstance(failure.error, UnsafeLinkError) and not self._is_hint_said:
+            self._is_hint_said = True
+            self._bars.say(_HINT)
+
     def _tell_unread(self, failure: FetchFailure) -> None:
         self.tally.unread += 1
         self._bars.reach(1)
         self._bars.say(_said(failure.error, failure.application_id))
 
 
-def _key(application_id: str | None, document_id: str) -> FileKey:
-    return FileKey(application_id=application_id, document_id=document_id, file=_ONLY_FILE)
+def _key(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
+    return FileKey(
+        application_id=application_id,
+        document_type=document_type,
+        document_id=document_id,
+        file=_ONLY_FILE,
+    )
+
+
+def _key_of(outcome: DownloadedFile | DownloadFailure) -> FileKey:
+    return _key(outcome.application_id, outcome.document_type, outcome.document_id)
 
 
 def _said(error: IncomeClientError, *ids: str) -> str:

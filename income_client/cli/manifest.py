@@ -31,6 +31,8 @@ class FileKey:
 
     application_id: str | None
     """The application that its document belongs to."""
+    document_type: str | None
+    """The service's key of the document's type: ids may repeat among types."""
     document_id: str
     """The document that it is of."""
     file: int
@@ -64,7 +66,10 @@ class ManifestEntry:
     def key(self) -> FileKey:
         """Which file it is about."""
         return FileKey(
-            application_id=self.application_id, document_id=self.document_id, file=self.file
+            application_id=self.application_id,
+            document_type=self.document_type,
+            document_id=self.document_id,
+            file=self.file,
         )
 
     def says_the_same_as(self, other: "ManifestEntry") -> bool:
@@ -88,7 +93,7 @@ class Manifest:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        _make(folder)
         path = folder / MANIFEST
         is_new = not path.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFELY
@@ -146,6 +151,14 @@ def noted_at(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
+def _make(folder: Path) -> None:
+    # With parents=True those would be made as open as the umask leaves them.
+    for one in reversed(folder.parents):
+        if not one.exists():
+            one.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+    folder.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+
+
 def _content(descriptor: int) -> bytes:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise OSError(0, f"{MANIFEST} is no regular file")
@@ -178,14 +191,17 @@ def _is_one(found: dict[str, Any]) -> bool:
 
 
 def _has_content(folder: Path, entry: ManifestEntry) -> bool:
+    path = folder / entry.path
     try:
-        descriptor = os.open(folder / entry.path, os.O_RDONLY | _SAFELY)
+        if path.resolve(strict=True) != folder.resolve() / entry.path:
+            return False  # a link on the way leads elsewhere
+        descriptor = os.open(path, os.O_RDONLY | _SAFELY)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             facts = os.fstat(descriptor)
             if not stat.S_ISREG(facts.st_mode) or facts.st_size != entry.size:
                 return False
             return hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         # The library will find out what is wrong there, and say so.
         return False
 

@@ -1,6 +1,5 @@
 """``income-client poll``: writes every update as a line of JSON, and keeps how far it has come."""
 
-import logging
 import os
 import signal
 from datetime import datetime
@@ -20,6 +19,7 @@ from income_client import (
 )
 
 from .output_lines import OutputLines
+from .package_warnings import say_warnings
 from .poll_watch import Watch
 from .status_line import StatusLine
 from .stop_signals import StopSignals
@@ -28,6 +28,7 @@ _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 _TERMINATED: Final = 143
 _BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+_SAID_BY_THE_WATCH: Final = "income_client.poller"
 
 Start = Literal["now", "beginning"] | datetime
 Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
@@ -67,7 +68,7 @@ async def poll(
     """
     checkpoints = SQLiteCheckpointStore(store)
     line = StatusLine()
-    _listen_to_warnings(line)
+    say_warnings(line.say, _SAID_BY_THE_WATCH)
     if line.is_shown:
         await _say_where_it_begins(checkpoints, name, start, line)
     async with IncomeClient.from_env() as client:
@@ -144,20 +145,3 @@ def _status(poller: Poller, received: signal.Signals | None, *, once: bool) -> i
     if once and not poller.status.polls:
         return _TERMINATED
     return 0
-
-
-class _Sayer(logging.Handler):
-    """Says warnings where an operator looks."""
-
-    def __init__(self, line: StatusLine) -> None:
-        super().__init__(logging.WARNING)
-        self._line = line
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say one; those of the poller are said in more detail by its watch."""
-        if record.name != "income_client.poller":
-            self._line.say(record.getMessage())
-
-
-def _listen_to_warnings(line: StatusLine) -> None:
-    logging.getLogger("income_client").addHandler(_Sayer(line))

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from income_client import CheckpointStore, DeadLetter, IncomeClientError, Poller, PollerStatus
 
+from .drawing_task import DrawingTask
 from .status_line import StatusLine
 
 _LOOK_SECONDS: Final = 0.1
@@ -48,7 +49,7 @@ class Watch:
 
     async def __aenter__(self) -> Self:
         self._letters = frozenset(one.key for one in await self._store.dead_letters(self._name))
-        self._task = asyncio.create_task(self._look_now_and_then())
+        self._looking = DrawingTask(self._look_now_and_then())
         return self
 
     async def __aexit__(
@@ -57,16 +58,16 @@ class Watch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._task.cancel()
-        await asyncio.wait((self._task,))
-        if exc is None:
-            if not self._task.cancelled() and (error := self._task.exception()):
-                raise error
-            await self._look()
-            self._line.draw([*_facts(self._poller.status)])
-            self._line.leave()
-        else:
+        error = await self._looking.end()
+        if exc is not None or error is not None:
             self._line.clear()
+        if exc is not None:
+            return
+        if error is not None:
+            raise error
+        await self._look()
+        self._line.draw([*_facts(self._poller.status)])
+        self._line.leave()
 
     async def _look_now_and_then(self) -> None:
         loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ from typing import Final
 
 from rich.text import Text
 
+from .printable import printable
 from .screen import Screen
 
 _TO_THE_LEFT: Final = "\r"
@@ -71,8 +72,7 @@ class StatusLine:
             message: what to say; characters that would act on a terminal are replaced.
         """
         self.clear()
-        said = "".join(one if one.isprintable() else "?" for one in message)
-        self._write(f"income-client: {said}\n")
+        self._write(f"income-client: {printable(message)}\n")
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)

@@ -237,6 +237,7 @@ class FileRun:
         progress = DownloadProgress(
             document_id=facts.document_id,
             application_id=facts.application_id,
+            document_type=facts.document_type,
             file=facts.file,
             received=transfer.received,
             total=transfer.total,

@@ -31,6 +31,8 @@ class DownloadFailure:
     """Which one."""
     application_id: str | None
     """The application that it belongs to; None for a document made by hand."""
+    document_type: str | None
+    """The service's key of the document's type; None likewise."""
     error: IncomeClientError
     """Why."""
 
@@ -108,7 +110,9 @@ class Downloads(CrewIterator[Meant | None, Y]):
             return None
         if isinstance(finished.result, IncomeClientError):
             facts = finished.key.facts
-            return DownloadFailure(facts.document_id, facts.application_id, finished.result)
+            return DownloadFailure(
+                facts.document_id, facts.application_id, facts.document_type, finished.result
+            )
         outcome: DownloadedFile = finished.result
         return outcome
 

@@ -37,6 +37,8 @@ class DownloadProgress:
     """The document that it is of."""
     application_id: str | None
     """The application that the document belongs to; None for a document made by hand."""
+    document_type: str | None
+    """The service's key of the document's type; None likewise."""
     file: int
     """Which of the document's files."""
     received: int

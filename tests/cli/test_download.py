@@ -6,10 +6,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from income_client.emulator import Emulator, Fault
-from tests.cli.downloading import FILES, Command, asked, documents_of, sha256_of
+from tests.cli.downloading import Command, asked, documents_of, sha256_of
 from tests.cli.entry import run
 from tests.cli.polling import served, variables
 
@@ -184,102 +182,3 @@ async def test_wrong_credentials_end_it(tmp_path: Path) -> None:
         assert len(ended.stderr.splitlines()) == 1
         assert "401" in ended.stderr
         assert len(service.requests) < 100
-
-
-def test_help_has_an_example() -> None:
-    """The help text fits a terminal and has something to type."""
-    ended = run("download", "--help")
-    assert "Example: income-client download " in ended.stdout
-    assert "127.0.0.1" in ended.stdout
-    assert max(map(len, ended.stdout.splitlines())) <= 80
-
-
-async def test_files_come_from_allowed_hosts_only(tmp_path: Path) -> None:
-    """Without the switch nothing on this machine is asked, and with it plain http is."""
-    async with Emulator(2) as service:
-        for hosts in (), ("--allow-host", "files.example"), ("--allow-host", "127.0.0.1:1"):
-            ended = await Command(service, tmp_path, hosts).run()
-            assert (ended.returncode, ended.stdout) == (1, "")
-        assert asked(service) == 0
-        assert (await Command(service, tmp_path, ("--allow-host", "127.0.0.1:*")).run()).stdout
-
-
-async def test_names_can_be_chosen(tmp_path: Path) -> None:
-    """A template of one's own says where files are; the list knows that place."""
-    async with Emulator(2) as service:
-        command = Command(service, tmp_path)
-        ended = await command.run("--names", "all/{document_id}.{ext}")
-        assert ended.returncode == 0
-        assert {entry["path"].rpartition("/")[0] for entry in command.listed} == {"all"}
-        for line, entry in zip(ended.stdout.splitlines(), command.listed, strict=True):
-            assert Path(line) == tmp_path / "all" / Path(entry["path"]).name
-
-
-async def test_quiet_says_failures_only(tmp_path: Path) -> None:
-    """With --quiet nothing is said of what went well."""
-    async with Emulator(2) as service:
-        command = Command(service, tmp_path)
-        ended = await command.run("--quiet")
-        assert (ended.returncode, ended.stderr) == (0, "")
-        service.faults.add(Fault("status", status=404, times=None, path=FILES))
-        failed = await Command(service, tmp_path / "other").run("--quiet", "--concurrency", "1")
-        assert failed.returncode == 1
-        assert len(failed.stderr.splitlines()) == len(documents_of(service))
-
-
-async def test_the_same_application_is_asked_for_once(tmp_path: Path) -> None:
-    """An id that is given twice counts once."""
-    async with Emulator(2) as service:
-        one = service.world.ids[0]
-        command = Command(service, tmp_path)
-        assert (await command.run(one, one)).returncode == 0
-        assert sum(request.name == "get_documents" for request in service.requests) == 1
-
-
-async def test_an_id_cannot_act_on_a_terminal(tmp_path: Path) -> None:
-    """What is no id of an application is said without the characters that would do harm."""
-    async with Emulator(1) as service:
-        ended = await Command(service, tmp_path).run("app-\x1b[2J\x07\u202e")
-        assert ended.returncode == 1
-        assert ended.stderr.replace("\n", "").isprintable()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "APPLICATION_ID"),
-        (("app-1", "--concurrency", "0"), "--concurrency"),
-        (("app-1", "--allow-host", "https://files.example/x"), "is an address"),
-        (("app-1", "--allow-host", "*"), "every host"),
-        (("app-1", "--names", "../{document_id}"), "--names"),
-        (("app-1", "--names", "{ssn}"), "--names"),
-    ],
-)
-def test_misuse_exits_with_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    """Arguments that cannot be meant are explained, with status 2, and nothing is asked."""
-    environment = {
-        "INCOME_BASE_URL": "http://127.0.0.1:9",
-        "INCOME_USERNAME": "nobody",
-        "INCOME_PASSWORD": "invented",
-    }
-    ended = run("download", "--to", str(tmp_path / "files"), *arguments, **environment)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert said in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
-async def test_what_it_cannot_begin_with_is_one_line(tmp_path: Path) -> None:
-    """Missing settings and a folder that is none are said in a line, with status 1."""
-    without = run("download", "app-1", "--to", str(tmp_path / "files"))
-    assert (without.returncode, without.stdout) == (1, "")
-    assert without.stderr == "income-client: INCOME_BASE_URL is not set\n"
-    assert not (tmp_path / "files").exists()
-    file = tmp_path / "file"
-    file.touch()
-    async with Emulator(1) as service:
-        ended = await Command(service, file).run()
-        assert ended.returncode == 1
-        assert ended.stderr == (
-            f"income-client: cannot keep manifest.jsonl in {file}: file exists\n"
-        )
-        assert len(service.requests) == 0

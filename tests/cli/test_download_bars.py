@@ -45,13 +45,18 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, *, lines: int = 8, columns: int =
 def progress(document_id: str, received: int, total: int | None = 300_000) -> DownloadProgress:
     """Return how far a file has come."""
     return DownloadProgress(
-        document_id=document_id, application_id="app-1", file=0, received=received, total=total
+        document_id=document_id,
+        application_id="app-1",
+        document_type="paystub",
+        file=0,
+        received=received,
+        total=total,
     )
 
 
 def key(document_id: str) -> FileKey:
     """Return which file a document's is."""
-    return FileKey(application_id="app-1", document_id=document_id, file=0)
+    return FileKey(application_id="app-1", document_type="paystub", document_id=document_id, file=0)
 
 
 async def shown_of(

@@ -54,6 +54,18 @@ def test_a_line_is_an_entry(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_every_folder_that_it_makes_is_private(tmp_path: Path) -> None:
+    """All that is made on the way is its owner's alone; what was there stays as open as it was."""
+    top = tmp_path / "top"
+    top.mkdir()
+    top.chmod(0o755)
+    made = [top / "a", top / "a" / "b", top / "a" / "b" / "c"]
+    for _ in range(2):
+        with Manifest(made[-1]):
+            assert [stat.S_IMODE(one.stat().st_mode) for one in made] == [0o700] * 3
+        assert stat.S_IMODE(top.stat().st_mode) == 0o755
+
+
 def test_the_last_line_about_a_file_holds(tmp_path: Path) -> None:
     """What was noted later is what is found, in this run and in the next."""
     later = evolve(_ENTRY, sha256="f" * 64)
@@ -218,6 +230,8 @@ def test_it_is_a_file_in_a_folder(tmp_path: Path) -> None:
         Manifest(tmp_path)
     with pytest.raises(FileExistsError):
         Manifest(target)
+    with pytest.raises(NotADirectoryError):
+        Manifest(target / "folder" / "inner")
 
 
 def test_times_are_utc() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import re
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from typing import Any, Final
 import pytest
 from rich.text import Text
 
-from income_client.cli.poll import _listen_to_warnings
 from income_client.cli.poll_watch import _span
 from income_client.cli.status_line import StatusLine, _fitting
 from income_client.emulator import Emulator, Fault
@@ -143,19 +141,6 @@ def test_what_is_said_cannot_act_on_a_terminal(capsys: pytest.CaptureFixture[str
     """Characters that would move the cursor or ring the bell are replaced."""
     StatusLine().say("app-\x1b[2J\x07\x9b\u202e\n could not be read")
     assert capsys.readouterr().err == "income-client: app-?[2J???? could not be read\n"
-
-
-def test_warnings_of_the_package_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """A warning is a line; those of the poller are left to who says them in full."""
-    logger = logging.getLogger("income_client")
-    _listen_to_warnings(StatusLine())
-    try:
-        logging.getLogger("income_client.tokens").warning("a token could not be %s", "kept")
-        logging.getLogger("income_client.poller").warning("a poll failed")
-        logging.getLogger("income_client.tokens").info("a token was bought")
-    finally:
-        logger.removeHandler(logger.handlers[-1])
-    assert capsys.readouterr().err == "income-client: a token could not be kept\n"
 
 
 def test_what_has_no_room_is_left_out_whole() -> None:
