@@ -7,7 +7,6 @@ show the addresses, which open the files.
 """
 
 import asyncio
-import re
 import socket
 from collections.abc import Mapping
 from functools import partial
@@ -16,20 +15,18 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from ._version import __version__
 from .connection_faults import fault_of
 from .errors import ClientClosedError, UnsafeLinkError
 from .file_reply import FileReply, FileRequest, OpenReplies, Outcome, received
 from .hosts import is_this_machine
+from .own_name import own_name
 from .protocol.links import Link
 from .protocol.peers import peer_refusal
 from .settings import DownloadPolicy, Secret, Timeouts
-from .transport import LostError, elsewhere, own_name, send_once, socket_limits
+from .transport import LostError, elsewhere, send_once, socket_limits
 
 __all__ = ["FilePool", "FileReply", "FileRequest"]
 
-_USER_AGENT: Final = f"income-client/{__version__}"
-_PRINTABLE: Final = re.compile(r"[ -~]{1,256}")
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _READ_BUFFER_BYTES: Final = 256 * 1024
 _LOOPBACK: Final = "127.0.0.1"

@@ -7,7 +7,6 @@ addresses and headers: each becomes a value of ours that tells its kind only.
 """
 
 import asyncio
-import re
 import ssl
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,7 +16,6 @@ from typing import Final, TypeAlias
 import aiohttp
 from yarl import URL
 
-from ._version import __version__
 from .checks import check_count
 from .connection_faults import ConnectionFault, fault_of
 from .errors import (
@@ -26,6 +24,7 @@ from .errors import (
     IncomeClientError,
     UnexpectedResponseError,
 )
+from .own_name import own_name
 from .protocol.addresses import Addresses
 from .protocol.messages import Origin, Request, Response
 from .protocol.replies import facts_of, label
@@ -36,8 +35,6 @@ BorrowedSession: TypeAlias = aiohttp.ClientSession
 TraceConfig: TypeAlias = aiohttp.TraceConfig
 """aiohttp's own hooks; what they are shown includes the Authorization header."""
 
-_USER_AGENT: Final = f"income-client/{__version__}"
-_PRINTABLE: Final = re.compile(r"[ -~]{1,256}")
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
@@ -90,6 +87,7 @@ class Transport:
         self._trace_configs = _own_traces(trace_configs)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._replies: set[aiohttp.ClientResponse] = set()
         self.is_closed = False
 
     def refusal(self) -> ClientClosedError | None:
@@ -133,7 +131,11 @@ class Transport:
                 proxy=self._proxy,
                 ssl=self._tls,
             ) as reply:
-                return await self._read(request, reply)
+                self._replies.add(reply)
+                try:
+                    return await self._read(request, reply)
+                finally:
+                    self._replies.discard(reply)
         except LostError as lost:
             fault = lost.fault
         except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
@@ -152,6 +154,9 @@ class Transport:
         self.is_closed = True
         session, self._session = self._session, None
         if session is not None:
+            for reply in tuple(self._replies):
+                # aiohttp forgets who waits for a body, and drops the time limit with it.
+                reply.close()
             await session.close()
 
     def _is_elsewhere(self) -> bool:
@@ -220,18 +225,6 @@ class Transport:
 def elsewhere() -> ClientClosedError:
     """Return the error for a use from another event loop than the first."""
     return ClientClosedError("the client belongs to the event loop in which it was first used")
-
-
-def own_name(user_agent: object) -> str:
-    """Return what we call ourselves: the package's own name, or one of the caller's.
-
-    Raises:
-        ConfigurationError: it is no header field.
-    """
-    name = _USER_AGENT if user_agent is None else user_agent
-    if not isinstance(name, str) or _PRINTABLE.fullmatch(name) is None:
-        raise ConfigurationError("user_agent is no short text of printable ASCII")
-    return name
 
 
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:

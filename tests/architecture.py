@@ -15,7 +15,7 @@ import income_client
 PACKAGE: Final = Path(income_client.__file__).parent
 
 LAYERS: Final = (
-    {"_version", "checks", "errors", "hosts", "records", "settings"},
+    {"_version", "checks", "errors", "hosts", "own_name", "records", "settings"},
     {"protocol"},
     {
         "checkpoints", "clock", "connection_faults", "crew", "crew_iterator", "deadlines", "disk",
@@ -47,6 +47,7 @@ PURE: Final = (
     "checks",
     "errors",
     "hosts",
+    "own_name",
     "settings",
     "records",
     "protocol",

@@ -15,6 +15,7 @@ from income_client.protocol.addresses import addresses
 from income_client.protocol.messages import Response
 from income_client.transport import Transport
 from tests.scripted_server import Seen, always, forever, reply, serving
+from tests.service_at_play import until
 from tests.transport_at_play import connected, send
 
 ELSEWHERE = "the client belongs to the event loop in which it was first used"
@@ -93,6 +94,25 @@ async def test_a_borrowed_session_that_was_closed_is_told() -> None:
         assert isinstance(error, ClientClosedError)
         assert error.message == "the session that the client borrowed was closed"
         await transport.aclose()
+
+
+async def test_a_body_under_way_ends_with_the_transport() -> None:
+    """Who reads it while the client is closed gets told so, and waits no longer."""
+    begun = asyncio.Event()
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(reply(body=b"x" * 100)[:-50])
+        await writer.drain()
+        begun.set()
+        return await forever()
+
+    async with connected(answer) as (transport, _):
+        waiting = asyncio.ensure_future(send(transport, read=3600))
+        await begun.wait()
+        await until(lambda: bool(transport._replies))
+        await transport.aclose()
+        error = await waiting
+        assert isinstance(error, ClientClosedError)
 
 
 async def test_a_closed_transport_stays_closed() -> None:
