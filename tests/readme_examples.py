@@ -11,7 +11,6 @@ import io
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +25,7 @@ from attrs import frozen
 from multidict import CIMultiDict
 from yarl import URL
 
-from income_client import IncomeClient, errors
+from income_client import errors
 from income_client.emulator import Emulator, Fault
 from tests.cli.entry import ROOT, environment
 
@@ -148,53 +147,6 @@ async def passes(service: Emulator, path: Path) -> None:
         assert lines[-1].startswith("1 passed")
 
 
-async def saves_pay_slips(service: Emulator, path: Path) -> None:
-    """Every pay slip of the applications is in the folder, and nothing else."""
-    ids = service.world.ids[:3]
-    folder = path.parent / "slips"
-    async with downloading(service) as client:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            assert await loaded(path).save(client, ids, str(folder)) == 0
-    files = [str(file) for file in folder.rglob("*") if file.is_file()]
-    assert sorted(line.split()[0] for line in printed.getvalue().splitlines()) == sorted(files)
-    assert all("/paystub/" in file for file in files)
-    assert files
-
-
-async def archives(service: Emulator, path: Path) -> None:
-    """The files are in the store; the second time they are there."""
-    folder = path.parent / "archive"
-    folder.mkdir()
-    async with downloading(service) as client:
-        for ending in ("uploaded", "was there"):
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                await loaded(path).archive(client, service.world.ids[0], folder.as_uri())
-            lines = printed.getvalue().splitlines()
-            assert lines
-            assert all(line.endswith(ending) for line in lines)
-
-
-async def is_accepted(service: Emulator, path: Path) -> None:
-    """A client is made of it, and asks for nothing."""
-    await python(service, path.parent, path.name)
-    assert service.requests == []
-
-
-async def downloads_by_command(service: Emulator, folder: Path, command: str) -> list[str]:
-    """Run the command as it is shown, on the emulator's files; return the lines it printed."""
-    program, *arguments = shlex.split(command)
-    assert program == "income-client"
-    run = ("-m", "income_client.cli", *arguments, "--quiet", "--allow-host", "127.0.0.1")
-    return await python(service, folder, *run)
-
-
-def downloading(service: Emulator) -> IncomeClient:
-    """Return a client that may get the emulator's files."""
-    return IncomeClient(service.url, auth=service.oauth2, downloads=service.download_policy)
-
-
 Get = Callable[[str], Awaitable[Answer]]
 
 
@@ -272,15 +224,12 @@ async def asgi(app: Any, address: str, state: Mapping[str, Any], method: str = "
 
 
 RUN: Final[Mapping[str, Callable[[Emulator, Path], Awaitable[None]]]] = {
-    "archive.py": archives,
     "backend.py": serves_with_fastapi,
     "backend_aiohttp.py": serves_with_aiohttp,
     "careful.py": tells_it_is_gone,
     "explicit.py": prints_documents,
     "incomes.py": prints_incomes,
     "nightly.py": resumes,
-    "other_storage.py": is_accepted,
-    "pay_slips.py": saves_pay_slips,
     "test_files.py": passes,
     "test_incomes.py": passes,
     "test_polling.py": passes,

@@ -20,11 +20,13 @@ from income_client import CheckpointStore, IncomeClient, errors
 from income_client.emulator import Emulator, Fault, FaultKind, ServiceRules
 from tests.cli.entry import ROOT, run
 from tests.readme_examples import RUN as RUN_ONCE
-from tests.readme_examples import downloads_by_command, variables
+from tests.readme_examples import variables
+from tests.readme_files import RUN as RUN_FOR_FILES
+from tests.readme_files import downloads_by_command
 from tests.readme_polling import RUN as RUN_ON
 from tests.readme_polling import polls_by_command
 
-RUN: Final = {**RUN_ONCE, **RUN_ON}
+RUN: Final = {**RUN_ONCE, **RUN_ON, **RUN_FOR_FILES}
 README: Final = (ROOT / "README.md").read_text("utf-8")
 DEMO: Final = (
     "python3 -m venv .venv && .venv/bin/pip install -e '.[cli]' && .venv/bin/income-client demo"

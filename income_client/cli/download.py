@@ -22,6 +22,7 @@ _MISUSED: Final = 2
 _STATUSES: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _SERVICE_CONCURRENCY: Final = 16
 _EXTENSION: Final = ".{ext}"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _THIS_MACHINE: Final = re.compile(
     r"(localhost|127(\.[0-9]+){3}|\[::1\])(:([0-9]+|\*))?", re.IGNORECASE
 )
@@ -45,9 +46,14 @@ def _names(_: Any, template: str) -> None:
         )
 
 
+def _folder(_: Any, to: Path) -> None:
+    if to.parts and _SCHEME.fullmatch(to.parts[0]):
+        raise ValueError("this is an address, and --to is a folder of this machine")
+
+
 async def download(
     *applications: Annotated[str, Parameter(name="APPLICATION_ID", required=True)],
-    to: Path,
+    to: Annotated[Path, Parameter(validator=_folder)],
     type_: Annotated[
         tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)
     ] = (),
@@ -119,8 +125,11 @@ async def download(
                 failure = await run.take(downloads, manifest)
     if failure is not None:
         bars.say(failure)
+    if run.unseen:
+        bars.say(f"no document of type {run.unseen}")
+    is_interrupted = signals.received is not None
     if not quiet:
-        bars.say(run.summary)
+        bars.say(f"{run.summary}{'; interrupted, run it again to go on' * is_interrupted}")
     if signals.received is not None:
         return _STATUSES[signals.received]
     return 0 if failure is None and run.tally.is_complete else _FAILED

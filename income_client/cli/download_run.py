@@ -103,12 +103,21 @@ class DownloadRun:
         self._until: asyncio.Timeout | None = None
         self._is_stopped = False
         self._is_hint_said = False
+        self._seen: set[str] = set()
         self._began = monotonic()
 
     @property
     def summary(self) -> str:
         """The whole run in a line."""
         return self.tally.told(monotonic() - self._began)
+
+    @property
+    def unseen(self) -> str:
+        """The types that were asked for and not found, with those that were; empty if none."""
+        missing = self._wanted.document_types - self._seen
+        if not missing or self._is_stopped:
+            return ""
+        return f"{', '.join(sorted(missing))}; there are {', '.join(sorted(self._seen)) or 'none'}"
 
     def stop(self) -> None:
         """End with what is whole; what is under way goes on in another run."""
@@ -186,6 +195,7 @@ class DownloadRun:
 
     def _wanted_of(self, reply: ApplicationDocuments) -> list[DocumentEntry]:
         types = self._wanted.document_types
+        self._seen |= reply.documents.keys()
         return [entry for entry in reply.all() if not types or entry.document_type in types]
 
     async def _is_there(self, key: FileKey, manifest: Manifest) -> bool:

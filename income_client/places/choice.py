@@ -3,6 +3,7 @@
 import inspect
 import io
 import os
+import re
 from pathlib import Path
 from typing import Final, TypeAlias, TypeGuard
 
@@ -22,6 +23,7 @@ FolderOrStore: TypeAlias = str | os.PathLike[str] | Store
 Destination: TypeAlias = FolderOrStore | BinaryStream
 """What a caller may name for one: that, or an object with ``write`` for bytes."""
 
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SEPARATORS: Final = tuple(filter(None, (os.sep, os.altsep)))
 _OF_THE_LOOP: Final = ("drain", "get_write_buffer_size")
 """What tells the streams and transports of asyncio, whose ``write`` no thread may call."""
@@ -62,6 +64,10 @@ def _on_disk(
 ) -> Place:
     if not isinstance(path, str) or not path or "\0" in path:
         raise ConfigurationError("a destination's path is a str or an os.PathLike of str")
+    if _ADDRESS.match(path):
+        raise ConfigurationError(
+            "the destination is an address; a store of obstore is one: obstore.store.from_url(...)"
+        )
     try:
         os.fsencode(path)
         is_folder = path.endswith(_SEPARATORS) or Path(path).is_dir()

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from income_client.disk.spool import SomeSpool, UnnamedSource
 from income_client.errors import DownloadError
 
-ANOTHER: Final = "another file is there already; it was left as it is"
+ANOTHER: Final = "another file is there already; it was left as it is, for want of overwrite=True"
 """What is said when a place is taken."""
 
 _Hashing = Callable[[str], Awaitable[str | DownloadError]]

@@ -128,7 +128,7 @@ def _patterns(allowed_hosts: tuple[str, ...]) -> tuple[HostPattern, ...]:
 
 def _refusal(link: Link, policy: DownloadPolicy) -> UnsafeLinkError | None:
     if policy.require_https and not link.is_https:
-        return UnsafeLinkError(f"{link.host}: the download address is not https")
+        return UnsafeLinkError(f"{link.host}: not https, which DownloadPolicy requires")
     default_port = _DEFAULT_PORTS["https" if link.is_https else "http"]
     patterns = _patterns(policy.allowed_hosts)
     if any(pattern.allows(link.host, link.port, default_port) for pattern in patterns):

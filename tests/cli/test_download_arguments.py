@@ -133,3 +133,19 @@ async def test_what_it_cannot_begin_with_is_one_line(tmp_path: Path) -> None:
             f"income-client: cannot keep manifest.jsonl in {file}: file exists\n"
         )
         assert len(service.requests) == 0
+
+
+async def test_a_type_that_no_document_has_is_told(tmp_path: Path) -> None:
+    """A typing error would be a success for ever."""
+    async with Emulator(2) as service:
+        ended = await Command(service, tmp_path).run("--type", "payslip", "--type", "paystub")
+        assert ended.returncode == 0
+        assert "no document of type payslip; there are " in ended.stderr
+        assert "paystub" in ended.stderr.partition("there are")[2]
+
+
+def test_a_folder_is_no_address(tmp_path: Path) -> None:
+    """Files would lie here while they are thought to be in a store."""
+    ended = run("download", "app-1", "--to", "s3://bucket/x")
+    assert ended.returncode == 2
+    assert "this is an address" in " ".join(ended.stderr.replace("│", " ").split())

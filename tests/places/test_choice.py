@@ -86,3 +86,10 @@ async def test_a_stream_of_the_event_loop_is_refused() -> None:
                 place_of(stream, FLAT, FACTS)
         writer.close()
         await writer.wait_closed()
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/x", "memory:///", "file:///tmp/x/"])
+def test_an_address_is_no_path(address: str) -> None:
+    """Files would lie on this machine while they are thought to be elsewhere."""
+    with pytest.raises(ConfigurationError, match="from_url"):
+        place_of(address, FLAT, FACTS)
