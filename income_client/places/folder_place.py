@@ -39,6 +39,7 @@ class FolderPlace:
         self._seen = seen
         self._directory = directory.absolute()
         self._name = template.of(facts)
+        self._standing: tuple[str, ...] = ()
         self._names = tuple(dict.fromkeys(map(self._name.named, EXTENSIONS)))
 
     async def begin(self) -> SomeSpool | DownloadError:
@@ -47,7 +48,10 @@ class FolderPlace:
 
     async def present(self) -> tuple[Present, ...] | DownloadError:
         """See `Place.present`."""
-        return await on_disk.found(self._open, self._name.stem, self._names)
+        present = await on_disk.found(self._open, self._name.stem, self._names)
+        if not isinstance(present, DownloadError):
+            self._standing = tuple(str(one.path).rpartition("/")[2] for one in present)
+        return present
 
     async def publish(
         self,
@@ -60,7 +64,7 @@ class FolderPlace:
 
         def publish(file: PartialFile) -> Published | DownloadError:
             name = self._name.named(extension_of(content_type, file.content.head))
-            return on_disk.publish(name, self._names, file, overwrite=overwrite)
+            return on_disk.publish(name, self._standing, file, overwrite=overwrite)
 
         return await spool.conclude(publish)
 
