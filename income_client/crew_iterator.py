@@ -5,6 +5,7 @@ those who derive from it.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Any, Generic, Self, TypeVar
 
 from attrs import frozen
@@ -25,7 +26,7 @@ class Raised:
     """It."""
 
 
-class CrewIterator(Generic[K, Y]):
+class CrewIterator(ABC, Generic[K, Y]):
     """Results of tasks that work through a source.
 
     Args:
@@ -85,6 +86,6 @@ class CrewIterator(Generic[K, Y]):
         finally:
             await self._source.aclose()
 
+    @abstractmethod
     async def _next(self) -> Y | Raised | None:
         """Return the next result, the error to raise, or None at the end."""
-        raise NotImplementedError
