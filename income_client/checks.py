@@ -1,7 +1,13 @@
-"""What a number given by the caller must be; raises, and says which number it is about."""
+"""What a number given by the caller must be; raises, and says which number it is about.
+
+The functions that are called ``check_`` are for arguments, the others for the fields of
+attrs classes.
+"""
 
 import math
-from typing import TypeGuard
+from typing import Any, TypeGuard
+
+from attrs import Attribute
 
 from .errors import ConfigurationError
 
@@ -23,7 +29,7 @@ def check_positive(name: str, value: object) -> float:
     Raises:
         ConfigurationError: it is another one, or none.
     """
-    if not _is_number(value) or value <= 0:
+    if not is_number(value) or value <= 0:
         raise ConfigurationError(f"{name} is a finite number above 0")
     return float(value)
 
@@ -34,10 +40,31 @@ def check_not_negative(name: str, value: object) -> float:
     Raises:
         ConfigurationError: it is another one, or none.
     """
-    if not _is_number(value) or value < 0:
+    if not is_number(value) or value < 0:
         raise ConfigurationError(f"{name} is a finite number, 0 or more")
     return float(value)
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Say whether this is a finite number, and no bool."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float comes near to
+        return False
+
+
+def counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate a field as `check_count` does."""
+    check_count(attribute.name, value)
+
+
+def positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate a field as `check_positive` does."""
+    check_positive(attribute.name, value)
+
+
+def not_negative(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate a field as `check_not_negative` does."""
+    check_not_negative(attribute.name, value)

@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 
 from attrs import Attribute, field, frozen
 
-from .checks import check_count, check_not_negative, check_positive
+from .checks import counting, not_negative, positive
 from .errors import ConfigurationError
 from .hosts import read_host_pattern
 
@@ -146,18 +146,6 @@ class OAuth2ClientCredentials:
         return _basic(self.client_id, self.client_secret)
 
 
-def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_positive(attribute.name, value)
-
-
-def _not_negative(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_not_negative(attribute.name, value)
-
-
-def _counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_count(attribute.name, value)
-
-
 @frozen(kw_only=True)
 class Timeouts:
     """How long things may take, in seconds.
@@ -166,11 +154,11 @@ class Timeouts:
         ConfigurationError: one of them is not a finite number above 0.
     """
 
-    connect: float = field(default=10.0, validator=_positive)
+    connect: float = field(default=10.0, validator=positive)
     """Until a new connection is ready, TLS included."""
-    read: float = field(default=30.0, validator=_positive)
+    read: float = field(default=30.0, validator=positive)
     """Between two pieces of a reply."""
-    deadline: float = field(default=120.0, validator=_positive)
+    deadline: float = field(default=120.0, validator=positive)
     """For a whole call: token, queueing, every attempt, pauses and the body; not for a file."""
 
 
@@ -185,17 +173,17 @@ class RetryPolicy:
         ConfigurationError: a figure is out of its range.
     """
 
-    max_attempts: int = field(default=3, validator=_counting)
+    max_attempts: int = field(default=3, validator=counting)
     """Requests for one call, the first included; 1 retries nothing."""
-    base_delay: float = field(default=0.05, validator=_not_negative)
+    base_delay: float = field(default=0.05, validator=not_negative)
     """Seconds, after a failure of the connection or the service."""
-    throttled_delay: float = field(default=1.0, validator=_not_negative)
+    throttled_delay: float = field(default=1.0, validator=not_negative)
     """Seconds, after a 429 that names no pause."""
-    max_delay: float = field(default=20.0, validator=_not_negative)
+    max_delay: float = field(default=20.0, validator=not_negative)
     """Longest pause of our own choice, in seconds."""
-    max_retry_after: float = field(default=60.0, validator=_not_negative)
+    max_retry_after: float = field(default=60.0, validator=not_negative)
     """Longest Retry-After that is waited for, in seconds; beyond it the error is raised."""
-    budget: int = field(default=500, validator=_not_negative)
+    budget: int = field(default=500, validator=not_negative)
     """Tokens that all calls of a client share: a retry takes 5 (10 after a time-out)."""
 
 
@@ -249,11 +237,11 @@ class DownloadPolicy:
     """Whether an address in plain http is refused."""
     allow_private_networks: bool = field(default=False, validator=_flag)
     """Whether hosts may be in private networks, and on this machine if they are named so."""
-    max_bytes: int = field(default=2**30, validator=_counting)
+    max_bytes: int = field(default=2**30, validator=counting)
     """Longest file, in bytes."""
     max_redirects: int = field(default=3, validator=_whole)
     """Redirects that are followed in a row, each checked like the address itself."""
-    minimum_rate: float = field(default=1024.0, validator=_not_negative)
+    minimum_rate: float = field(default=1024.0, validator=not_negative)
     """Bytes a second below which a connection is given up; 0 for none."""
     ssl: tls.SSLContext | None = field(default=None, validator=_tls_context)
     """A TLS context in place of the default one; the client's own stays out of downloads."""
