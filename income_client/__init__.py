@@ -12,6 +12,7 @@ from .client import IncomeClient
 from .downloads.stream import DownloadFailure, Downloads
 from .errors import (
     AuthenticationError,
+    CallbackRejectedError,
     CheckpointConflictError,
     CheckpointError,
     ClientClosedError,
@@ -38,6 +39,11 @@ from .fetching import Fetcher, FetchFailure
 from .paginator import ApplicationPaginator, WalkProgress
 from .poller import Poller
 from .poller_status import PollerStatus
+from .protocol.callbacks.basic import CallbackBasicAuth
+from .protocol.callbacks.bearer import CallbackBearerAuth
+from .protocol.callbacks.certificates import CallbackClientCertificate
+from .protocol.callbacks.issuer import CallbackTokenIssuer
+from .protocol.callbacks.networks import CallbackSourceNetworks
 from .protocol.tokens import StoredToken
 from .protocol.wire import register_document_type, to_json
 from .records.applications import (
@@ -54,6 +60,7 @@ from .records.applications import (
     SuspectedFraudulent,
     YearlyIncome,
 )
+from .records.callbacks import Callback
 from .records.dead_letters import DeadLetter
 from .records.documents import (
     ApplicationDocuments,
@@ -90,6 +97,13 @@ __all__ = [
     "AuthenticationError",
     "BasicAuth",
     "Batch",
+    "Callback",
+    "CallbackBasicAuth",
+    "CallbackBearerAuth",
+    "CallbackClientCertificate",
+    "CallbackRejectedError",
+    "CallbackSourceNetworks",
+    "CallbackTokenIssuer",
     "CheckpointConflictError",
     "CheckpointError",
     "CheckpointStore",

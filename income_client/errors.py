@@ -19,8 +19,9 @@ IncomeClientError
 ├── SaturatedWindowError            one second holds more rows than can be asked for
 ├── DownloadError                   a document's file did not come whole, or cannot be kept
 │   └── UnsafeLinkError             its address leads where it may not
-└── CheckpointError                 a checkpoint that cannot be used
-    └── CheckpointConflictError     another poller has taken over
+├── CheckpointError                 a checkpoint that cannot be used
+│   └── CheckpointConflictError     another poller has taken over
+└── CallbackRejectedError           a callback that is not the service's, or cannot be taken now
 
 No error holds a body, a header, a secret, an address with its query or a
 borrower's data: neither in its message nor in an attribute, a cause or a
@@ -29,6 +30,7 @@ up, in frames that hold none of these either.
 """
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, ClassVar, Self, TypeVar
 
 from attrs import frozen
@@ -242,3 +244,18 @@ class CheckpointError(IncomeClientError):
 
 class CheckpointConflictError(CheckpointError):
     """Another poller has claimed this name since; what this one had to say was not stored."""
+
+
+class CallbackRejectedError(IncomeClientError):
+    """A callback is not taken: nothing shows that the service sent it, or not now.
+
+    Attributes:
+        status: HTTP status of the answer.
+        reason: why, for the operator's eyes; the sender is told the status only.
+        retryable: whether the service may send it again, as it does upon 503.
+    """
+
+    def __init__(self, status: int, reason: str, *, retry_after: float | None = None) -> None:
+        is_temporary = status == HTTPStatus.SERVICE_UNAVAILABLE
+        super().__init__(reason, retryable=is_temporary, status=status, retry_after=retry_after)
+        self.reason = reason

@@ -95,7 +95,9 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     ),
     "tenacity": frozenset({"retrying"}),
     "cattrs": frozenset({"protocol.wire"}),
+    "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
+    "joserfc": frozenset({"protocol.callbacks.token_keys"}),
     "rich": frozenset({"cli"}),
 }
 """Libraries, and the modules that may know of them."""

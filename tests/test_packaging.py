@@ -110,9 +110,11 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
     needed = wheel.metadata.get_all("Requires-Dist") or []
     plain = sorted(re.split(r"[<>=\[ ]", line)[0] for line in needed if "extra ==" not in line)
     assert plain == ["aiohttp", "attrs", "cattrs", "orjson", "tenacity", "yarl"]
-    assert wheel.metadata.get_all("Provides-Extra") == ["cli", "dev", "storage"]
+    assert wheel.metadata.get_all("Provides-Extra") == ["callbacks", "cli", "dev", "storage"]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
     assert cli == ["cyclopts", "rich"]
+    callbacks = [re.split(r"[<>=]", line)[0] for line in needed if "extra == 'callbacks'" in line]
+    assert sorted(callbacks) == ["cryptography", "joserfc"]
 
 
 def test_the_command_is_the_package_s_main(wheel: Wheel) -> None:
@@ -122,10 +124,11 @@ def test_the_command_is_the_package_s_main(wheel: Wheel) -> None:
 
 
 def test_the_package_does_without_its_extras() -> None:
-    """Importing the client loads nothing of the command line or of the tests."""
+    """Importing the client loads nothing of the command line, of callbacks or of the tests."""
     script = (
         "import sys, income_client; "
-        "extra = {'cyclopts', 'rich', 'pytest', 'income_client.emulator'}; "
+        "extra = {'aiohttp.web', 'cryptography', 'cyclopts', 'joserfc', 'pytest', 'rich', "
+        "'uvicorn', 'income_client.emulator'}; "
         "print(*sorted(extra & set(sys.modules)))"
     )
     ended = subprocess.run(

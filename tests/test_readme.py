@@ -148,4 +148,6 @@ async def test_the_command_shown_downloads(service: Emulator, tmp_path: Path) ->
 def test_extras_are_those_that_the_commands_name() -> None:
     """The commands install extras that exist."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert {"cli", "dev", "storage"} == set(project["project"]["optional-dependencies"])
+    assert {"callbacks", "cli", "dev", "storage"} == set(
+        project["project"]["optional-dependencies"]
+    )
