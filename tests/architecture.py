@@ -37,45 +37,23 @@ LAYERS: Final = (
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"clock", "emulator", "errors", "settings"}),
-    "receivers": frozenset({"errors", "protocol", "receivers", "records"}),
-    "cli": frozenset({"__init__", "cli", "emulator"}),
+    "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings"}),
+    "cli": frozenset({"__init__", "cli", "emulator", "receivers"}),
     "testing": frozenset({"__init__", "clock", "emulator", "testing"}),
 }
 """Units that stand beside the layers, or see less than what is below them."""
 
+EMULATOR_PURE: Final = (
+    "arguments", "cases",
+    "content", "exchange", "faults", "files", "gate", "listing",
+    "patterns", "pay", "people", "questions", "recording", "rules",
+    "seconds", "service", "signing", "storage", "tokens", "world",
+)  # fmt: skip
 PURE: Final = (
-    "checks",
-    "errors",
-    "hosts",
-    "own_name",
-    "settings",
-    "records",
-    "protocol",
-    "pacing",
-    "rhythm",
-    "connection_faults",
-    "disk.part_names",
-    "emulator.arguments",
-    "emulator.cases",
-    "emulator.content",
-    "emulator.exchange",
-    "emulator.faults",
-    "emulator.files",
-    "emulator.gate",
-    "emulator.listing",
-    "emulator.patterns",
-    "emulator.pay",
-    "emulator.people",
-    "emulator.questions",
-    "emulator.recording",
-    "emulator.rules",
-    "emulator.seconds",
-    "emulator.service",
-    "emulator.signing",
-    "emulator.storage",
-    "emulator.tokens",
-    "emulator.world",
-)
+    "checks", "errors", "hosts", "own_name", "settings", "records", "protocol", "pacing",
+    "rhythm", "connection_faults", "disk.part_names",
+    *(f"emulator.{name}" for name in EMULATOR_PURE),
+)  # fmt: skip
 """Modules that decide and never wait; a package stands for all that is in it."""
 
 IMPURE: Final = frozenset(
@@ -89,16 +67,26 @@ CLOCK_READS: Final = frozenset(
     {"getenv", "monotonic", "perf_counter", "time_ns", "today", "urandom", "utcnow", "uuid4"}
 )
 
+SERVERS: Final = frozenset({"emulator.server", "receivers.aiohttp", "receivers.aiohttp_server"})
+"""Of those that may know aiohttp, the ones that see its server and nothing of its client."""
+
+CLIENTS: Final = frozenset(
+    {
+        "transport", "file_reply", "file_transport",
+        "emulator.callback_sender", "receivers.key_fetch",
+    }
+)  # fmt: skip
+"""The ones that see its client and nothing of its server."""
+
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
-    "aiohttp": frozenset(
-        {"transport", "file_reply", "file_transport", "emulator.server", "receivers.aiohttp"}
-    ),
-    "tenacity": frozenset({"retrying"}),
+    "aiohttp": SERVERS | CLIENTS,
     "cattrs": frozenset({"protocol.wire"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
     "rich": frozenset({"cli"}),
+    "tenacity": frozenset({"retrying"}),
+    "uvicorn": frozenset({"receivers.uvicorn"}),
 }
 """Libraries, and the modules that may know of them."""
 
@@ -110,12 +98,6 @@ TESTED: Final = (
     "income_client.session",
 )
 """What the emulator is there to test, and therefore shares nothing with."""
-
-SERVERS: Final = frozenset({"emulator.server", "receivers.aiohttp"})
-"""Of those that may know aiohttp, the ones that see its server and nothing of its client."""
-
-CLIENTS: Final = frozenset({"transport", "file_reply", "file_transport"})
-"""The ones that see its client and nothing of its server."""
 
 LONGEST: Final = 300
 GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
@@ -225,7 +207,7 @@ def purity(module: Module) -> Iterator[str]:
 
 
 def libraries(module: Module) -> Iterator[str]:
-    """Each library is known to few modules, and aiohttp's client to three."""
+    """Each library is known to few modules, and aiohttp's client to those that speak HTTP."""
     for name in module.imports():
         library = name.partition(".")[0]
         if library in ONLY_IN and not module.is_within(ONLY_IN[library]):

@@ -1,0 +1,79 @@
+"""The endpoint as routes of an aiohttp application; decides nothing.
+
+What other middlewares may rewrite is not looked at: the other end is that of the
+connection.
+"""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from income_client.protocol.callbacks.exchange import Answer, RequestHead
+from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
+
+from .connections import certificate_of, peer_of
+from .endpoint import Body, BodyCutError, Endpoint, endpoint_of
+
+
+def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.AbstractRouteDef]:
+    """Return what ``app.add_routes`` takes, so that requests to a path are answered.
+
+    All methods lead there, since what is no POST is the endpoint's to refuse. The size
+    of a body is limited by the endpoint, whatever ``client_max_size`` says.
+
+    Args:
+        receiver: a `CallbackReceiver`, or a `CallbackTokenIssuer` for its token address.
+        path: as aiohttp's routes have it, such as ``/callbacks``.
+
+    Raises:
+        ConfigurationError: the receiver is neither.
+    """
+    endpoint = endpoint_of(receiver)
+
+    async def handle(request: web.Request) -> web.Response:
+        transport = request.transport
+        head = RequestHead(
+            method=request.method,
+            headers=tuple(request.raw_headers),
+            peer=peer_of(transport),
+            certificate=certificate_of(transport),
+        )
+        response = _response(await endpoint.answer(head, _body(request)))
+        if not response.keep_alive and "Content-Encoding" in request.headers:
+            # aiohttp would go on inflating what comes of a body that nobody reads.
+            await response.prepare(request)
+            await response.write_eof()
+            request.protocol.force_close()
+        return response
+
+    return [web.route("*", path, handle)]
+
+
+def _body(request: web.Request) -> Body:
+    """Return the whole body where it came together with its head, as short ones do."""
+    content = request.content
+    if content.is_eof() and content.exception() is None:
+        return content.read_nowait()
+    return _chunks(request)
+
+
+async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            chunk = await request.content.readany()
+        except Exception:  # noqa: BLE001 - aiohttp's errors of many kinds mean the same here
+            chunk = None
+        if chunk is None:
+            # From here and not from above: aiohttp's exceptions hold what has come.
+            raise BodyCutError
+        if not chunk:
+            return
+        yield chunk
+
+
+def _response(answer: Answer) -> web.Response:
+    response = web.Response(status=answer.status, headers=answer.headers, body=answer.body)
+    if response.headers.get("Connection") == "close":
+        # The header alone tells the client; this tells aiohttp.
+        response.force_close()
+    return response

@@ -1,0 +1,89 @@
+"""uvicorn's protocols, telling the application of the client's certificate and true address.
+
+uvicorn tells nothing of certificates by itself, and puts forwarded addresses in the place
+of its peer's unless told not to. These say both beside what uvicorn says::
+
+    uvicorn app:app --http income_client.receivers.uvicorn:H11Protocol ...
+
+What they say decides nothing here. ``HttpToolsProtocol`` exists where httptools is installed.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol as _H11Protocol
+
+from .connections import PEER_EXTENSION, certificate_of, peer_of
+
+try:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _HttpToolsProtocol
+except ImportError:  # httptools is an extra of uvicorn's
+    _HttpToolsProtocol = None  # type: ignore[assignment,misc]
+
+_Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+_VERSIONS: Final = {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
+
+
+def _telling(app: Any, transport: asyncio.BaseTransport) -> _Application:
+    """Return the application, told what the connection tells."""
+    told: dict[str, Any] = {PEER_EXTENSION: {"peer": peer_of(transport)}}
+    layer = transport.get_extra_info("ssl_object")
+    if layer is not None:
+        told["tls"] = _tls_extension(certificate_of(transport), layer.version())
+
+    async def telling(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        scope["extensions"] = {**scope.get("extensions", {}), **told}
+        await app(scope, receive, send)
+
+    return telling
+
+
+def _tls_extension(certificate: bytes | None, version: str | None) -> dict[str, Any]:
+    """Return what the TLS extension of ASGI holds; names and ciphers are left unsaid."""
+    return {
+        "server_cert": None,
+        "client_cert_chain": [] if certificate is None else [ssl.DER_cert_to_PEM_cert(certificate)],
+        "client_cert_name": None,
+        "client_cert_error": None,
+        "tls_version": _VERSIONS.get(version or ""),
+        "cipher_suite": None,
+    }
+
+
+class H11Protocol(_H11Protocol):
+    """uvicorn's own, on h11, that tells of the client's certificate and true address."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; what is told is the connection's, so it is found once."""
+        super().connection_made(transport)
+        self.app = _telling(self.app, transport)
+
+
+if _HttpToolsProtocol is not None:
+
+    class HttpToolsProtocol(_HttpToolsProtocol):
+        """uvicorn's own, on httptools, that tells of the client's certificate and true address."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            """Begin; what is told is the connection's, so it is found once."""
+            super().connection_made(transport)
+            self.app = _telling(self.app, transport)
+            self._is_head_read = False
+
+        def on_message_begin(self) -> None:
+            """Begin a request."""
+            super().on_message_begin()
+            self._is_head_read = False
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            """Take a header field; a trailer, which httptools tells likewise, is none."""
+            if not self._is_head_read:
+                super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            """End the head."""
+            self._is_head_read = True
+            super().on_headers_complete()

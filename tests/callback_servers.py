@@ -1,0 +1,170 @@
+"""Real servers on loopback for an endpoint of callbacks, and a client that sends any bytes."""
+
+import asyncio
+import contextlib
+import socket
+import ssl as tls
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from aiohttp import web
+from attrs import field, frozen
+
+from income_client.receivers.aiohttp import routes
+from income_client.receivers.endpoint import Endpoint
+
+PATH = "/callbacks"
+
+
+@contextlib.asynccontextmanager
+async def served_by_aiohttp(
+    endpoint: Endpoint | Mapping[str, Endpoint] | Any,
+    ssl: tls.SSLContext | None = None,
+    *,
+    uds: Path | None = None,
+    middlewares: tuple[Any, ...] = (),
+) -> AsyncIterator[str]:
+    """Serve an endpoint, or several by path, with aiohttp; yields the base address."""
+    app = web.Application(middlewares=middlewares)
+    endpoints = endpoint if isinstance(endpoint, Mapping) else {PATH: endpoint}
+    for path, each in endpoints.items():
+        app.add_routes(routes(each, path))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        if uds is not None:
+            await web.UnixSite(runner, uds, ssl_context=ssl).start()
+            yield "http://localhost"
+            return
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=ssl).start()
+        yield f"{'https' if ssl else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def served_by_uvicorn(
+    app: Any,
+    ssl: tls.SSLContext | None = None,
+    *,
+    http: Any = "h11",
+    uds: Path | None = None,
+    **options: Any,
+) -> AsyncIterator[str]:
+    """Serve an ASGI application with uvicorn, in this loop; yields the base address.
+
+    Proxy headers are uvicorn's default, on, unless an option says otherwise.
+    """
+    if ssl is not None:
+        options["ssl_context_factory"] = lambda *_: ssl
+    config = uvicorn.Config(
+        app,
+        http=http,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        **options,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    # Its `serve` would take the signals of the process, which are the test's.
+    with _listening(uds) as listener:
+        await server.startup(sockets=[listener])
+        try:
+            scheme = "https" if ssl else "http"
+            yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}" if uds is None else "http://x"
+        finally:
+            await server.shutdown(sockets=[listener])
+
+
+def _listening(uds: Path | None) -> socket.socket:
+    if uds is None:
+        # Named, since it is how asyncio knows to switch Nagle's algorithm off.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    else:
+        listener = socket.socket(socket.AF_UNIX)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", 0) if uds is None else str(uds))
+    return listener
+
+
+@frozen
+class Heard:
+    """A reply as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+def request_bytes(
+    body: bytes = b"{}",
+    *,
+    method: str = "POST",
+    path: str = PATH,
+    headers: tuple[tuple[str, str], ...] = (),
+    length: int | None = None,
+) -> bytes:
+    """Return a whole request; its headers in order, doubled ones included."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
+    lines += [f"Content-Length: {len(body) if length is None else length}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    url: str,
+    *,
+    ssl: tls.SSLContext | None = None,
+    uds: Path | None = None,
+    source: str | None = None,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Open a connection to a base address, or to a socket of the file system.
+
+    A source is the address of this machine's that it comes from, such as 127.0.0.2.
+    """
+    if uds is not None:
+        reader, writer = await asyncio.open_unix_connection(uds)
+    else:
+        host, _, port = url.partition("://")[2].partition(":")
+        name = "localhost" if ssl else None
+        here = None if source is None else (source, 0)
+        reader, writer = await asyncio.open_connection(
+            host, int(port), ssl=ssl, server_hostname=name, local_addr=here
+        )
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def heard(reader: asyncio.StreamReader) -> Heard:
+    """Read one reply whose length is told."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.strip().split("\r\n")
+    fields = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    body = await reader.readexactly(int(fields.get("content-length", "0")))
+    return Heard(int(first.split(" ")[1]), fields, body)
+
+
+async def ring(
+    url: str,
+    body: bytes = b"{}",
+    *,
+    ssl: tls.SSLContext | None = None,
+    uds: Path | None = None,
+    source: str | None = None,
+    **request: Any,
+) -> Heard:
+    """Send one request and return the reply; arguments are those of `request_bytes`."""
+    async with connected(url, ssl=ssl, uds=uds, source=source) as (reader, writer):
+        writer.write(request_bytes(body, **request))
+        return await heard(reader)

@@ -1,0 +1,96 @@
+"""Who is not the service is refused, by the right status, and nothing of him is kept."""
+
+import json
+import logging
+import ssl
+
+import pytest
+
+from tests.callback_certificates import Papers
+from tests.callback_servers import ring
+from tests.receivers.attacks import (
+    ATTACKS,
+    BASIC,
+    BODY,
+    JSON,
+    SECRETS,
+    Attack,
+    Certificate,
+    good_token,
+)
+from tests.receivers.doors import Server, client_context, receivers, served, server_context
+from tests.ringing import Heard
+from tests.signed_tokens import AUDIENCE, token
+
+
+def test_there_are_many() -> None:
+    """Each with a name of its own."""
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 80
+
+
+@pytest.mark.parametrize("server", ["aiohttp", "uvicorn"])
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+async def test_the_attack_is_refused(
+    server: Server, attack: Attack, papers: Papers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With JSON that tells the status and nothing else; no log shows a secret or a body."""
+    caplog.set_level(logging.DEBUG)
+    heard = Heard()
+    fields = attack.fields() if callable(attack.fields) else attack.fields
+    async with served(server, receivers(heard), server_context(papers)) as url:
+        answer = await ring(
+            url,
+            attack.body,
+            ssl=client_context(papers, attack.certificate),
+            path=f"/{attack.door}",
+            method=attack.method,
+            headers=fields,
+            length=attack.length,
+        )
+    assert answer.status == attack.status
+    assert answer.headers["content-type"] == "application/json"
+    assert list(json.loads(answer.body)) == ["error"]
+    assert heard.callbacks == []
+    shown = caplog.text + repr([record.__dict__ for record in caplog.records])
+    assert [secret for secret in (*SECRETS, good_token()) if secret in shown] == []
+
+
+@pytest.mark.parametrize("server", ["aiohttp", "uvicorn"])
+@pytest.mark.parametrize(
+    ("door", "fields"),
+    [
+        ("basic", (BASIC, JSON)),
+        ("basic", (BASIC,)),
+        ("tokens", (("authorization", f"bearer {token('RS256', header={'kid': None})}"), JSON)),
+        ("tokens", (("Authorization", f"Bearer {good_token()}"), JSON)),
+        ("tokens", (("Authorization", f"Bearer {good_token(aud=['a', AUDIENCE])}"), JSON)),
+        ("proxied", (BASIC, JSON, ("X-Forwarded-For", "203.0.113.9, 198.51.100.7"))),
+        ("certificate", (BASIC, JSON)),
+        ("forwarded", (BASIC, JSON)),
+        ("all", (BASIC, JSON)),
+        ("all", (("Authorization", f"Bearer {good_token()}"), JSON)),
+    ],
+)
+async def test_the_service_passes(
+    server: Server, door: str, fields: tuple[tuple[str, str], ...], papers: Papers
+) -> None:
+    """So none of the attacks fails for a wrong reason."""
+    heard = Heard()
+    async with served(server, receivers(heard), server_context(papers)) as url:
+        context = client_context(papers, "service")
+        answer = await ring(url, BODY, ssl=context, path=f"/{door}", headers=fields)
+    assert (answer.status, answer.body) == (200, b'{"status":"OK"}')
+    assert [callback.application_id for callback in heard.callbacks] == ["app-1"]
+
+
+@pytest.mark.parametrize("server", ["aiohttp", "uvicorn"])
+@pytest.mark.parametrize("certificate", ["expired", "stranger"])
+async def test_strange_certificates_do_not_come_through_tls(
+    server: Server, certificate: Certificate, papers: Papers
+) -> None:
+    """Another authority's and an old one end the connection."""
+    heard = Heard()
+    async with served(server, receivers(heard), server_context(papers)) as url:
+        with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+            await ring(url, BODY, ssl=client_context(papers, certificate), path="/certificate")
+    assert heard.callbacks == []
