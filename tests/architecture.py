@@ -44,9 +44,9 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 """Units that stand beside the layers, or see less than what is below them."""
 
 EMULATOR_PURE: Final = (
-    "arguments", "cases",
-    "content", "exchange", "faults", "files", "gate", "listing",
-    "patterns", "pay", "people", "questions", "recording", "rules",
+    "arguments", "callback_answer", "callback_orders", "callback_target", "cases",
+    "content", "controls", "exchange", "faults", "files", "gate", "listing",
+    "local_address", "patterns", "pay", "people", "questions", "recording", "rules",
     "seconds", "service", "signing", "storage", "tokens", "world",
 )  # fmt: skip
 PURE: Final = (
@@ -67,7 +67,7 @@ CLOCK_READS: Final = frozenset(
     {"getenv", "monotonic", "perf_counter", "time_ns", "today", "urandom", "utcnow", "uuid4"}
 )
 
-SERVERS: Final = frozenset({"emulator.server", "receivers.aiohttp", "receivers.aiohttp_server"})
+SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receivers.aiohttp_server"})
 """Of those that may know aiohttp, the ones that see its server and nothing of its client."""
 
 CLIENTS: Final = frozenset(

@@ -51,7 +51,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (purity, Module("emulator.rules", "def f(path): return open(path)")),
     (libraries, Module("session", "import aiohttp")),
     (libraries, Module("transport", "from aiohttp import web")),
-    (libraries, Module("emulator.server", "from aiohttp import ClientSession")),
+    (libraries, Module("emulator.listening", "from aiohttp import ClientSession")),
     (libraries, Module("session", "from tenacity import retry")),
     (libraries, Module("records.money", "import cattrs")),
     (libraries, Module("client", "from rich.console import Console")),

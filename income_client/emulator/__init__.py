@@ -1,5 +1,7 @@
 """The service, played locally over a real socket with invented data."""
 
+from .callback_answer import CallbackDelivery
+from .callback_target import CallbackTarget
 from .exchange import HttpReply, HttpRequest, RecordedRequest
 from .faults import Fault, FaultKind, Faults
 from .listing import ListReply, Refused, list_reply
@@ -9,6 +11,8 @@ from .service import Service, respond
 from .world import World
 
 __all__ = [
+    "CallbackDelivery",
+    "CallbackTarget",
     "Emulator",
     "Fault",
     "FaultKind",

@@ -38,7 +38,8 @@ class RecordedRequest:
     """What the emulator remembers of a request; never the credentials that came with it."""
 
     name: str
-    """The call: list_applications, get_application, get_documents, token, file, index, unknown."""
+    """The call: list_applications, get_application, get_documents, token, file, index, control,
+    unknown."""
     method: str
     """HTTP method."""
     path: str
@@ -50,7 +51,7 @@ class RecordedRequest:
     authorized: bool
     """Whether an Authorization header came with it, good or bad."""
     status: int
-    """Status of the reply that was decided on; 0 where a fault withholds it."""
+    """Status of the reply that was decided on; 0 where there is none."""
     fault: str | None
     """Kind of the fault that was played, None for a true reply."""
     time: int

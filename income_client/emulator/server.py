@@ -1,31 +1,32 @@
 """The emulated service on real sockets: a thin shell around pure replies.
 
-Everything that it serves is invented. It listens on loopback only, turns
-bytes into values and back, plays faults and keeps the clock; what a reply
-means is decided elsewhere.
+Everything that it serves is invented. It listens on loopback only, plays faults,
+keeps the clock and fires callbacks; what a reply means is decided elsewhere.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Self
 
-from aiohttp import web
-
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
-from income_client.settings import BasicAuth, DownloadPolicy, OAuth2ClientCredentials
 
 from .arguments import check_figure, check_moment, check_whole
+from .callback_answer import CallbackDelivery
+from .callback_desk import CallbackDesk
+from .callback_orders import USUAL_EVENT, CallbackOrder
+from .callback_target import CallbackTarget
+from .controls import ServiceControls
 from .exchange import HttpReply, HttpRequest, RecordedRequest
 from .faults import Fault, Faults, replacement
-from .files import StoredFile
 from .gate import is_loopback
+from .listening import Handle, listening
 from .patterns import update_times
 from .playing import play
-from .recording import joined_fields, recorded
+from .recording import recorded
 from .rules import ServiceRules, changed_rules
 from .seconds import START, second_of
 from .service import Call, Service, call_of, respond
@@ -34,25 +35,11 @@ from .signing import Region
 from .world import World
 
 _API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
-_PATIENCE: Final = 0.05
 _REMEMBERED: Final = 100_000
+_WITHHELD: Final = HttpReply(status=0)
 
 
-class _Played(web.StreamResponse):
-    """Stands for a reply that was written, or withheld, by hand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.force_close()
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Write nothing."""
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Write nothing."""
-
-
-class Emulator:
+class Emulator(ServiceControls):
     """An income-verification service on loopback, whose data is all invented.
 
     Args:
@@ -67,7 +54,8 @@ class Emulator:
         host: a loopback address.
         port: port of the API, 0 for a free one; document files have their own.
         rules: how the service behaves where the contract is silent.
-        clock: what latency and passing time go by; the machine's unless given.
+        clock: what latency, passing time and pauses go by; the machine's unless given.
+        callbacks: where `fire_callback` leads; callbacks are only sent when asked for.
         **knobs: single fields of `ServiceRules`, such as ``order="shuffled"``.
 
     Attributes:
@@ -96,6 +84,7 @@ class Emulator:
         port: int = 0,
         rules: ServiceRules | None = None,
         clock: Clock | None = None,
+        callbacks: CallbackTarget | None = None,
         **knobs: Any,
     ) -> None:
         named = f"[{host}]" if ":" in host else host
@@ -108,15 +97,16 @@ class Emulator:
         rules = changed_rules(rules, knobs)
         now = second_of(start)
         times = update_times(applications, pattern, seed=seed, days=days, now=now)
-        self.world = World(times, seed=seed, now=now, rules=rules)
+        clock = clock or SystemClock()
+        world = World(times, seed=seed, now=now, rules=rules)
+        super().__init__(Service(world), ServiceTime(now, flows=time_flows, clock=clock))
         self.faults = Faults()
         self.requests: list[RecordedRequest] = []
         self.url = ""
         self.files_url = ""
         self.max_in_flight = 0
-        self._service = Service(self.world)
-        self._clock = clock or SystemClock()
-        self._time = ServiceTime(now, flows=time_flows, clock=self._clock)
+        self._clock = clock
+        self._callbacks = CallbackDesk(self.world, callbacks, self._clock)
         self._latency = latency
         self._host = host
         self._named = named
@@ -134,106 +124,68 @@ class Emulator:
         await self.close()
 
     @property
-    def oauth2(self) -> OAuth2ClientCredentials:
-        """The invented client id and secret that buy tokens here."""
-        return self._service.oauth2
-
-    @property
-    def basic(self) -> BasicAuth:
-        """The invented user name and password that are accepted here."""
-        return self._service.basic
-
-    @property
-    def rules(self) -> ServiceRules:
-        """How the service behaves; may be replaced at any time."""
-        return self.world.rules
-
-    @rules.setter
-    def rules(self, rules: ServiceRules) -> None:
-        self.world.rules = rules
-
-    @property
-    def now(self) -> int:
-        """The present service second."""
-        self.world.advance_to(self._time.now())
-        return self.world.now
-
-    @property
     def token_requests(self) -> int:
         """Token requests answered so far, refused ones included."""
         return self._token_requests
 
-    def advance(self, seconds: float) -> None:
-        """Move service time forward; tokens and addresses expire by it.
+    @property
+    def callbacks(self) -> CallbackTarget | None:
+        """Where callbacks go, None for nowhere; may be replaced at any time."""
+        return self._callbacks.target
+
+    @callbacks.setter
+    def callbacks(self, target: CallbackTarget | None) -> None:
+        self._callbacks.target = target
+
+    async def fire_callback(
+        self,
+        application_id: str | None = None,
+        event_type: str | None = USUAL_EVENT,
+        *,
+        target: CallbackTarget | None = None,
+        payload: Any = None,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        update: bool = False,
+    ) -> CallbackDelivery:
+        """Send a callback, again and again if need be (contract sections 5.2 and 6).
+
+        After `close` and until the next `start` nothing is sent, and the one attempt is
+        ``closed``.
 
         Args:
-            seconds: how far; fractions add up.
+            application_id: what it is about; one after the other unless given.
+            event_type: what it says has happened; None to leave it out.
+            target: where to, in place of `callbacks`.
+            payload: what it says, in place of the usual: bytes, or what JSON can hold.
+            headers: header fields, each in place of the usual one of its name; as pairs,
+                one may stand twice.
+            update: whether the application changes first, as `touch` does it.
 
         Raises:
-            ConfigurationError: that would be backward.
+            ConfigurationError: there is no target or no such application, or an
+                argument cannot be meant.
         """
-        self._time.advance(seconds)
-        self.world.advance_to(self._time.now())
-
-    def touch(self, application_id: str) -> int:
-        """Update an application now: an amount changes, and its place in the list.
-
-        Returns:
-            The service second of the update.
-
-        Raises:
-            ConfigurationError: there is no such application.
-        """
-        self.world.advance_to(self._time.now())
-        return self.world.touch(application_id)
-
-    @property
-    def download_policy(self) -> DownloadPolicy:
-        """What lets a client read files from here, in every region, and from nowhere else."""
-        return self._service.storage.policy()
-
-    def file_of(self, document_id: str) -> StoredFile:
-        """Return what a document's file is now: content, media type and entity tag.
-
-        Raises:
-            ConfigurationError: there is no such document.
-        """
-        return self._service.storage.file_of(document_id)
-
-    def content_of(self, document_id: str) -> bytes:
-        """Return the bytes of a document's file as they are now.
-
-        Raises:
-            ConfigurationError: there is no such document.
-        """
-        return self.file_of(document_id).content
-
-    def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's; addresses given out stay good.
-
-        Raises:
-            ConfigurationError: there is no such document.
-        """
-        self._service.storage.replace(document_id)
-
-    def revoke_tokens(self) -> None:
-        """Refuse every access token sold so far with 401."""
-        self._service.mint.revoke_all()
+        self._keep_time()
+        order = CallbackOrder(application_id=application_id, event_type=event_type, update=update)
+        return await self._callbacks.fire(order, target=target, payload=payload, headers=headers)
 
     async def start(self) -> None:
         """Begin to listen."""
         self._closing = asyncio.Event()
+        self._callbacks.open()
         async with AsyncExitStack() as stack:
             for region in Region:
                 answer = partial(self._service.respond_file, region=region)
-                self._service.storage.urls[region] = await self._listen(stack, answer, port=0)
-            self.url = await self._listen(stack, self._answer, port=self._port)
+                handle = partial(self._handle, answer=answer)
+                self._service.storage.urls[region] = await self._listen(stack, handle, port=0)
+            self.url = await self._listen(stack, self._handle_api, port=self._port)
             self._open = stack.pop_all()
         self.files_url = self._service.files_url
 
     async def close(self) -> None:
-        """Stop listening; requests that are still open end without a reply."""
+        """Stop listening; requests still open end without a reply, callbacks as ``closed``."""
         self._closing.set()
+        await self._callbacks.close()
         await self._open.aclose()
         # Cancelled handlers need a turn of the loop to leave it.
         await asyncio.sleep(0)
@@ -241,29 +193,31 @@ class Emulator:
     def _answer(self, request: HttpRequest) -> HttpReply:
         return respond(self._service, request)
 
-    async def _listen(
-        self, stack: AsyncExitStack, answer: Callable[[HttpRequest], HttpReply], *, port: int
-    ) -> str:
-        handle = partial(self._handle, answer=answer)
-        server = web.Server(handle, handler_cancellation=True, access_log=None)
-        runner = web.ServerRunner(server, shutdown_timeout=_PATIENCE)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, self._host, port).start()
-        return f"http://{self._named}:{runner.addresses[0][1]}"
+    async def _listen(self, stack: AsyncExitStack, handle: Handle, *, port: int) -> str:
+        port = await stack.enter_async_context(listening(handle, self._host, port))
+        return f"http://{self._named}:{port}"
+
+    async def _handle_api(
+        self, message: HttpRequest, connection: asyncio.Transport | None
+    ) -> HttpReply | None:
+        if call_of(message.path) is Call.CONTROL:
+            return await self._control(message)
+        return await self._handle(message, connection, answer=self._answer)
 
     async def _handle(
-        self, request: web.BaseRequest, answer: Callable[[HttpRequest], HttpReply]
-    ) -> web.StreamResponse:
+        self,
+        message: HttpRequest,
+        connection: asyncio.Transport | None,
+        answer: Callable[[HttpRequest], HttpReply],
+    ) -> HttpReply | None:
         arrived = self._clock.monotonic()
-        message = await _read(request)
         counted = call_of(message.path) in _API_CALLS
         self._in_flight += counted
         self.max_in_flight = max(self.max_in_flight, self._in_flight)
         try:
             # Decided on arrival, so that the work hides in the latency and a
             # client that goes away has still been recorded.
-            self.world.advance_to(self._time.now())
+            self._keep_time()
             fault = self.faults.take(message.method, message.path)
             instead = replacement(fault) if fault else None
             reply = self._service.stamped(instead) if instead else answer(message)
@@ -272,12 +226,25 @@ class Emulator:
                 passed = self._clock.monotonic() - arrived
                 await self._clock.sleep(max(0.0, self._latency - passed))
             if fault is None or instead is not None:
-                return _response(reply)
-            if request.transport is not None:
-                await play(fault, reply, request.transport, self._closing)
-            return _Played()
+                return reply
+            if connection is not None:
+                await play(fault, reply, connection, self._closing)
+            return None
         finally:
             self._in_flight -= counted
+
+    async def _control(self, message: HttpRequest) -> HttpReply:
+        """Answer what only an emulator is asked: without faults and latency."""
+        self._keep_time()
+        reply = _WITHHELD
+        try:
+            order = self._service.order(message)
+            if isinstance(order, CallbackOrder):
+                order = await self._callbacks.reply_to(order)
+            reply = self._service.stamped(order)
+        finally:
+            self._record(message, None, reply)
+        return reply
 
     def _record(self, message: HttpRequest, fault: Fault | None, reply: HttpReply) -> None:
         call = call_of(message.path)
@@ -286,14 +253,3 @@ class Emulator:
         if len(self.requests) >= 2 * _REMEMBERED:
             del self.requests[:-_REMEMBERED]
         self.requests.append(recorded(call.value, message, reply, fault, time=self.world.now))
-
-
-async def _read(request: web.BaseRequest) -> HttpRequest:
-    path, _, query = request.raw_path.partition("?")
-    headers = joined_fields(request.headers.items())
-    body = await request.read() if request.body_exists else b""
-    return HttpRequest(method=request.method, path=path, query=query, headers=headers, body=body)
-
-
-def _response(reply: HttpReply) -> web.Response:
-    return web.Response(status=reply.status, headers=reply.headers, body=reply.body)

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from income_client.settings import BasicAuth, OAuth2ClientCredentials
 
+from .callback_orders import CONTROL_PATH, CallbackOrder, read_order
 from .cases import Case, Paper, Seed, compose_case
 from .content import DocumentsTemplate, application_body, documents_template
 from .exchange import HttpReply, HttpRequest
@@ -43,6 +44,7 @@ class Call(enum.Enum):
     TOKEN = "token"  # noqa: S105 - the name of a call
     FILE = "file"
     INDEX = "index"
+    CONTROL = "control"
     UNKNOWN = "unknown"
 
 
@@ -61,7 +63,8 @@ def call_of(path: str) -> Call:
                 return Call.UNKNOWN
     if path.startswith("/documents/"):
         return Call.FILE
-    return {"/token": Call.TOKEN, "/": Call.INDEX}.get(path, Call.UNKNOWN)
+    known = {"/token": Call.TOKEN, "/": Call.INDEX, CONTROL_PATH: Call.CONTROL}
+    return known.get(path, Call.UNKNOWN)
 
 
 def _refusal(refused: Refused) -> HttpReply:
@@ -121,6 +124,23 @@ class Service:
             reply = self._routed(request, call_of(request.path))
         return self.stamped(reply)
 
+    def order(self, request: HttpRequest) -> CallbackOrder | HttpReply:
+        """Return which callback another process asks for, or the reply that refuses it.
+
+        No part of the service: there are no other calls to an emulator as such.
+        """
+        if not is_loopback(request.headers.get("host", "")):
+            return json_reply(421, {"error": "misdirected_request"})
+        if "origin" in request.headers:
+            # A page in a browser; the invented credentials are no secret to it.
+            return json_reply(403, {"error": "forbidden"})
+        if request.method != "POST":
+            return json_reply(405, {"error": "method_not_allowed"}, Allow="POST")
+        refusal = self._gate.refusal(request, now=self.world.now)
+        if refusal is not None:
+            return refusal
+        return read_order(request.body) or json_reply(400, {"error": "invalid_order"})
+
     def respond_file(self, request: HttpRequest, region: Region = Region.FIRST) -> HttpReply:
         """Answer a request to the host of document files, in one of its regions."""
         if not is_loopback(request.headers.get("host", "")):
@@ -141,7 +161,7 @@ class Service:
         return evolve(reply, headers=headers)
 
     def _routed(self, request: HttpRequest, call: Call) -> HttpReply:
-        if call in (Call.FILE, Call.UNKNOWN):
+        if call in (Call.FILE, Call.CONTROL, Call.UNKNOWN):
             return _not_found("no such path")
         method = "POST" if call is Call.TOKEN else "GET"
         if request.method != method:
