@@ -135,11 +135,12 @@ class Poller:
             yield batch
             self._out = None
 
-    def wake(self) -> None:
+    def wake(self, _callback: object = None) -> None:
         """Poll at once instead of at the end of the pause: something is known to have changed.
 
         Not sooner than a second after the last poll began, nor before a pause is over that
-        the service has asked for.
+        the service has asked for. What it is told is not looked at, so that it may be the
+        ``on_callback`` of a `CallbackReceiver`. Call it in the poller's event loop.
         """
         self._pauses.wake()
 
