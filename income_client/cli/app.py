@@ -29,7 +29,39 @@ shell. All data is invented, the credentials too; its updates lie in the 90
 days before --start. Service time passes, and so its present is yours unless
 you choose another.
 
+With --callbacks it sends callbacks, of --updates and of trigger, as the service
+does: up to five times more where they are not taken. Their credentials come
+from the environment: INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
+INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET for tokens.
+
 Example: income-client emulate --port 8080 --applications 20000
+""",
+    "listen": """Take callbacks at an address of your own, and print each as a line of JSON.
+
+A line tells when the callback came, its event and its application, and whether
+the same bytes came shortly before. It is written before the callback is
+answered with 200, and with --forward-to only once it has been handed on. What
+cannot be handed on or written is answered with 503, and the service sends it
+again. What else is not taken is told on standard error, by reason.
+
+The credentials that callbacks must carry come from the environment:
+INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or, for tokens that are
+sold at --token-path, INCOME_CALLBACK_CLIENT_ID and
+INCOME_CALLBACK_CLIENT_SECRET; or both. Where none are set and only this
+machine can ring, some are made up and told. The exit status is 0 after
+SIGTERM, 130 after Ctrl-C, and 141 when nobody reads the output any more.
+
+Example: income-client listen --forward-to http://127.0.0.1:8000/hook
+""",
+    "trigger": """Have a running emulator fire callbacks, and say what became of each.
+
+A line tells the application, the event and what each attempt came to: the
+status of the answer, or why there was none. The emulator is one that was
+started with --callbacks; its address and credentials come from the
+environment, as emulate prints them. The exit status is 0 if all callbacks were
+answered with 200, else 1.
+
+Example: income-client trigger --event extractions --count 3
 """,
     "download": """Put the files of applications' documents into a folder.
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
@@ -16,6 +17,9 @@ from cyclopts.validators import Number
 
 from income_client.emulator import Emulator
 from income_client.emulator.seconds import stamp
+
+from .callback_options import callback_target
+from .update_callbacks import UpdateCallbacks
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
@@ -30,6 +34,11 @@ async def emulate(
     latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     updates: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
+    callbacks: str | None = None,
+    callback_token_url: str | None = None,
+    callback_certificate: Path | None = None,
+    callback_key: Path | None = None,
+    callback_ca: Path | None = None,
 ) -> int:
     """Run the emulated service on loopback until Ctrl-C or SIGTERM.
 
@@ -41,10 +50,22 @@ async def emulate(
         latency: seconds that each reply takes.
         updates: how many applications change in a second, each some other one.
         basic: print Basic credentials, else OAuth ones; the service takes both.
+        callbacks: where callbacks go, on this machine; each of --updates fires one.
+        callback_token_url: where tokens for them are bought, if they carry any.
+        callback_certificate: file with the client certificate that they come with.
+        callback_key: file with its private key.
+        callback_ca: file with the authorities that vouch for where they go.
 
     Returns:
         The exit status: 1 if the port cannot be had.
     """
+    target = callback_target(
+        callbacks,
+        callback_token_url,
+        certificate=callback_certificate,
+        key=callback_key,
+        ca=callback_ca,
+    )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -56,6 +77,7 @@ async def emulate(
         time_flows=True,
         latency=latency,
         port=port,
+        callbacks=target,
     )
     try:
         await service.start()
@@ -75,13 +97,19 @@ async def _update(service: Emulator, updates: float, stop: asyncio.Event) -> Non
     """Update one application after the other until it is to stop."""
     ids = service.world.ids
     turn, pause = 0, 1 / updates if updates and ids else None
-    while not stop.is_set():
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await stop.wait()
-            return
-        service.touch(ids[turn * _STRIDE % len(ids)])
-        turn += 1
+    async with UpdateCallbacks(service) as told:
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await stop.wait()
+                break
+            name = ids[turn * _STRIDE % len(ids)]
+            service.touch(name)
+            told.fire(name)
+            turn += 1
+    summary = told.summary()
+    if summary is not None:
+        print(f"income-client: {summary}", file=sys.stderr)
 
 
 def _service_time(start: datetime | str) -> datetime:
@@ -104,6 +132,11 @@ def _lines(service: Emulator, *, basic: bool) -> Iterator[str]:
     for name, value in variables.items():
         yield f"export {name}={shlex.quote(value)}"
     host = urlsplit(service.url).hostname
+    if service.callbacks is not None:
+        where = service.callbacks.url.partition("?")[0]
+        yield f"# Callbacks go to {where}; income-client trigger fires one."
+        if service.callbacks.auth is None and service.callbacks.ssl is None:
+            yield "# They carry no credentials: no INCOME_CALLBACK_... was set where this began."
     yield f"# Its files: income-client download --to files --allow-host {host} {_some_id(service)}"
 
 

@@ -15,7 +15,17 @@ def test_version() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{__version__}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [(), ("--help",), ("demo", "--help"), ("emulate", "--help")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--help",),
+        ("demo", "--help"),
+        ("emulate", "--help"),
+        ("listen", "--help"),
+        ("trigger", "--help"),
+    ],
+)
 def test_help_has_an_example(arguments: tuple[str, ...]) -> None:
     """Each help text fits a terminal and ends its first part with an example to type."""
     ended = run(*arguments)

@@ -1,0 +1,28 @@
+"""A callback as a line of JSON that cannot act on a terminal; knows no stream."""
+
+import json
+from typing import Any
+
+from income_client import Callback
+
+
+def callback_line(callback: Callback, *, payload: bool) -> bytes:
+    """Return what is known of a callback, as one line without its end.
+
+    Whatever is not plain ASCII is escaped, so that no character of a payload moves a
+    cursor or turns the reading direction.
+
+    Args:
+        callback: a verified one.
+        payload: whether the whole payload goes with it, which may hold personal data.
+    """
+    facts: dict[str, Any] = {
+        "received_at": callback.received_at.isoformat(),
+        "event_type": callback.event_type,
+        "application_id": callback.application_id,
+        "application_reference_id": callback.application_reference_id,
+        "is_repeat": callback.is_repeat,
+    }
+    if payload:
+        facts["payload"] = callback.payload
+    return json.dumps(facts, ensure_ascii=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,103 @@
+"""``income-client trigger``: has a running emulator fire callbacks, and says what they came to."""
+
+import asyncio
+import os
+import sys
+from functools import partial
+from typing import Annotated, Final, assert_never
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from income_client import ConfigurationError
+from income_client.emulator import CallbackDelivery
+from income_client.emulator.callback_orders import USUAL_EVENT, CallbackOrder
+from income_client.emulator.callback_remote import OrderFault, RemoteEmulator
+
+from .callback_options import read_credentials
+from .printable import printable
+
+_FAILED: Final = 1
+_SILENCE: Final = 2.0
+"""Seconds after which it is said what is waited for."""
+_STILL_SENDING: Final = (
+    "income-client: not taken so far; the emulator sends it again, for half a minute in all"
+)
+
+
+async def trigger(
+    application_id: str | None = None,
+    *,
+    event: str = USUAL_EVENT,
+    update: Annotated[bool, Parameter(negative="--no-update", show_default=False)] = True,
+    count: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+) -> int:
+    """Have a running emulator fire callbacks.
+
+    Args:
+        application_id: what they are about; each about another application unless given.
+        event: what they say has happened.
+        update: change the application first, so that there is something to read.
+        count: how many, one after the other.
+
+    Returns:
+        The exit status: 1 if one was not delivered.
+    """
+    emulator = _emulator()
+    order = CallbackOrder(application_id=application_id, event_type=event, update=update)
+    are_delivered = True
+    for _ in range(count):
+        outcome = await _fired(emulator, order)
+        if isinstance(outcome, OrderFault):
+            print(f"income-client: {_explained(outcome)}", file=sys.stderr)
+            return _FAILED
+        print(printable(_line(outcome)), flush=True)
+        are_delivered = are_delivered and outcome.delivered
+    return 0 if are_delivered else _FAILED
+
+
+async def _fired(emulator: RemoteEmulator, order: CallbackOrder) -> CallbackDelivery | OrderFault:
+    """Have one fired, and say so if that takes its time."""
+    loop = asyncio.get_running_loop()
+    saying = loop.call_later(_SILENCE, partial(print, _STILL_SENDING, file=sys.stderr))
+    try:
+        return await emulator.fire(order)
+    finally:
+        saying.cancel()
+
+
+def _emulator() -> RemoteEmulator:
+    url = os.environ.get("INCOME_BASE_URL")
+    if not url:
+        raise ConfigurationError("INCOME_BASE_URL is not set; emulate prints it")
+    credentials = read_credentials("INCOME_")
+    auth = credentials.oauth2 or credentials.basic
+    if auth is None:
+        raise ConfigurationError(
+            "set INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and "
+            "INCOME_PASSWORD; emulate prints them"
+        )
+    try:
+        return RemoteEmulator(url, auth)
+    except ConfigurationError:
+        pass
+    del url
+    raise ConfigurationError("INCOME_BASE_URL: emulators are on this machine, and this is not")
+
+
+def _line(delivery: CallbackDelivery) -> str:
+    attempts = " ".join(map(str, delivery.attempts))
+    return f"{delivery.application_id or '-'} {delivery.event_type or '-'} {attempts}"
+
+
+def _explained(fault: OrderFault) -> str:
+    text: str = fault.value
+    match fault:
+        case OrderFault.NO_TARGET:
+            return f"{text}; start it with --callbacks URL"
+        case OrderFault.NO_SUCH_APPLICATION:
+            return text
+        case OrderFault.NOBODY | OrderFault.NO_EMULATOR | OrderFault.NOT_AUTHORIZED:
+            return f"INCOME_BASE_URL: {text}"
+        case _:
+            assert_never(fault)
