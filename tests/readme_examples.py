@@ -39,7 +39,9 @@ def variables(service: Emulator) -> dict[str, str]:
     }
 
 
-async def started(service: Emulator, folder: Path, *arguments: str) -> asyncio.subprocess.Process:
+async def started(
+    service: Emulator, folder: Path, *arguments: str, **more: str
+) -> asyncio.subprocess.Process:
     """Start Python in a folder, with warnings as errors and its output piped at once."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return await asyncio.create_subprocess_exec(
@@ -47,7 +49,7 @@ async def started(service: Emulator, folder: Path, *arguments: str) -> asyncio.s
         *("-u", "-W", "error"),
         *arguments,
         cwd=folder,
-        env=environment(**variables(service), PYTHONPATH=path),
+        env=environment(**variables(service), **more, PYTHONPATH=path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -27,9 +27,11 @@ _LINE: Final = re.compile(r"(app-[0-9a-f]{10}) [0-9-]{10} [0-9:]{8}\+00:00")
 
 
 @contextlib.asynccontextmanager
-async def alive(service: Emulator, path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def alive(
+    service: Emulator, path: Path, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run an example beside what happens inside; it is killed at the end unless it ended."""
-    process = await started(service, path.parent, path.name)
+    process = await started(service, path.parent, path.name, **more)
     try:
         yield process
     finally:

@@ -17,8 +17,12 @@ import pytest
 from attrs import fields_dict
 
 from income_client import CheckpointStore, IncomeClient, errors
-from income_client.emulator import Emulator, Fault, FaultKind, ServiceRules
+from income_client.emulator import CallbackTarget, Emulator, Fault, FaultKind, ServiceRules
+from income_client.receivers import CallbackReceiver
 from tests.cli.entry import ROOT, run
+from tests.readme import README, blocks, commands
+from tests.readme_callbacks import RUN as RUN_FOR_CALLBACKS
+from tests.readme_callbacks import rings_by_command
 from tests.readme_examples import RUN as RUN_ONCE
 from tests.readme_examples import variables
 from tests.readme_files import RUN as RUN_FOR_FILES
@@ -26,18 +30,11 @@ from tests.readme_files import downloads_by_command
 from tests.readme_polling import RUN as RUN_ON
 from tests.readme_polling import polls_by_command
 
-RUN: Final = {**RUN_ONCE, **RUN_ON, **RUN_FOR_FILES}
-README: Final = (ROOT / "README.md").read_text("utf-8")
+RUN: Final = {**RUN_ONCE, **RUN_ON, **RUN_FOR_FILES, **RUN_FOR_CALLBACKS}
 DEMO: Final = (
     "python3 -m venv .venv && .venv/bin/pip install -e '.[cli]' && .venv/bin/income-client demo"
 )
 TESTS: Final = "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]' && .venv/bin/pytest"
-_FENCE: Final = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(kind: str) -> list[str]:
-    """Return the contents of the fenced blocks of a kind."""
-    return [match["text"] for match in _FENCE.finditer(README) if match["kind"] == kind]
 
 
 def _file_name(example: str) -> str:
@@ -114,14 +111,16 @@ def test_every_knob_and_fault_is_in_its_table() -> None:
     named = set(re.findall(r"`\"?(\w+)\"?`", "\n".join(re.findall(r"^\|.*", README, re.MULTILINE))))
     assert set(fields_dict(ServiceRules)) <= named
     assert set(fields_dict(Fault)) - {"kind"} <= named
+    assert set(fields_dict(CallbackTarget)) - {"url"} <= named
     assert {kind.value for kind in FaultKind} <= named
 
 
-def test_every_argument_of_poll_and_of_a_store_is_in_a_table() -> None:
-    """The tables name what `poll` takes, and the methods of a store with their arguments."""
+def test_every_argument_of_what_runs_for_long_is_in_a_table() -> None:
+    """The tables name what `poll` and a receiver take, and the methods of a store."""
     rows = "\n".join(re.findall(r"^\|.*", README, re.MULTILINE))
     named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", rows))))
     assert set(inspect.signature(IncomeClient.poll).parameters) - {"self", "checkpoints"} <= named
+    assert set(inspect.signature(CallbackReceiver).parameters) - {"on_callback", "clock"} <= named
     for method in ("load", "save", "dead_letters"):
         parameters = inspect.signature(getattr(CheckpointStore, method)).parameters
         assert {method, *parameters} - {"self"} <= named
@@ -129,20 +128,25 @@ def test_every_argument_of_poll_and_of_a_store_is_in_a_table() -> None:
 
 async def test_the_command_shown_polls(service: Emulator, tmp_path: Path) -> None:
     """A shell understands the line, and what it writes is what the text says."""
-    shown, _ = blocks("console")
-    await polls_by_command(service, tmp_path, shown.removeprefix("$ ").strip())
+    (shown,) = commands("income-client poll")
+    await polls_by_command(service, tmp_path, shown)
 
 
 async def test_the_command_shown_downloads(service: Emulator, tmp_path: Path) -> None:
     """It writes the paths of pay slips, and a manifest beside them."""
-    _, shown = blocks("console")
+    (shown,) = commands("income-client download")
     ids = " ".join(service.world.ids[:2])
-    command = shown.removeprefix("$ ").strip().replace("app-1 app-2", ids)
+    command = shown.replace("app-1 app-2", ids)
     lines = await downloads_by_command(service, tmp_path, command)
     assert lines
     assert all("/paystub/" in line for line in lines)
     manifest = (tmp_path / "files" / "manifest.jsonl").read_text("utf-8").splitlines()
     assert len(manifest) == len(lines)
+
+
+async def test_the_commands_shown_ring(tmp_path: Path) -> None:
+    """One takes callbacks, one sends them, and one has it send one."""
+    await rings_by_command(tmp_path)
 
 
 def test_extras_are_those_that_the_commands_name() -> None:
