@@ -8,6 +8,7 @@ import pytest
 
 from tests.callback_certificates import Papers
 from tests.callback_servers import ring
+from tests.receivers.attack_reasons import REASONS
 from tests.receivers.attacks import (
     ATTACKS,
     BASIC,
@@ -33,11 +34,12 @@ def test_there_are_many() -> None:
 async def test_the_attack_is_refused(
     server: Server, attack: Attack, papers: Papers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With JSON that tells the status and nothing else; no log shows a secret or a body."""
+    """For its own reason, which the answer does not tell; no log shows a secret or a body."""
     caplog.set_level(logging.DEBUG)
     heard = Heard()
+    doors = receivers(heard)
     fields = attack.fields() if callable(attack.fields) else attack.fields
-    async with served(server, receivers(heard), server_context(papers)) as url:
+    async with served(server, doors, server_context(papers)) as url:
         answer = await ring(
             url,
             attack.body,
@@ -48,6 +50,7 @@ async def test_the_attack_is_refused(
             length=attack.length,
         )
     assert answer.status == attack.status
+    assert doors[attack.door].status.refused == {REASONS[attack.name]: 1}
     assert answer.headers["content-type"] == "application/json"
     assert list(json.loads(answer.body)) == ["error"]
     assert heard.callbacks == []
