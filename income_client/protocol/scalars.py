@@ -15,7 +15,7 @@ import orjson
 from income_client.records.fields import Amount, ServiceTime, UtcTime
 from income_client.records.mapping import UntypedDict
 
-from .strict_json import untyped_refusal
+from .strict_json import is_flat, untyped_refusal
 from .timestamps import (
     parse_date,
     parse_service_time,
@@ -36,7 +36,7 @@ Writer: TypeAlias = Callable[[Any], Any]
 UntypedObject: TypeAlias = Annotated[Mapping[str, Any], "an object of any content"]
 """The extracted data of a document type without a class."""
 
-_BEYOND_DIGITS: Final = 10**15
+BEYOND_DIGITS: Final = 10**15
 _ABSENT_AMOUNT: Final = ""
 
 _KINDS: Final = {
@@ -107,7 +107,7 @@ def read_decimal(value: Any, _: Any) -> Decimal:
     """Return a number as the decimal that its digits say."""
     if type(value) is not float and type(value) is not int:
         raise expected("a number", value)
-    if not -_BEYOND_DIGITS < value < _BEYOND_DIGITS:
+    if not -BEYOND_DIGITS < value < BEYOND_DIGITS:
         raise Refusal("a number of more than 15 digits before the point")
     if type(value) is int:
         return Decimal(value)
@@ -124,9 +124,10 @@ def read_amount(value: Any, _: Any) -> Decimal | None:
 
 def read_untyped(value: Any, _: Any) -> Any:
     """Return content without a known type; an object becomes an immutable mapping."""
-    reason = untyped_refusal(value)
-    if reason is not None:
-        raise Refusal(reason)
+    if not is_flat(value):
+        reason = untyped_refusal(value)
+        if reason is not None:
+            raise Refusal(reason)
     return UntypedDict(value) if type(value) is dict else value
 
 
@@ -139,7 +140,7 @@ def read_untyped_object(value: Any, _: Any) -> Any:
 
 def write_decimal(value: Decimal) -> int | float:
     """Return the number that reads as this decimal: whole ones without a fraction."""
-    if not (value.is_finite() and -_BEYOND_DIGITS < value < _BEYOND_DIGITS):
+    if not (value.is_finite() and -BEYOND_DIGITS < value < BEYOND_DIGITS):
         raise Refusal("not a number that JSON carries exactly")
     if value.as_tuple().exponent >= 0:  # type: ignore[operator]
         return int(value)

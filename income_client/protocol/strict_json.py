@@ -28,20 +28,15 @@ def parse(body: bytes) -> Any:
     body = body.removeprefix(_BYTE_ORDER_MARK)
     try:
         tree = orjson.loads(body)
+        rendered = orjson.dumps(tree)
     except orjson.JSONDecodeError:
         return DecodeError((PayloadFault("$", "not JSON, or cut short"),), retryable=True)
-    reason = _refusal(body, tree)
-    return tree if reason is None else DecodeError((PayloadFault("$", reason),))
-
-
-def _refusal(body: bytes, tree: Any) -> str | None:
-    try:
-        rendered = orjson.dumps(tree)
     except orjson.JSONEncodeError:
-        return _TOO_DEEP
+        return DecodeError((PayloadFault("$", _TOO_DEEP),))
     if rendered == body or _has_as_many_keys(body, rendered):
-        return None
-    return _repeated_key(body)
+        return tree
+    reason = _repeated_key(body)
+    return tree if reason is None else DecodeError((PayloadFault("$", reason),))
 
 
 def _has_as_many_keys(body: bytes, rendered: bytes) -> bool:
@@ -67,13 +62,26 @@ def _repeated_key(body: bytes) -> str | None:
     return "a key stands twice in one object" if repeated else None
 
 
+def is_flat(value: Any) -> bool:
+    """Return whether this is what most content is: one value, or an object of ordinary ones.
+
+    Without a known type, it can be kept.
+    """
+    for item in value.values() if type(value) is dict else (value,):
+        kind = type(item)
+        if kind is float:
+            if not -_EXACT_BELOW < item < _EXACT_BELOW:
+                return False
+        elif kind not in _ALWAYS_KEPT:
+            return False
+    return True
+
+
 def untyped_refusal(value: Any) -> str | None:
     """Return why content without a known type cannot be kept, or None if it can.
 
     A number of 2**63 and more may have been an integer that lost digits.
     """
-    if _is_flat(value):
-        return None
     level: list[Any] = [[value]]
     for _ in range(_DEEPEST + 1):
         deeper: list[Any] = []
@@ -87,12 +95,3 @@ def untyped_refusal(value: Any) -> str | None:
             return None
         level = deeper
     return _TOO_DEEP
-
-
-def _is_flat(value: Any) -> bool:
-    """Return whether this is what most content is: one value, or an object of ordinary ones."""
-    for item in value.values() if type(value) is dict else (value,):
-        kind = type(item)
-        if kind not in _ALWAYS_KEPT and not (kind is float and -_EXACT_BELOW < item < _EXACT_BELOW):
-            return False
-    return True

@@ -19,8 +19,8 @@ FIRST_SECOND: Final = (datetime.min - EPOCH) // _SECOND  # noqa: DTZ901 - the se
 LAST_SECOND: Final = (datetime.max - EPOCH) // _SECOND  # noqa: DTZ901 - the service's frame
 _BEYOND_ALL: Final = timedelta(days=366 * 10_000)
 
-_PLAIN_LENGTH: Final = len("YYYY-MM-DDTHH:MM:SS")
-_DAY_LENGTH: Final = len("YYYY-MM-DD")
+PLAIN_LENGTH: Final = len("YYYY-MM-DDTHH:MM:SS")
+DAY_LENGTH: Final = len("YYYY-MM-DD")
 
 _BOUND: Final = re.compile(
     r"\d{4}-\d\d-\d\d"
@@ -38,6 +38,15 @@ class Rounding(enum.Enum):
     """For an upper bound."""
 
 
+def has_hour_24() -> bool:
+    """Return whether this version of the language reads 24:00, as the contract does not."""
+    try:
+        datetime.fromisoformat("2024-01-31T24:00:00")
+    except ValueError:
+        return False
+    return True
+
+
 def parse_service_time(text: str) -> datetime | None:
     """Return the naive time that a text such as ``2024-01-31T10:00:00`` means, or None."""
     try:
@@ -46,7 +55,7 @@ def parse_service_time(text: str) -> datetime | None:
         return None
     # The contract's own form is told from all others by its separators and the hour 24:
     # writing it again, which decides on the rest, takes most of the time.
-    if len(text) == _PLAIN_LENGTH and text[4::3] == "--T::" and text[11:13] != "24":
+    if len(text) == PLAIN_LENGTH and text[4::3] == "--T::" and text[11:13] != "24":
         return value
     return value if value.tzinfo is None and value.isoformat() == text else None
 
@@ -60,7 +69,7 @@ def parse_utc_time(text: str) -> datetime | None:
     """Return the aware time that a text such as ``2024-01-31T10:00:00Z`` means, or None."""
     if text[-1:] != "Z":
         return None
-    if len(text) == _PLAIN_LENGTH + 1 and text[4::3] == "--T::Z" and text[11:13] != "24":
+    if len(text) == PLAIN_LENGTH + 1 and text[4::3] == "--T::Z" and text[11:13] != "24":
         try:
             return datetime.fromisoformat(text)
         except ValueError:
@@ -81,7 +90,7 @@ def parse_date(text: str) -> date | None:
     except ValueError:
         return None
     # No other form of that length has both its hyphens there.
-    return value if len(text) == _DAY_LENGTH and text[4::3] == "--" else None
+    return value if len(text) == DAY_LENGTH and text[4::3] == "--" else None
 
 
 def render_date(value: date) -> str:
@@ -92,6 +101,20 @@ def render_date(value: date) -> str:
 def wire_time(second: int) -> str:
     """Return a second since 1970 as the query parameters have it (contract section 4.1)."""
     return (EPOCH + timedelta(seconds=second)).isoformat()
+
+
+def wire_bound(value: datetime | date | str, zone: tzinfo, *, rounding: Rounding) -> str:
+    """Return a bound of a query as the query parameters have it; arguments are `service_second`'s.
+
+    Such texts are in the order of the times that they mean.
+    """
+    if isinstance(value, str) and _is_as_sent(value):
+        return value
+    return wire_time(service_second(value, zone, rounding=rounding))
+
+
+def _is_as_sent(text: str) -> bool:
+    return len(text) == PLAIN_LENGTH and parse_service_time(text) is not None
 
 
 def service_second(value: datetime | date | str, zone: tzinfo, *, rounding: Rounding) -> int:
@@ -126,9 +149,11 @@ def _second(value: object, zone: tzinfo, rounding: Rounding) -> int | None:
     moment = _moment(value)
     if moment is None:
         return None
-    since = moment.replace(tzinfo=None) - EPOCH
     if moment.utcoffset() is not None:
         since = _since_in_zone(moment, zone, rounding)
+    else:
+        naive = moment if moment.tzinfo is None else moment.replace(tzinfo=None)
+        since = naive - EPOCH
     match rounding:
         case Rounding.DOWN:
             return since // _SECOND

@@ -42,6 +42,10 @@ _RECORDS: Final = frozenset(
     kind for kind in vars(records).values() if attrs.has(kind) and kind is not records.Window
 )
 
+_WITHIN_OTHERS: Final = {
+    kind for kind in _RECORDS - {ApplicationDocuments, Document} if has_extra(kind)
+}
+
 
 def decode(cls: type[T], body: bytes) -> T | DecodeError:
     """Read a record from a reply's body (contract section 2).
@@ -57,9 +61,10 @@ def decode(cls: type[T], body: bytes) -> T | DecodeError:
     tree = parse(body)
     if isinstance(tree, DecodeError):
         return tree
-    with contextlib.suppress(Exception):
+    try:
         return _converter().structure(tree, cls)
-    # Parsed again: a reader may have used up the first tree.
+    except Exception:  # noqa: BLE001 - whatever it is, its frames hold the values
+        del tree
     faults = faults_of(cls, parse(body), document_types.registered_types())
     return DecodeError(faults or (PayloadFault("$", "not accepted by its class"),))
 
@@ -202,7 +207,7 @@ def _mapping_reader(kind: Any, converter: Converter) -> Reader:
 def _record_reader(cls: Any, converter: Converter, *, compiled: bool, **types: Any) -> Reader:
     keeps_extra = has_extra(cls)
     if compiled and keeps_extra:
-        return compile_reader(cls, converter.get_structure_hook, **types)
+        return compile_reader(cls, converter.get_structure_hook, _WITHIN_OTHERS, **types)
     shape = Shape.of(cls)
     required = shape.required
     overrides: dict[str, Any] = {name: override(omit=True) for name in shape.beside}

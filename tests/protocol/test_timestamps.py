@@ -20,6 +20,7 @@ from income_client.protocol.timestamps import (
     render_service_time,
     render_utc_time,
     service_second,
+    wire_bound,
     wire_time,
 )
 from income_client.records.window import EPOCH
@@ -257,3 +258,26 @@ def test_the_zone_of_the_machine_has_no_influence() -> None:
     assert parse_utc_time("2024-01-31T10:00:00Z") == datetime(2024, 1, 31, 10, tzinfo=UTC)
     assert render_utc_time(datetime(2024, 1, 31, 10, tzinfo=UTC)) == "2024-01-31T10:00:00Z"
     assert wire_time(SECOND) == "2024-01-31T10:00:00"
+
+
+@given(
+    st.one_of(
+        st.datetimes(),
+        st.datetimes(timezones=st.sampled_from((UTC, ZoneInfo("Europe/Berlin")))),
+        st.dates(),
+        st.datetimes().map(lambda moment: moment.isoformat(timespec="seconds")),
+        st.datetimes().map(datetime.isoformat),
+        st.text("0123456789-T:Zz. \u0661", min_size=19, max_size=19),
+        st.from_regex(r"\d{4}-[01]\d-[0-3]\d[T ][0-2]\d:[0-6]\d:[0-6]\d", fullmatch=True),
+    ),
+    st.sampled_from(Rounding),
+)
+def test_a_bound_goes_out_as_its_second_would(value: datetime | date | str, way: Rounding) -> None:
+    """However short the way there, the text and the refusals are those of the long one."""
+    try:
+        wanted = wire_time(service_second(value, ZoneInfo("Europe/Berlin"), rounding=way))
+    except ConfigurationError:
+        with pytest.raises(ConfigurationError):
+            wire_bound(value, ZoneInfo("Europe/Berlin"), rounding=way)
+    else:
+        assert wire_bound(value, ZoneInfo("Europe/Berlin"), rounding=way) == wanted
