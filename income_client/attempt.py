@@ -113,9 +113,10 @@ class Call(Generic[T]):
         """Send once gate, token, slot and pace allow it."""
         shared = self._shared
         while True:
-            refused = await self._wait_outside()
-            if refused is not None:
-                return Settled(error=refused)
+            if not self._is_free_to_go():
+                refused = await self._wait_outside()
+                if refused is not None:
+                    return Settled(error=refused)
             await shared.slots.acquire()
             try:
                 if shared.pacer is not None and not await self._wait_for_turn(shared.pacer):
@@ -125,6 +126,13 @@ class Call(Generic[T]):
                     return await self._send()
             finally:
                 shared.slots.release()
+
+    def _is_free_to_go(self) -> bool:
+        """Tell whether neither the gate nor the token has to be waited for."""
+        shared = self._shared
+        if shared.gate.remaining(shared.clock.monotonic()) > 0:
+            return False
+        return isinstance(shared.credentials, Secret) or shared.credentials.current() is not None
 
     async def _wait_outside(self) -> IncomeClientError | None:
         """Wait, without a slot, for the gate and the token; return what keeps this call out."""

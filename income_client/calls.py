@@ -7,7 +7,7 @@ from typing import Final
 from .errors import ConfigurationError, InvalidRequestError
 from .protocol import endpoints
 from .protocol.replies import read_about, read_reply
-from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_time
+from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_bound
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments
 from .records.window import EPOCH
@@ -16,6 +16,7 @@ from .session import SessionManager
 When = datetime | date | str
 """A time: aware, or naive and then in the service's zone; a day; or the ISO text of either."""
 
+_BACKWARDS: Final = "updated_after is later than updated_before"
 _YEAR: Final = timedelta(days=366)
 _YEAR_BEFORE_THE_END: Final = EPOCH + timedelta(seconds=LAST_SECOND) - _YEAR
 
@@ -53,10 +54,13 @@ class ServiceCalls:
             ConfigurationError: an argument cannot be meant; nothing was sent.
             IncomeClientError: the request failed for good.
         """
-        after, before = self._span(updated_after, updated_before)
+        after = self._bound(updated_after, Rounding.DOWN)
+        before = self._bound(updated_before, Rounding.UP)
+        if after is not None and before is not None and after > before:
+            raise ConfigurationError(_BACKWARDS)
         request = endpoints.list_applications(
-            updated_after=None if after is None else wire_time(after),
-            updated_before=None if before is None else wire_time(before),
+            updated_after=after,
+            updated_before=before,
             limit=limit,
             application_reference_id=application_reference_id,
         )
@@ -129,6 +133,9 @@ class ServiceCalls:
         same = (row for row in page.applications if row.application_reference_id == reference)
         return next(same, None)
 
+    def _bound(self, value: When | None, rounding: Rounding) -> str | None:
+        return None if value is None else wire_bound(value, self._zone, rounding=rounding)
+
     def _second(self, value: When | None, rounding: Rounding) -> int | None:
         return None if value is None else service_second(value, self._zone, rounding=rounding)
 
@@ -138,5 +145,5 @@ class ServiceCalls:
         after = self._second(updated_after, Rounding.DOWN)
         before = self._second(updated_before, Rounding.UP)
         if after is not None and before is not None and after > before:
-            raise ConfigurationError("updated_after is later than updated_before")
+            raise ConfigurationError(_BACKWARDS)
         return after, before

@@ -6,6 +6,7 @@ the eldest, is enough. A call that ends in time costs an entry in a dict.
 """
 
 import asyncio
+import math
 from types import TracebackType
 from typing import Self
 
@@ -27,9 +28,8 @@ class Deadlines:
         """Return a context manager whose block is cancelled when its time is up."""
         return Deadline(self)
 
-    def enter(self, deadline: "Deadline") -> None:
-        """Begin to watch a deadline."""
-        loop = asyncio.get_running_loop()
+    def enter(self, deadline: "Deadline", loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to watch a deadline of a task of this loop."""
         if loop is not self._loop:
             self._loop, self._timer = loop, None
             self._running.clear()
@@ -38,9 +38,15 @@ class Deadlines:
         if self._timer is None:
             self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
 
+    def renew(self, deadline: "Deadline") -> None:
+        """Give a deadline that is watched its whole time again."""
+        self._running.pop(deadline, None)
+        self.enter(deadline, asyncio.get_running_loop())
+
     def leave(self, deadline: "Deadline") -> None:
         """Watch it no longer."""
         self._running.pop(deadline, None)
+        deadline.ends_at = math.inf
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
@@ -50,7 +56,13 @@ class Deadlines:
                 self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
                 return
             del self._running[deadline]
-            deadline.expire()
+            # Where the loop was held up, what came in the meantime is taken in first.
+            loop.call_soon(_expire, deadline, now)
+
+
+def _expire(deadline: "Deadline", now: float) -> None:
+    if deadline.ends_at <= now:
+        deadline.expire()
 
 
 class Deadline:
@@ -75,7 +87,7 @@ class Deadline:
             raise RuntimeError("a deadline is for the block of a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._deadlines.enter(self)
+        self._deadlines.enter(self, task.get_loop())
         return self
 
     def __exit__(
@@ -89,6 +101,10 @@ class Deadline:
         if self._is_expiring and self._task.uncancel() <= self._cancelling:
             self.has_passed = kind is asyncio.CancelledError
         return self.has_passed
+
+    def renew(self) -> None:
+        """Begin its time again."""
+        self._deadlines.renew(self)
 
     def expire(self) -> None:
         """End the block."""

@@ -23,7 +23,8 @@ from .own_name import own_name
 from .protocol.links import Link
 from .protocol.peers import peer_refusal
 from .settings import DownloadPolicy, Secret, Timeouts
-from .transport import LostError, elsewhere, send_once, socket_limits
+from .silence import LostError, send_once
+from .transport import elsewhere, socket_limits
 
 __all__ = ["FilePool", "FileReply", "FileRequest"]
 

@@ -146,7 +146,7 @@ class OAuth2ClientCredentials:
         return _basic(self.client_id, self.client_secret)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class Timeouts:
     """How long things may take, in seconds.
 
@@ -157,7 +157,7 @@ class Timeouts:
     connect: float = field(default=10.0, validator=positive)
     """Until a new connection is ready, TLS included."""
     read: float = field(default=30.0, validator=positive)
-    """Between two pieces of a reply."""
+    """Until the head of a reply is whole, and then between two pieces of its body, unpacked."""
     deadline: float = field(default=120.0, validator=positive)
     """For a whole call: token, queueing, every attempt, pauses and the body; not for a file."""
 

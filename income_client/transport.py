@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from .checks import check_count
-from .connection_faults import ConnectionFault, fault_of
+from .connection_faults import fault_of
 from .errors import (
     ClientClosedError,
     ConfigurationError,
@@ -29,15 +29,18 @@ from .protocol.addresses import Addresses
 from .protocol.messages import Origin, Request, Response
 from .protocol.replies import facts_of, label
 from .settings import Secret, Timeouts
+from .silence import LostError, Patience
 
 BorrowedSession: TypeAlias = aiohttp.ClientSession
 """A session that belongs to the caller."""
 TraceConfig: TypeAlias = aiohttp.TraceConfig
 """aiohttp's own hooks; what they are shown includes the Authorization header."""
 
+_OK: Final = HTTPStatus.OK.value
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
+_KINDS_OF_PATIENCE: Final = 16
 
 
 class Transport:
@@ -79,12 +82,15 @@ class Transport:
         if tls is not None and not isinstance(tls, ssl.SSLContext):
             raise ConfigurationError("ssl is no SSLContext")
         self._addresses = addresses
+        self._api = URL(addresses.api, encoded=True)
+        self._prefix = self._api.raw_path.rstrip("/")
         self._borrowed = session
         self._max_response_bytes = check_count("max_response_bytes", max_response_bytes)
         self._headers = {"Accept": "application/json", "User-Agent": own_name(user_agent)}
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
+        self._patience = lru_cache(maxsize=_KINDS_OF_PATIENCE)(Patience)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._replies: set[aiohttp.ClientResponse] = set()
@@ -120,20 +126,22 @@ class Transport:
         session = self._opened()
         if isinstance(session, ClientClosedError):
             return session
+        patience = self._patience(timeouts)
         try:
             async with session.request(
                 request.method,
-                URL(self._addresses.of(request), encoded=True),
-                headers=self._headers_with(request, authorization),
+                self._url(request),
+                headers=_headers(request, authorization),
                 data=request.form,
                 allow_redirects=False,
-                timeout=socket_limits(timeouts),
+                timeout=patience.connecting,
+                middlewares=patience.middlewares,
                 proxy=self._proxy,
                 ssl=self._tls,
             ) as reply:
                 self._replies.add(reply)
                 try:
-                    return await self._read(request, reply)
+                    return await self._read(request, reply, patience)
                 finally:
                     self._replies.discard(reply)
         except LostError as lost:
@@ -158,6 +166,18 @@ class Transport:
                 # aiohttp forgets who waits for a body, and drops the time limit with it.
                 reply.close()
             await session.close()
+
+    def _url(self, request: Request) -> URL:
+        if request.origin is Origin.TOKEN:
+            return URL(self._addresses.of(request), encoded=True)
+        # The same as of the whole text, which would be taken apart again.
+        return URL.build(
+            scheme=self._api.scheme,
+            authority=self._api.raw_authority,
+            path=self._prefix + request.path,
+            query_string=request.query,
+            encoded=True,
+        )
 
     def _is_elsewhere(self) -> bool:
         return self._loop is not None and self._loop is not asyncio.get_running_loop()
@@ -190,28 +210,24 @@ class Transport:
             connector_owner=borrowed is None,
             loop=asyncio.get_running_loop(),
             cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(send_once,),
+            # A proxy that tunnels is told them too, so none of them is ever a credential.
+            headers=self._headers,
             trace_configs=[*theirs, *self._trace_configs],
             trust_env=False,
         )
-
-    def _headers_with(self, request: Request, authorization: Secret) -> dict[str, str]:
-        headers = self._headers | {"Authorization": authorization.reveal()}
-        if request.form is not None:
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-        return headers
 
     async def _read(
         self,
         request: Request,
         reply: aiohttp.ClientResponse,
+        patience: Patience,
     ) -> Response | IncomeClientError:
-        headers = {name.lower(): value for name, value in reply.headers.items()}
-        if reply.status != HTTPStatus.OK:
-            await _drain(reply)
+        headers = reply.headers
+        if reply.status != _OK:
+            await _drain(reply, patience)
             return Response(status=reply.status, headers=headers, body=b"")
         limit = _SMALL_BODY if request.origin is Origin.TOKEN else self._max_response_bytes
-        body = await _body(reply, limit)
+        body = await patience.body(reply, limit)
         if body is not None:
             return Response(status=reply.status, headers=headers, body=body)
         reply.close()
@@ -245,48 +261,19 @@ def socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
     )
 
 
-async def _body(reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
-    """Read a body, or return None as soon as it is longer than the limit."""
-    if (reply.content_length or 0) > limit:
-        return None
-    content = reply.content
-    size = 0
-    pieces = []
-    while not content.at_eof():
-        piece = await content.readany()
-        size += len(piece)
-        if size > limit:
-            return None
-        pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+def _headers(request: Request, authorization: Secret) -> dict[str, str]:
+    headers = {"Authorization": authorization.reveal()}
+    if request.form is not None:
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+    return headers
 
 
-async def _drain(reply: aiohttp.ClientResponse) -> None:
+async def _drain(reply: aiohttp.ClientResponse, patience: Patience) -> None:
     """Empty a reply whose status says it all, so that its connection can be used again."""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
-            is_whole = await _body(reply, _SMALL_BODY) is not None
+            is_whole = await patience.body(reply, _SMALL_BODY) is not None
     except Exception:  # noqa: BLE001 - the status was read, the body is not wanted
         is_whole = False
     if not is_whole:
         reply.close()
-
-
-class LostError(Exception):
-    """A connection that broke, under a name at which aiohttp does not send again by itself."""
-
-    def __init__(self, fault: ConnectionFault) -> None:
-        super().__init__()
-        self.fault = fault
-
-
-async def send_once(
-    request: aiohttp.ClientRequest,
-    handler: aiohttp.ClientHandlerType,
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating a GET behind the back of the retry policy."""
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        fault = fault_of(error)
-    raise LostError(fault)

@@ -20,7 +20,7 @@ LAYERS: Final = (
     {
         "checkpoints", "clock", "connection_faults", "crew", "crew_iterator", "deadlines", "disk",
         "environment", "file_reply", "file_transport", "pacing", "places", "rhythm", "sources",
-        "threads", "transport", "waiting",
+        "silence", "threads", "transport", "waiting",
     },
     {"attempt", "retrying", "token_cache", "token_endpoint"},
     {"session"},
@@ -72,7 +72,7 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 
 CLIENTS: Final = frozenset(
     {
-        "transport", "file_reply", "file_transport",
+        "transport", "silence", "file_reply", "file_transport",
         "emulator.callback_sender", "receivers.key_fetch",
     }
 )  # fmt: skip

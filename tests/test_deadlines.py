@@ -1,6 +1,7 @@
 """Many limits share a timer and end their own block only."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -101,3 +102,33 @@ def test_a_second_loop_gets_a_timer_of_its_own() -> None:
 
     asyncio.run(brief())
     assert asyncio.run(hang(deadlines)).has_passed
+
+
+async def test_a_deadline_can_begin_again() -> None:
+    """Each renewal gives the whole time; once there is none, the block ends."""
+    deadlines = Deadlines(SHORT)
+    with deadlines.begin() as deadline:
+        for _ in range(4):
+            await asyncio.sleep(SHORT / 2)
+            deadline.renew()
+    assert not deadline.has_passed
+    with deadlines.begin() as deadline:
+        deadline.renew()
+        await asyncio.get_running_loop().create_future()
+    assert deadline.has_passed
+
+
+async def test_what_came_while_the_loop_was_held_up_is_taken() -> None:
+    """A block whose wait is over already is not ended, although its time is up."""
+    loop = asyncio.get_running_loop()
+    arrives: asyncio.Future[str] = loop.create_future()
+
+    def hold_up() -> None:
+        time.sleep(SHORT * 2)
+        # It comes in the same turn of the loop in which the time is up, and before that.
+        loop.call_soon(arrives.set_result, "it")
+
+    with Deadlines(SHORT).begin() as deadline:
+        loop.call_soon(hold_up)
+        assert await arrives == "it"
+    assert not deadline.has_passed

@@ -5,6 +5,7 @@ import gzip
 import tracemalloc
 
 import pytest
+from yarl import URL
 
 from income_client.errors import (
     ConnectionFailedError,
@@ -12,7 +13,12 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.protocol.addresses import addresses, proxy_address
-from income_client.protocol.endpoints import list_applications, token_request
+from income_client.protocol.endpoints import (
+    get_application,
+    get_documents,
+    list_applications,
+    token_request,
+)
 from income_client.protocol.messages import Response
 from income_client.transport import Transport
 from tests.scripted_server import Seen, always, forever, reply, reset, serving
@@ -241,3 +247,24 @@ async def test_a_proxy_is_used() -> None:
     assert isinstance(answer, Response)
     assert answer.body == b'"proxied"'
     assert proxy.seen[0].path == "http://127.0.0.1:9/v1/income/applications/a%2F1"
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["http://127.0.0.1:8000", "https://a.example", "https://a.example/x/y%2F", "http://[::1]:80"],
+)
+@pytest.mark.parametrize("name", ["plain", "%2F ~+'&é", ":@?#"])
+def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
+    """Whether it is put together of its parts or read from a text: the same to the last byte."""
+    places = addresses(root)
+    transport = Transport(places)
+    for request in (
+        get_application(name),
+        get_documents(name, pages=True),
+        list_applications(updated_after="2024-01-01T00:00:00", application_reference_id=name),
+        token_request(),
+    ):
+        url, wanted = transport._url(request), URL(places.of(request), encoded=True)
+        assert (url, str(url), url.raw_path_qs) == (wanted, str(wanted), wanted.raw_path_qs)
+        assert (url.raw_host, url.port) == (wanted.raw_host, wanted.port)
+        assert url.host_port_subcomponent == wanted.host_port_subcomponent

@@ -40,6 +40,6 @@ class Response:
     status: int
     """HTTP status."""
     headers: Mapping[str, str] = field(repr=False)
-    """Header fields; names in lower case."""
+    """Header fields, found by their names in lower case."""
     body: bytes = field(repr=False)
     """The content, decompressed."""

@@ -1,0 +1,121 @@
+"""How long a service may be silent, and replies read within that; knows no status and no host.
+
+aiohttp's own limit sets and cancels a timer of the event loop twice per reply.
+Here all that wait share one, as the calls do. A reply that has come whole, as a
+small one does with its header, is not watched at all.
+"""
+
+from typing import TYPE_CHECKING, Final, Self
+
+import aiohttp
+
+from .connection_faults import ConnectionFault, fault_of
+from .deadlines import Deadline, Deadlines
+from .settings import Timeouts
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+
+
+_REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+"""After these aiohttp sends a GET again by itself."""
+
+
+class LostError(Exception):
+    """A connection that broke, under a name at which aiohttp does not send again by itself."""
+
+    def __init__(self, fault: ConnectionFault) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+async def send_once(
+    request: aiohttp.ClientRequest,
+    handler: aiohttp.ClientHandlerType,
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating a GET behind the back of the retry policy."""
+    try:
+        return await handler(request)
+    except _REPEATED as error:
+        fault = fault_of(error)
+    raise LostError(fault)
+
+
+class Patience:
+    """The limits of sockets, as aiohttp takes them, for requests of one event loop.
+
+    Args:
+        timeouts: ``connect`` and ``read``; the deadline is the caller's.
+
+    Attributes:
+        connecting: the limits of a new connection, and no other.
+        middlewares: what a request is sent with.
+    """
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self.connecting: Final = aiohttp.ClientTimeout(
+            total=None,
+            connect=timeouts.connect,
+            sock_connect=timeouts.connect,
+        )
+        self.middlewares: Final = (self._send,)
+        self._silences = silences = Deadlines(timeouts.read)
+
+        class TimedReply(aiohttp.ClientResponse):
+            async def start(self, connection: "Connection") -> Self:
+                with silences.begin() as silence:
+                    await super().start(connection)
+                _check(silence)
+                return self
+
+        self._reply_class = TimedReply
+
+    async def _send(
+        self,
+        request: aiohttp.ClientRequest,
+        handler: aiohttp.ClientHandlerType,
+    ) -> aiohttp.ClientResponse:
+        request.response_class = self._reply_class
+        # As `send_once`, which would be one more coroutine for every request to go through.
+        try:
+            return await handler(request)
+        except _REPEATED as error:
+            fault = fault_of(error)
+        raise LostError(fault)
+
+    async def body(self, reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
+        """Read a body, or return None as soon as it is longer than the limit.
+
+        Raises:
+            aiohttp.ClientError: it is cut short, unreadable, or silent for too long.
+        """
+        content = reply.content
+        if content.is_eof():
+            # All of it is here: nothing is waited for.
+            whole = content.read_nowait()
+            return whole if len(whole) <= limit else None
+        if (reply.content_length or 0) > limit:
+            return None
+        body = None
+        with self._silences.begin() as silence:
+            body = await _read(content, limit, silence)
+        _check(silence)
+        return body
+
+
+async def _read(content: aiohttp.StreamReader, limit: int, silence: Deadline) -> bytes | None:
+    size = 0
+    pieces = []
+    while not content.at_eof():
+        piece = await content.readany()
+        silence.renew()
+        size += len(piece)
+        if size > limit:
+            return None
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _check(silence: Deadline) -> None:
+    if silence.has_passed:
+        raise aiohttp.SocketTimeoutError
