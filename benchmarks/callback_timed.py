@@ -56,7 +56,12 @@ class Timed:
         """Return the row of its CPU for a request over that of another, by the median round."""
         ratio = median(a / b for a, b in zip(self.cpu, other.cpu, strict=True))
         micro = ", ".join(f"{median(one.cpu) * _MICRO:.0f}" for one in (self, other))
-        return Row(what=f"{what} / {other.name}", measured=f"{ratio:.2f} ({micro} µs)")
+        return Row(
+            what=f"{what} / {other.name}",
+            measured=f"{ratio:.2f} ({micro} µs)",
+            value=ratio,
+            rounds=len(self.cpu),
+        )
 
 
 async def alternated(kinds: Sequence[Timed], scale: CallbackScale, *, requests: int) -> None:

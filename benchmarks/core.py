@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from . import fetching, walking
+from . import fetching, streaming, walking
 from .command import run
 from .processes import measured_afresh
 from .scale import FULL, QUICK, Scale
@@ -20,7 +20,8 @@ Measurement: TypeAlias = Callable[[Scale], Coroutine[Any, Any, list[Row]]]
 MEASUREMENTS: Final[Mapping[str, Measurement]] = {
     "walk-bursts": walking.walk_bursts,
     "walk-uniform": walking.walk_uniform,
-    "stream": walking.stream_summaries,
+    "stream": streaming.stream_summaries,
+    "stream-records": streaming.stream_records,
     "in-flight": walking.walk_concurrently,
     "first-calls": fetching.first_calls,
     "records": fetching.fetch_records,

@@ -132,6 +132,8 @@ def _speed(what: str, ours: list[float], bare: list[float], *, goal: float | Non
         measured=f"{ratio:.2f} ({median(ours):.2f} s, {median(bare):.2f} s)",
         goal="" if goal is None else f">= {goal:g}",
         is_met=None if goal is None else ratio >= goal,
+        value=ratio,
+        rounds=len(ours),
     )
 
 

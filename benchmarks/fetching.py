@@ -13,13 +13,14 @@ from attrs import frozen
 
 from income_client import IncomeClient
 
-from .processes import EmulatorProcess
+from .processes import EmulatorProcess, ServiceProcess
+from .replaying import ReplayProcess
 from .scale import Scale
 from .table import Row, at_most
 
-_IN_FLIGHT: Final = 16
+_IN_FLIGHT: Final = (16, 64)
 _REQUESTS_PER_RECORD: Final = 2
-_MOST_OF_LEAST: Final = 1.25
+_MOST_OF_LEAST: Final = 1.10
 
 
 @frozen(kw_only=True)
@@ -47,38 +48,57 @@ async def first_calls(scale: Scale) -> list[Row]:
 
 async def fetch_records(scale: Scale) -> list[Row]:
     """Time records with documents, in turns with a bare loop that makes the same requests."""
-    least = scale.latency * scale.records * _REQUESTS_PER_RECORD / _IN_FLIGHT
-    ours: list[_Cost] = []
-    bare: list[_Cost] = []
-    with EmulatorProcess(applications=scale.records, latency=scale.latency) as service:
-        ids = service.ids()
-        for _ in range(scale.rounds):
-            ours.append(await _timed(_fetched, service, ids))
-            bare.append(await _timed(_fetched_barely, service, ids))
+    rows: list[Row] = []
+    with ReplayProcess(scale.records, scale.latency) as service:
+        for in_flight in _IN_FLIGHT:
+            ours: list[_Cost] = []
+            bare: list[_Cost] = []
+            for _ in range(scale.rounds):
+                ours.append(await _timed(_fetched, service, in_flight))
+                bare.append(await _timed(_fetched_barely, service, in_flight))
+            rows += _compared(scale, in_flight, ours, bare)
+    return rows
+
+
+def _compared(scale: Scale, in_flight: int, ours: list[_Cost], bare: list[_Cost]) -> list[Row]:
     requests = scale.records * _REQUESTS_PER_RECORD
+    least = scale.latency * requests / in_flight
+    mine, theirs = _seconds(ours), _seconds(bare)
     what = (
         f"{scale.records:,} records with documents, {scale.latency * 1000:g} ms, "
-        f"{_IN_FLIGHT} in flight: time / least possible ({least:g} s)"
+        f"{in_flight} in flight: time / least possible ({least:g} s)"
     )
     return [
-        at_most(what, _seconds(ours) / least, _MOST_OF_LEAST, shown=_shown(ours, least)),
-        Row(what="  the same requests by bare aiohttp and orjson", measured=_shown(bare, least)),
+        at_most(
+            what,
+            mine / least,
+            _MOST_OF_LEAST,
+            shown=f"{mine / least:.2f} ({mine:.2f} s)",
+            rounds=scale.rounds,
+        ),
         Row(
-            what="  CPU of the process per request: this client, bare loop",
+            what=f"  the same requests by bare aiohttp and orjson, {in_flight} in flight",
+            measured=f"{theirs / least:.2f} ({theirs:.2f} s)",
+            value=theirs / least,
+            rounds=scale.rounds,
+        ),
+        Row(
+            what="  CPU of the process per request: this client, bare loop without records",
             measured=f"{_cpu(ours, requests):.0f} us, {_cpu(bare, requests):.0f} us",
+            rounds=scale.rounds,
         ),
     ]
 
 
-async def _fetched(service: EmulatorProcess, ids: list[str]) -> None:
-    async with IncomeClient(service.url, auth=service.oauth2) as client:
-        async for _ in client.fetch_records(ids, concurrency=_IN_FLIGHT):
+async def _fetched(service: ReplayProcess, in_flight: int) -> None:
+    async with IncomeClient(service.url, auth=service.oauth2, concurrency=in_flight) as client:
+        async for _ in client.fetch_records(service.ids, concurrency=in_flight):
             pass
 
 
-async def _fetched_barely(service: EmulatorProcess, ids: list[str]) -> None:
+async def _fetched_barely(service: ReplayProcess, in_flight: int) -> None:
     root = f"{service.url}/v1/income/applications"
-    left = deque(f"{root}/{name}{part}" for name in ids for part in ("", "/documents"))
+    left = deque(f"{root}/{name}{part}" for name in service.ids for part in ("", "/documents"))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         headers = {"Authorization": await _bearer(session, service)}
 
@@ -88,11 +108,11 @@ async def _fetched_barely(service: EmulatorProcess, ids: list[str]) -> None:
                     orjson.loads(await reply.read())
 
         async with asyncio.TaskGroup() as workers:
-            for _ in range(_IN_FLIGHT):
+            for _ in range(in_flight):
                 workers.create_task(work())
 
 
-async def _bearer(session: aiohttp.ClientSession, service: EmulatorProcess) -> str:
+async def _bearer(session: aiohttp.ClientSession, service: ServiceProcess) -> str:
     async with session.post(
         f"{service.url}/token",
         data={"grant_type": "client_credentials"},
@@ -103,12 +123,10 @@ async def _bearer(session: aiohttp.ClientSession, service: EmulatorProcess) -> s
 
 
 async def _timed(
-    fetch: Callable[[EmulatorProcess, list[str]], Awaitable[None]],
-    service: EmulatorProcess,
-    ids: list[str],
+    fetch: Callable[[ReplayProcess, int], Awaitable[None]], service: ReplayProcess, in_flight: int
 ) -> _Cost:
     began, cpu = time.perf_counter(), time.process_time()
-    await fetch(service, ids)
+    await fetch(service, in_flight)
     return _Cost(
         seconds=time.perf_counter() - began,
         cpu_seconds=time.process_time() - cpu,
@@ -121,8 +139,3 @@ def _seconds(costs: list[_Cost]) -> float:
 
 def _cpu(costs: list[_Cost], requests: int) -> float:
     return median(cost.cpu_seconds for cost in costs) / requests * 1e6
-
-
-def _shown(costs: list[_Cost], least: float) -> str:
-    seconds = _seconds(costs)
-    return f"{seconds / least:.2f} ({seconds:.2f} s)"

@@ -79,7 +79,7 @@ def _rows(first: _First) -> list[Row]:
     parts = "with" if first.documents else "without"
     what = f"first poll over {count:,} applications, {parts} documents: time / bare fetch_records"
     return [
-        Row(what=what, measured=f"{ratio:.2f}"),
+        Row(what=what, measured=f"{ratio:.2f}", value=ratio, rounds=len(first.polled)),
         Row(
             what="  records a second: poll, fetch_records",
             measured=f"{polled:,.0f}, {fetched:,.0f}",

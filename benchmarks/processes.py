@@ -21,7 +21,7 @@ from income_client.emulator import Emulator
 T = TypeVar("T")
 
 _SPAWN: Final = get_context("spawn")
-_LONGEST_SECONDS: Final = 100.0
+_LONGEST_SECONDS: Final = 200.0
 _PATIENCE_SECONDS: Final = 30.0
 
 
@@ -33,7 +33,7 @@ def measured_afresh(measure: Callable[..., Coroutine[Any, Any, T]], *arguments: 
         *arguments: what it is called with.
 
     Raises:
-        TimeoutError: it took more than 100 seconds.
+        TimeoutError: it took more than 200 seconds.
     """
     with ProcessPoolExecutor(max_workers=1, mp_context=_SPAWN) as process:
         return process.submit(_run, measure, *arguments).result()

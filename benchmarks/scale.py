@@ -15,6 +15,10 @@ class Scale:
     """The walk is made over the data of each."""
     streamed: int
     """Summaries of the walk whose memory is watched."""
+    kinds: int
+    """Different records of those whose memory is watched, again and again."""
+    fetched: int
+    """Records with documents whose memory is watched."""
     first_calls: int
     """Calls made at once by a client without a token."""
     records: int
@@ -23,16 +27,21 @@ class Scale:
     """Seconds that the service takes, where latency matters."""
     rounds: int
     """Times that things are alternated which are compared."""
+    slow_rounds: int
+    """Likewise, of what takes long and differs by much."""
 
 
 FULL: Final = Scale(
     walked=100_000,
     seeds=(7, 11, 23),
     streamed=1_000_000,
+    kinds=500,
+    fetched=50_000,
     first_calls=1_000,
-    records=2_000,
+    records=1_000,
     latency=0.020,
-    rounds=3,
+    rounds=7,
+    slow_rounds=3,
 )
 """What the goals are about."""
 
@@ -40,9 +49,12 @@ QUICK: Final = Scale(
     walked=3_000,
     seeds=(7,),
     streamed=5_000,
+    kinds=20,
+    fetched=200,
     first_calls=50,
     records=40,
     latency=0.002,
     rounds=1,
+    slow_rounds=1,
 )
 """Enough to see every row; its figures mean nothing."""

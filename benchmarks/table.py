@@ -25,9 +25,17 @@ class Row:
     """The figure to reach, empty where the row is there for comparison."""
     is_met: bool | None = None
     """Whether it was reached, None where there is no goal."""
+    value: float | None = None
+    """The figure as a number, where it is one; what a chart draws."""
+    most: float | None = None
+    """The largest number that is good, where there is one."""
+    rounds: int | None = None
+    """Rounds that the figure is the median of, or runs that it is the worst of; None for one."""
 
 
-def at_most(what: str, value: float, goal: float, *, shown: str | None = None) -> Row:
+def at_most(
+    what: str, value: float, goal: float, *, shown: str | None = None, rounds: int | None = None
+) -> Row:
     """Return the row of a figure that should be small.
 
     Args:
@@ -35,12 +43,16 @@ def at_most(what: str, value: float, goal: float, *, shown: str | None = None) -
         value: the figure.
         goal: the largest figure that is good.
         shown: the text for the figure, with its unit or more about it.
+        rounds: how many the figure comes from.
     """
     return Row(
         what=what,
         measured=shown or f"{value:.2f}",
         goal=f"<= {goal:g}",
         is_met=value <= goal,
+        value=value,
+        most=goal,
+        rounds=rounds,
     )
 
 

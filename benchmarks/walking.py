@@ -1,24 +1,40 @@
-"""Walks: how many list requests they take, how much memory, and what concurrency pays."""
+"""What walks cost: ``python -m benchmarks.walking [row ...] [--quick]``.
+
+By themselves the planner and its peers are compared in simulated time. What is
+below is the rest: whole walks, against the emulator in another process.
+"""
 
 import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from statistics import median
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
 from income_client import IncomeClient
 from income_client.protocol.endpoints import LARGEST_LIMIT
 
-from .memory import PeakGrowth
-from .processes import EmulatorProcess
+from .command import run
+from .processes import EmulatorProcess, measured_afresh
 from .scale import Scale
 from .table import Row, at_most
+from .walking_simulated import FULL, QUICK, WalkScale, count_requests, time_in_flight
+
+__all__ = ["FULL", "MEASUREMENTS", "QUICK"]
+
+Measurement: TypeAlias = Callable[[WalkScale], Coroutine[Any, Any, list[Row]]]
+
+MEASUREMENTS: Final[Mapping[str, Measurement]] = {
+    "requests": count_requests,
+    "in-flight": time_in_flight,
+}
+"""Every measurement in simulated time by the name that the command line knows it by."""
 
 _IN_FLIGHT: Final = (1, 4, 8)
 _GOALS: Final = {"bursts": 3.0, "uniform": 1.35}
 _DAYS: Final = 90
 _YEAR: Final = 365
-_MOST_MEGABYTES: Final = 20
 _MOST_OF_SEQUENTIAL: Final = 0.4
 
 
@@ -83,48 +99,6 @@ async def _walked(service: EmulatorProcess, truth: list[str], in_flight: int) ->
     )
 
 
-async def stream_summaries(scale: Scale) -> list[Row]:
-    """Watch the memory while a long walk is consumed and nothing of it is kept."""
-    count = scale.streamed
-    with EmulatorProcess(applications=count, pattern="bursts", days=_YEAR) as service:
-        async with IncomeClient(service.url, auth=service.oauth2) as client:
-            # What is made once, the token and the decoder among it, is no growth of the walk.
-            await client.get_application_page(limit=1)
-            growth = PeakGrowth()
-            began = time.perf_counter()
-            found = total = 0
-            async for summary in client.list_applications():
-                found += 1
-                total += _number(summary.application_id)
-            seconds = time.perf_counter() - began
-            megabytes = growth.megabytes
-        truth = service.ids()
-    is_exact = found == len(truth) and total == sum(map(_number, truth))
-    memory = at_most(
-        f"{count:,} summaries streamed: peak growth of memory",
-        megabytes,
-        _MOST_MEGABYTES,
-        shown=f"{megabytes:.1f} MB",
-    )
-    return [
-        memory,
-        Row(
-            what="  number and sum of the ids agree with the service's",
-            measured=f"{found:,} of {len(truth):,}",
-            goal="all",
-            is_met=is_exact,
-        ),
-        Row(
-            what="  time, the service on the other core",
-            measured=f"{seconds:.1f} s, {found / seconds:,.0f} a second",
-        ),
-    ]
-
-
-def _number(application_id: str) -> int:
-    return int(application_id.removeprefix("app-"), 16)
-
-
 async def walk_concurrently(scale: Scale) -> list[Row]:
     """Compare walks with 8 and with 1 in flight, where each request takes its time."""
     return [await _concurrency(pattern, scale, goal=_MOST_OF_SEQUENTIAL) for pattern in _GOALS]
@@ -136,7 +110,7 @@ async def _concurrency(pattern: str, scale: Scale, *, goal: float) -> Row:
     knobs = {"applications": scale.walked, "pattern": pattern, "days": _YEAR}
     with EmulatorProcess(**knobs, latency=scale.latency) as service:
         truth = service.ids()
-        for _ in range(scale.rounds):
+        for _ in range(scale.slow_rounds):
             alone.append((await _walked(service, truth, 1)).seconds)
             together.append((await _walked(service, truth, 8)).seconds)
     ratio = median(b / a for a, b in zip(alone, together, strict=True))
@@ -146,3 +120,23 @@ async def _concurrency(pattern: str, scale: Scale, *, goal: float) -> Row:
         "time with 8 in flight / with 1"
     )
     return at_most(what, ratio, goal, shown=shown)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what the command line asks for, and print the table.
+
+    Args:
+        arguments: in place of those of the process.
+    """
+    run(
+        {name: partial(measured_afresh, how) for name, how in MEASUREMENTS.items()},
+        arguments,
+        prog="python -m benchmarks.walking",
+        description=__doc__,
+        quick=QUICK,
+        full=FULL,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MEASUREMENTS = ("walk-bursts", "walk-uniform", "stream", "in-flight", "first-calls", "records")
+MEASUREMENTS = (
+    "walk-bursts",
+    "walk-uniform",
+    "stream",
+    "stream-records",
+    "in-flight",
+    "first-calls",
+    "records",
+)
 
 
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -32,7 +40,7 @@ def test_all_that_is_measured_stands_in_one_table() -> None:
     assert rule == "-" * 100
     assert max(map(len, lines)) <= 100
     assert "no failure" not in run.stdout
-    assert sum(line.endswith((" yes", " NO")) for line in lines) == 10
+    assert sum(line.endswith((" yes", " NO")) for line in lines) == 12
     figures = "\n".join(lines)
     assert re.search(r"bursts: walks exact +3 of 3 +all yes", figures)
     assert re.search(r"uniform: walks exact +3 of 3 +all yes", figures)

@@ -110,11 +110,19 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
     needed = wheel.metadata.get_all("Requires-Dist") or []
     plain = sorted(re.split(r"[<>=\[ ]", line)[0] for line in needed if "extra ==" not in line)
     assert plain == ["aiohttp", "attrs", "cattrs", "orjson", "tenacity", "yarl"]
-    assert wheel.metadata.get_all("Provides-Extra") == ["callbacks", "cli", "dev", "storage"]
+    assert wheel.metadata.get_all("Provides-Extra") == [
+        "bench",
+        "callbacks",
+        "cli",
+        "dev",
+        "storage",
+    ]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
     assert cli == ["cyclopts", "rich"]
     callbacks = [re.split(r"[<>=]", line)[0] for line in needed if "extra == 'callbacks'" in line]
     assert sorted(callbacks) == ["cryptography", "joserfc"]
+    bench = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'bench'" in line)
+    assert bench == ["httpx", "msgspec", "pydantic"]
 
 
 def test_the_command_is_the_package_s_main(wheel: Wheel) -> None:
@@ -127,8 +135,8 @@ def test_the_package_does_without_its_extras() -> None:
     """Importing the client loads nothing of the command line, of callbacks or of the tests."""
     script = (
         "import sys, income_client; "
-        "extra = {'aiohttp.web', 'cryptography', 'cyclopts', 'joserfc', 'pytest', 'rich', "
-        "'uvicorn', 'income_client.emulator'}; "
+        "extra = {'aiohttp.web', 'cryptography', 'cyclopts', 'httpx', 'joserfc', 'msgspec', "
+        "'pydantic', 'pytest', 'rich', 'uvicorn', 'income_client.emulator'}; "
         "print(*sorted(extra & set(sys.modules)))"
     )
     ended = subprocess.run(
@@ -137,7 +145,9 @@ def test_the_package_does_without_its_extras() -> None:
     assert ended.stdout == "\n"
 
 
-@pytest.mark.parametrize("name", ["aiohttp", "cattrs", "orjson", "tenacity", "cyclopts", "rich"])
+@pytest.mark.parametrize(
+    "name", ["aiohttp", "cattrs", "orjson", "tenacity", "cyclopts", "rich", "httpx"]
+)
 def test_what_is_declared_can_be_found(name: str) -> None:
     """Every library that an extra or the package names is there."""
     assert find_spec(name)

@@ -1,0 +1,88 @@
+"""The lists that the planners of walks are compared on: a year of update seconds each.
+
+Each is a sorted list of seconds, made by the emulator's patterns; nothing else
+is needed to say how many rows a window holds. Rows stand in for summaries.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Final, cast
+
+from income_client.emulator.patterns import Spread, spread_times
+from income_client.protocol.endpoints import LARGEST_LIMIT
+from income_client.protocol.questions import Bounds
+from income_client.records.applications import ApplicationPage
+from income_client.records.window import EPOCH, Window
+
+_DAY: Final = 86_400
+_FIRST: Final = 1_700_006_400
+YEAR: Final = Window(_FIRST, _FIRST + 365 * _DAY)
+"""The span that is walked; it begins at midnight."""
+MILD: Final = ("uniform", "growth")
+"""The patterns whose density changes slowly."""
+HARD: Final = ("diurnal", "bursts", "pareto", "bmodel")
+"""The patterns whose density changes within a page."""
+
+
+class Row:
+    """What a planner reads of a summary; its date is made only when it is read."""
+
+    __slots__ = ("_applied", "application_id")
+
+    def __init__(self, number: int, second: int) -> None:
+        self.application_id = str(number)
+        self._applied = second - number * 7919 % (3 * _DAY)
+
+    @property
+    def application_date(self) -> datetime:
+        """Date of the application: up to three days before its last update."""
+        return EPOCH + timedelta(seconds=self._applied)
+
+
+class SimulatedList:
+    """The list call over update seconds, both bounds inclusive, rows in any order.
+
+    Args:
+        seconds: of the last updates, in ascending order.
+        seed: what the choice of a full page's rows hangs on.
+    """
+
+    def __init__(self, seconds: Sequence[int], *, seed: int) -> None:
+        self.seconds = seconds
+        self.now = YEAR.before + 30 * _DAY
+        self._chance = Random(seed)
+
+    def is_full(self, window: Window) -> bool:
+        """Tell whether a page for exactly this window is full."""
+        first = bisect_left(self.seconds, window.after)
+        return bisect_left(self.seconds, window.before, first) - first >= LARGEST_LIMIT
+
+    def page(self, bounds: Bounds) -> ApplicationPage:
+        """Answer a question of the client's planner."""
+        before = self.now if bounds.before is None else bounds.before
+        first = bisect_left(self.seconds, bounds.after)
+        numbers = range(first, bisect_right(self.seconds, before, first))
+        if len(numbers) > LARGEST_LIMIT:
+            chosen: Sequence[int] = self._chance.sample(numbers, LARGEST_LIMIT)
+        else:
+            chosen = numbers
+        rows = tuple(Row(number, self.seconds[number]) for number in chosen)
+        return ApplicationPage(
+            updated_after=EPOCH + timedelta(seconds=bounds.after),
+            updated_before=EPOCH + timedelta(seconds=before),
+            applications=cast("Any", rows),
+        )
+
+
+def seconds_of(pattern: str, count: int, *, seed: int) -> list[int]:
+    """Invent the update seconds of a year.
+
+    Args:
+        pattern: as the emulator knows it.
+        count: how many.
+        seed: what chance hangs on.
+    """
+    task = Spread(rng=Random(seed), count=count, first=YEAR.after, last=YEAR.before - 1)
+    return spread_times(pattern, task)
