@@ -6,15 +6,13 @@ the table says what was measured, what the goal is, and whether it is met.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from .callback_costs import ring_aiohttp, ring_uvicorn
 from .callback_flood import flood
 from .callback_scale import FULL, QUICK, CallbackScale
 from .callback_waking import wake
-from .command import run
-from .processes import measured_afresh
+from .command import run_afresh
 from .table import Row
 
 Measurement: TypeAlias = Callable[[CallbackScale], Coroutine[Any, Any, list[Row]]]
@@ -34,13 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    run(
-        {name: partial(measured_afresh, how) for name, how in MEASUREMENTS.items()},
-        arguments,
-        prog="python -m benchmarks.callbacks",
-        description=__doc__,
-        quick=QUICK,
-        full=FULL,
+    run_afresh(
+        MEASUREMENTS, arguments, part="callbacks", description=__doc__, quick=QUICK, full=FULL
     )
 
 

@@ -9,7 +9,6 @@ it is met. Without uvloop; the service answers fixed bytes from another process.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from statistics import median, quantiles
 from typing import Any, Final, TypeAlias
 
@@ -22,8 +21,7 @@ from .calling_peers import BareClient, HttpxClient
 from .calling_scale import FULL, QUICK, CallScale
 from .calling_server import SMALL, FixedService
 from .calling_timed import Timed, alternate, name_of, time_of
-from .command import run
-from .processes import measured_afresh
+from .command import run_afresh
 from .table import Row, at_most
 
 Measurement: TypeAlias = Callable[[CallScale], Coroutine[Any, Any, list[Row]]]
@@ -192,14 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    run(
-        {name: partial(measured_afresh, how) for name, how in MEASUREMENTS.items()},
-        arguments,
-        prog="python -m benchmarks.calling",
-        description=__doc__,
-        quick=QUICK,
-        full=FULL,
-    )
+    run_afresh(MEASUREMENTS, arguments, part="calling", description=__doc__, quick=QUICK, full=FULL)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
+from .processes import measured_afresh
 from .table import Row, render
 
 S = TypeVar("S")
@@ -45,3 +47,32 @@ def run(
         rows += measurements[name](scale)
     print(render(rows))
     print(f"\nmeasured in {time.perf_counter() - began:.0f} s")
+
+
+def run_afresh(
+    measurements: Mapping[str, Callable[[S], Coroutine[Any, Any, list[Row]]]],
+    arguments: Sequence[str] | None,
+    *,
+    part: str,
+    description: str | None,
+    quick: S,
+    full: S,
+) -> None:
+    """Measure what the command line asks for, each in a process of its own.
+
+    Args:
+        measurements: each by the name that the command line knows it by.
+        arguments: in place of those of the process.
+        part: the module that is called.
+        description: what it measures.
+        quick: the scale of a run whose figures say little.
+        full: the scale of any other.
+    """
+    run(
+        {name: partial(measured_afresh, how) for name, how in measurements.items()},
+        arguments,
+        prog=f"python -m benchmarks.{part}",
+        description=description,
+        quick=quick,
+        full=full,
+    )

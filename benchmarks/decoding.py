@@ -24,9 +24,8 @@ from income_client.protocol.wire import decode
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 
 from . import decoding_payloads
-from .command import run
+from .command import run_afresh
 from .decoding_peers import ApplicationModel, DocumentsModel, Model, PageModel, struct_decoder
-from .processes import measured_afresh
 from .table import Row, at_most
 
 Decode: TypeAlias = Callable[[bytes], object]
@@ -192,13 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    run(
-        {name: partial(measured_afresh, how) for name, how in MEASUREMENTS.items()},
-        arguments,
-        prog="python -m benchmarks.decoding",
-        description=__doc__,
-        quick=QUICK,
-        full=FULL,
+    run_afresh(
+        MEASUREMENTS, arguments, part="decoding", description=__doc__, quick=QUICK, full=FULL
     )
 
 

@@ -6,13 +6,11 @@ the table says what was measured, what the goal is, and whether it is met.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
-from .command import run
+from .command import run_afresh
 from .downloads_scale import FULL, QUICK, DownloadScale
 from .downloads_timed import cut_short, large_memory, many_small, one_large
-from .processes import measured_afresh
 from .table import Row
 
 Measurement: TypeAlias = Callable[[DownloadScale], Coroutine[Any, Any, list[Row]]]
@@ -32,13 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    run(
-        {name: partial(measured_afresh, how) for name, how in MEASUREMENTS.items()},
-        arguments,
-        prog="python -m benchmarks.downloads",
-        description=__doc__,
-        quick=QUICK,
-        full=FULL,
+    run_afresh(
+        MEASUREMENTS, arguments, part="downloads", description=__doc__, quick=QUICK, full=FULL
     )
 
 

@@ -6,14 +6,12 @@ the table says what was measured, what the goal is, and whether it is met.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
-from .command import run
+from .command import run_afresh
 from .polling_first import first_polls
 from .polling_scale import FULL, QUICK, PollingScale
 from .polling_steady import poll_steadily
-from .processes import measured_afresh
 from .table import Row
 
 Measurement: TypeAlias = Callable[[PollingScale], Coroutine[Any, Any, list[Row]]]
@@ -31,14 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    run(
-        {name: partial(measured_afresh, how) for name, how in MEASUREMENTS.items()},
-        arguments,
-        prog="python -m benchmarks.polling",
-        description=__doc__,
-        quick=QUICK,
-        full=FULL,
-    )
+    run_afresh(MEASUREMENTS, arguments, part="polling", description=__doc__, quick=QUICK, full=FULL)
 
 
 if __name__ == "__main__":

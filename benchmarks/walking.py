@@ -6,7 +6,6 @@ below is the rest: whole walks, against the emulator in another process.
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from statistics import median
 from typing import Any, Final, TypeAlias
 
@@ -15,8 +14,8 @@ from attrs import frozen
 from income_client import IncomeClient
 from income_client.protocol.endpoints import LARGEST_LIMIT
 
-from .command import run
-from .processes import EmulatorProcess, measured_afresh
+from .command import run_afresh
+from .processes import EmulatorProcess
 from .scale import Scale
 from .table import Row, at_most
 from .walking_simulated import FULL, QUICK, WalkScale, count_requests, time_in_flight
@@ -128,14 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    run(
-        {name: partial(measured_afresh, how) for name, how in MEASUREMENTS.items()},
-        arguments,
-        prog="python -m benchmarks.walking",
-        description=__doc__,
-        quick=QUICK,
-        full=FULL,
-    )
+    run_afresh(MEASUREMENTS, arguments, part="walking", description=__doc__, quick=QUICK, full=FULL)
 
 
 if __name__ == "__main__":
