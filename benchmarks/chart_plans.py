@@ -152,6 +152,7 @@ _BARE: Final = Bars(
         Pick("the same with a query", "small page with a query: CPU / bare"),
         Pick("retries armed, never needed", "retries armed but idle: CPU"),
         Pick("import of the package", "import income_client / import aiohttp.*: wall"),
+        Pick("import of its client", "from income_client import IncomeClient .*: wall"),
         Pick("bare aiohttp itself", "control: bare aiohttp", Kind.LIMIT),
     ],
 )
@@ -218,14 +219,14 @@ PLANS: Final = (
     Plan(
         name="requests",
         title="List requests of a walk, one after the other",
-        subtitle="requests / the fewest that can carry so many rows: shorter is better",
+        subtitle="1,000,000 rows; requests / the fewest that can carry them: shorter is better",
         groups=_walks("1 in flight: requests"),
         longest=6.0,
     ),
     Plan(
         name="walks",
         title="Time of a walk with eight requests in flight",
-        subtitle="time / the least that so many requests can take: shorter is better",
+        subtitle="1,000,000 rows; time / the least that so many rows can take: shorter is better",
         groups=_walks("8 in flight: time"),
         longest=8.0,
     ),

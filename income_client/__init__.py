@@ -1,87 +1,92 @@
 """Asyncio SDK for an income-verification service: nothing lost, nothing leaked."""
 
-from ._version import __version__
-from .batches import Batch
-from .checkpoints import (
-    CheckpointStore,
-    MemoryCheckpointStore,
-    SQLiteCheckpointStore,
-    StoredCheckpoint,
-)
-from .client import IncomeClient
-from .downloads.stream import DownloadFailure, Downloads
-from .errors import (
-    AuthenticationError,
-    CallbackRejectedError,
-    CheckpointConflictError,
-    CheckpointError,
-    ClientClosedError,
-    ConfigurationError,
-    ConnectionFailedError,
-    DeadlineExceededError,
-    DecodeError,
-    DownloadError,
-    IncomeClientError,
-    InvalidRequestError,
-    NotFoundError,
-    PayloadFault,
-    PermissionDeniedError,
-    RateLimitedError,
-    ResponseError,
-    SaturatedWindowError,
-    ServerError,
-    TokenError,
-    TransportError,
-    UnexpectedResponseError,
-    UnsafeLinkError,
-)
-from .fetching import Fetcher, FetchFailure
-from .paginator import ApplicationPaginator, WalkProgress
-from .poller import Poller
-from .poller_status import PollerStatus
-from .protocol.callbacks.basic import CallbackBasicAuth
-from .protocol.callbacks.bearer import CallbackBearerAuth
-from .protocol.callbacks.certificates import CallbackClientCertificate
-from .protocol.callbacks.issuer import CallbackTokenIssuer
-from .protocol.callbacks.networks import CallbackSourceNetworks
-from .protocol.tokens import StoredToken
-from .protocol.wire import register_document_type, to_json
-from .records.applications import (
-    Address,
-    AddressEntry,
-    Applicant,
-    Application,
-    ApplicationPage,
-    ApplicationSummary,
-    DataSources,
-    ImageFile,
-    IncomeCalculation,
-    IncomeSource,
-    SuspectedFraudulent,
-    YearlyIncome,
-)
-from .records.callbacks import Callback
-from .records.dead_letters import DeadLetter
-from .records.documents import (
-    ApplicationDocuments,
-    ApplicationRecord,
-    Document,
-    DocumentEntry,
-    DocumentSource,
-)
-from .records.files import DownloadedFile, DownloadProgress
-from .records.money import AmountPair
-from .records.paystub import Paystub, PaystubAddress, PaystubApplicant
-from .records.window import Window
-from .settings import (
-    BasicAuth,
-    DownloadPolicy,
-    OAuth2ClientCredentials,
-    RetryPolicy,
-    Secret,
-    Timeouts,
-)
-from .token_cache import TokenStore
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._version import __version__
+    from .batches import Batch
+    from .checkpoints import (
+        CheckpointStore,
+        MemoryCheckpointStore,
+        SQLiteCheckpointStore,
+        StoredCheckpoint,
+    )
+    from .client import IncomeClient
+    from .downloads.stream import DownloadFailure, Downloads
+    from .errors import (
+        AuthenticationError,
+        CallbackRejectedError,
+        CheckpointConflictError,
+        CheckpointError,
+        ClientClosedError,
+        ConfigurationError,
+        ConnectionFailedError,
+        DeadlineExceededError,
+        DecodeError,
+        DownloadError,
+        IncomeClientError,
+        InvalidRequestError,
+        NotFoundError,
+        PayloadFault,
+        PermissionDeniedError,
+        RateLimitedError,
+        ResponseError,
+        SaturatedWindowError,
+        ServerError,
+        TokenError,
+        TransportError,
+        UnexpectedResponseError,
+        UnsafeLinkError,
+    )
+    from .fetching import Fetcher, FetchFailure
+    from .paginator import ApplicationPaginator, WalkProgress
+    from .poller import Poller
+    from .poller_status import PollerStatus
+    from .protocol.callbacks.basic import CallbackBasicAuth
+    from .protocol.callbacks.bearer import CallbackBearerAuth
+    from .protocol.callbacks.certificates import CallbackClientCertificate
+    from .protocol.callbacks.issuer import CallbackTokenIssuer
+    from .protocol.callbacks.networks import CallbackSourceNetworks
+    from .protocol.tokens import StoredToken
+    from .protocol.wire import register_document_type, to_json
+    from .records.applications import (
+        Address,
+        AddressEntry,
+        Applicant,
+        Application,
+        ApplicationPage,
+        ApplicationSummary,
+        DataSources,
+        ImageFile,
+        IncomeCalculation,
+        IncomeSource,
+        SuspectedFraudulent,
+        YearlyIncome,
+    )
+    from .records.callbacks import Callback
+    from .records.dead_letters import DeadLetter
+    from .records.documents import (
+        ApplicationDocuments,
+        ApplicationRecord,
+        Document,
+        DocumentEntry,
+        DocumentSource,
+    )
+    from .records.files import DownloadedFile, DownloadProgress
+    from .records.money import AmountPair
+    from .records.paystub import Paystub, PaystubAddress, PaystubApplicant
+    from .records.window import Window
+    from .settings import (
+        BasicAuth,
+        DownloadPolicy,
+        OAuth2ClientCredentials,
+        RetryPolicy,
+        Secret,
+        Timeouts,
+    )
+    from .token_cache import TokenStore
+else:
+    from ._homes import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
 
 __all__ = [
     "Address",

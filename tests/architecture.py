@@ -30,7 +30,7 @@ LAYERS: Final = (
         "poller_status", "streams",
     },
     {"client"},
-    {"__init__"},
+    {"__init__", "_homes"},
     {"cli", "testing"},
 )  # fmt: skip
 """Units of the package, the lowest first; imports go down, or stay within a layer without cycle."""
@@ -254,6 +254,10 @@ def faces(module: Module) -> Iterator[str]:
     for node in module.tree.body:
         match node:
             case ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+                pass
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=otherwise) if all(
+                isinstance(each, ast.ImportFrom) for each in (*body, *otherwise)
+            ):
                 pass
             case ast.Assign(targets=[ast.Name(id="__all__")]):
                 pass

@@ -64,6 +64,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (names, Module("protocol.utils", "")),
     (docstrings, Module("session", "import json")),
     (faces, Module("__init__", "from .errors import IncomeClientError\nprint()")),
+    (faces, Module("__init__", "if TYPE_CHECKING:\n    print()")),
 )
 
 

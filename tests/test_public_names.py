@@ -3,6 +3,8 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 import income_client
-from income_client import errors
+from income_client import _homes, errors
 
 _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
 _CONTRACT_CALLS: Final = (
@@ -49,19 +51,49 @@ def _public_callables() -> Iterator[tuple[str, Any]]:
 CALLABLES: Final = tuple(_public_callables())
 
 
+def _imports_of_the_face() -> dict[str, str]:
+    """What the face imports for type checkers, and from where."""
+    source = Path(income_client.__file__).read_text("utf-8")
+    return {
+        alias.asname or alias.name: node.module or ""
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module not in {"typing", "_homes"}
+        for alias in node.names
+    }
+
+
 def test_all_is_sorted_and_complete() -> None:
     """What ``__init__`` imports is what it offers, in order."""
     offered = income_client.__all__
     assert offered == sorted(offered)
     assert len(offered) == len(set(offered))
-    source = Path(income_client.__file__).read_text("utf-8")
-    imported = {
-        alias.asname or alias.name
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert imported == set(offered)
+    assert set(_imports_of_the_face()) == set(offered)
+
+
+def test_a_name_is_found_at_run_time_where_type_checkers_find_it() -> None:
+    """The table of homes says what the imports of the face say."""
+    homes = {name: home for home, names in _homes.NAMES.items() for name in names}
+    assert homes == _imports_of_the_face()
+
+
+def test_the_package_loads_what_is_asked_for() -> None:
+    """Importing it costs next to nothing, and a name brings its own modules only."""
+    script = (
+        "import sys, income_client\n"
+        "print('aiohttp' in sys.modules, 'income_client.errors' in sys.modules)\n"
+        "print(set(income_client.__all__) <= set(dir(income_client)))\n"
+        "income_client.DecodeError\n"
+        "print('aiohttp' in sys.modules, 'DecodeError' in vars(income_client))\n"
+    )
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["False", "False", "True", "False", "True"]
+
+
+def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
+    """It is told as for any module."""
+    with pytest.raises(AttributeError, match="'income_client' has no attribute 'Nobody'"):
+        _ = vars(_homes)["__getattr__"]("Nobody")
 
 
 def test_no_module_is_offered() -> None:
