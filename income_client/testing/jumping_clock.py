@@ -1,10 +1,13 @@
-"""Tools for tests of code that uses this package: a clock that jumps."""
+"""A clock that jumps, so that no test waits; knows nothing of the service."""
 
 import asyncio
+from threading import Lock
 
 
 class JumpingClock:
     """A clock whose sleepers wake at once, each finding its time passed.
+
+    It may be read, slept on and moved from several threads.
 
     Attributes:
         slept: every pause asked for, in seconds, in order.
@@ -12,6 +15,7 @@ class JumpingClock:
 
     def __init__(self) -> None:
         self._now = 1_000_000.0
+        self._moving = Lock()
         self.slept: list[float] = []
 
     def monotonic(self) -> float:
@@ -20,7 +24,8 @@ class JumpingClock:
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward by hand."""
-        self._now += seconds
+        with self._moving:
+            self._now += seconds
 
     async def sleep(self, seconds: float) -> None:
         """Jump to the moment at which this pause ends.
@@ -31,4 +36,5 @@ class JumpingClock:
         wakes_at = self._now + seconds
         self.slept.append(seconds)
         await asyncio.sleep(0)
-        self._now = max(self._now, wakes_at)
+        with self._moving:
+            self._now = max(self._now, wakes_at)

@@ -1,0 +1,158 @@
+"""The pytest plug-in: fixtures that play the service, its client and their clock.
+
+Knows pytest only; everything else is imported by the fixture that needs it, so that
+a test run that uses none of them pays for nothing.
+"""
+
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from income_client import IncomeClient
+    from income_client.clock import Clock
+
+    from .income_service import IncomeService
+    from .jumping_clock import JumpingClock
+    from .loop_runner import LoopRunner
+    from .loop_thread import LoopThread
+
+_SERVICE: Final = pytest.StashKey["IncomeService"]()
+_MARKERS: Final = (
+    "income_service(**options): of income_service, such as applications=200, faults='token: 500'",
+    "income_client(**options): of income_client, such as retry=RetryPolicy(attempts=1)",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers known."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+@pytest.fixture(scope="session")
+def _income_thread() -> "Iterator[LoopThread]":
+    from .loop_thread import LoopThread  # noqa: PLC0415 - only where it is used
+
+    with LoopThread() as thread:
+        yield thread
+
+
+@pytest.fixture
+def income_clock() -> "JumpingClock":
+    """The clock of `income_client` and of `income_service`, on which no pause takes time."""
+    from .jumping_clock import JumpingClock  # noqa: PLC0415 - as above
+
+    return JumpingClock()
+
+
+@pytest.fixture
+def income_service_options() -> Mapping[str, Any]:
+    """Options of `income_service`; override it for a module or a folder of tests."""
+    return {}
+
+
+@pytest.fixture
+def income_client_options() -> Mapping[str, Any]:
+    """Options of `income_client`; override it for a module or a folder of tests."""
+    return {}
+
+
+@pytest.fixture
+def income_service(
+    request: pytest.FixtureRequest,
+    income_service_options: Mapping[str, Any],
+    income_clock: "Clock",
+    _income_thread: "LoopThread",
+) -> "Iterator[IncomeService]":
+    """A service on this machine with 100 invented applications, in a thread of its own."""
+    from .income_service import IncomeService  # noqa: PLC0415 - as above
+
+    usual = {"clock": income_clock, "time_flows": True}
+    options = {**usual, **income_service_options, **_marked(request, "income_service")}
+    with IncomeService(**options, thread=_income_thread) as service:
+        request.node.stash[_SERVICE] = service
+        yield service
+
+
+@pytest.fixture
+def income_client(
+    request: pytest.FixtureRequest,
+    income_client_options: Mapping[str, Any],
+    income_service: "IncomeService",
+    income_clock: "Clock",
+) -> "Iterator[IncomeClient]":
+    """A client of `income_service`, closed in the event loop that used it."""
+    from income_client import IncomeClient  # noqa: PLC0415 - as above
+
+    from .shared_clock import LoopBoundClock  # noqa: PLC0415 - as above
+
+    async def aclose() -> None:
+        await client.aclose()
+
+    usual = {
+        "auth": income_service.oauth2,
+        "clock": income_clock,
+        "downloads": income_service.download_policy,
+    }
+    options = {**usual, **income_client_options, **_marked(request, "income_client")}
+    clock = LoopBoundClock(options.pop("clock"), aclose)
+    client = IncomeClient(income_service.url, clock=clock, **options)
+    yield client
+    clock.close()
+
+
+@pytest.fixture
+def income_run() -> "Iterator[LoopRunner]":
+    """Runs coroutines and asynchronous iterators from tests that are not asynchronous."""
+    from .loop_runner import LoopRunner  # noqa: PLC0415 - as above
+
+    with LoopRunner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def income_environment(
+    income_service: "IncomeService", monkeypatch: pytest.MonkeyPatch
+) -> Mapping[str, str]:
+    """Set the variables that lead ``IncomeClient.from_env`` to `income_service`."""
+    for name in ("INCOME_AUTH_URL", "INCOME_USERNAME", "INCOME_PASSWORD", "INCOME_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in income_service.environment.items():
+        monkeypatch.setenv(name, text)
+    return income_service.environment
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show below a failure what the service was asked."""
+    report = yield
+    service = item.stash.get(_SERVICE, None)
+    if report.failed and report.when == "call" and service is not None:
+        report.sections.append(("Requests to income_service", service.requests.table()))
+    return report
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Show the requests behind a count that is not what was expected."""
+    known = sys.modules.get("income_client.testing.requests")
+    if known is None:
+        return None
+    for side in (left, right):
+        if isinstance(side, known.RequestCount):
+            return [f"{left} {op} {right}", *side.requests.table().splitlines()]
+    return None
+
+
+def _marked(request: pytest.FixtureRequest, name: str) -> Mapping[str, Any]:
+    options: dict[str, Any] = {}
+    # The closest comes first, and what it says counts.
+    for marker in reversed(list(request.node.iter_markers(name))):
+        if marker.args:
+            raise pytest.UsageError(f"the marker {name} takes its options by name")
+        options |= marker.kwargs
+    return options

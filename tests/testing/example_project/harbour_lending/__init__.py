@@ -1,0 +1,1 @@
+"""A small lender's own code, which reads incomes from the service."""

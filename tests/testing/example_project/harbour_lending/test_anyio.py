@@ -1,0 +1,26 @@
+"""Asynchronous tests that anyio runs."""
+
+from decimal import Decimal
+
+import pytest
+
+from income_client import IncomeClient
+from income_client.testing import IncomeService, make_record
+
+from .decisions import Decision, decide
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The client is asyncio's."""
+    return "asyncio"
+
+
+async def test_a_good_income_is_enough(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """It is the plug-in's client and service in anyio's loop."""
+    record = income_service.add(make_record())
+    assert await decide(income_client, record.application_id, Decimal(1)) is Decision.GRANTED

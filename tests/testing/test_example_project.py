@@ -1,0 +1,64 @@
+"""A stranger's project uses the test kit: in each mode, from the entry point, types included."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.cli.entry import environment
+
+PROJECT: Final = Path(__file__).parent / "example_project"
+
+
+def _scopes(scope: str) -> tuple[str, ...]:
+    loops = ("asyncio_default_fixture_loop_scope", "asyncio_default_test_loop_scope")
+    return tuple(f"--override-ini={loop}={scope}" for loop in loops)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project, away from this repository's own settings."""
+    return Path(shutil.copytree(PROJECT, tmp_path / "project"))
+
+
+def _run(folder: Path, *arguments: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=55,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("passed", "options", "names"),
+    [
+        (5, ("-p", "no:asyncio"), ("sync", "anyio")),
+        (1, ("-p", "no:asyncio", "-p", "anyio"), ("anyio",)),
+        (7, ("--asyncio-mode=strict", *_scopes("function")), ("sync", "strict")),
+        (11, ("--asyncio-mode=auto", *_scopes("function")), ("sync", "strict", "auto", "anyio")),
+        (3, ("--asyncio-mode=auto", *_scopes("module")), ("auto",)),
+        (3, ("--asyncio-mode=auto", *_scopes("session")), ("auto",)),
+    ],
+    ids=["sync", "anyio", "strict", "auto", "module", "session"],
+)
+def test_its_tests_pass(
+    project: Path, passed: int, options: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """With pytest-asyncio in either mode and any scope, with anyio, and with neither."""
+    files = [f"harbour_lending/test_{name}.py" for name in names]
+    line = _run(project, "pytest", "-q", "-p", "no:cacheprovider", *options, *files)
+    assert line.startswith(f"{passed} passed")
+
+
+def test_its_types_hold(project: Path) -> None:
+    """Fixtures and factories are typed, so that mypy in strict mode finds nothing."""
+    assert _run(project, "mypy", "harbour_lending").startswith("Success")

@@ -1,0 +1,139 @@
+"""Factories make valid records, of which each field can be another."""
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from income_client import AmountPair, ConfigurationError, IncomeClient, Paystub, to_json
+from income_client.testing import (
+    IncomeService,
+    make_applicant,
+    make_application,
+    make_document,
+    make_paystub,
+    make_record,
+)
+
+
+def test_each_call_makes_another_one() -> None:
+    """No two of a test share an id."""
+    made = [make_application() for _ in range(20)]
+    assert len({one.application_id for one in made}) == 20
+    assert len({one.application_reference_id for one in made}) == 20
+
+
+@pytest.mark.parametrize(
+    "make", [make_applicant, make_application, make_document, make_paystub, make_record]
+)
+def test_the_same_number_makes_the_same(make: Callable[..., Any]) -> None:
+    """What is invented hangs on it alone."""
+    assert make(number=7) == make(number=7)
+    assert make(number=7) != make(number=8)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "meant"),
+    [
+        (make_applicant, "frist_name", "first_name"),
+        (make_application, "applicaton_date", "application_date"),
+        (make_document, "extracted_dat", "extracted_data"),
+        (make_paystub, "gros_pay", "gross_pay"),
+        (make_record, "aplication_id", "application_id"),
+    ],
+)
+def test_an_unknown_field_is_refused(make: Callable[..., Any], wrong: str, meant: str) -> None:
+    """The message has the one that was meant."""
+    with pytest.raises(ConfigurationError, match=f"no field {wrong}; did you mean {meant}"):
+        make(**{wrong: 1})
+
+
+def test_a_field_can_be_another() -> None:
+    """Every keyword is a field."""
+    slip = make_paystub(
+        gross_pay=AmountPair(current=Decimal(100), ytd=None), pay_date=date(2025, 1, 2)
+    )
+    document = make_document(extracted_data=slip, document_id="doc-mine")
+    application = make_application(documents=[document], application_id="app-mine")
+    assert application.application_id == "app-mine"
+    (year,) = application.income_calculations["applicant1"].incomes
+    assert year.year == 2025
+    assert year.income_sources[0].document_ids == ("doc-mine",)
+    assert b'"ytd":""' in to_json(slip)
+
+
+def test_a_record_agrees_with_itself() -> None:
+    """Amounts are those of the latest pay slips, and files are those of documents."""
+    record = make_record(applicants=2, paystubs=2, suspected=1)
+    assert record.documents is not None
+    slips = record.documents.documents["paystub"]
+    assert len(slips) == 4
+    assert list(record.application.applicants) == ["applicant1", "applicant2"]
+    for slot, calculation in record.application.income_calculations.items():
+        own = [
+            slip.extracted_data
+            for slip in slips
+            if isinstance(slip.extracted_data, Paystub) and slot in slip.extracted_data.applicants
+        ]
+        (year,) = calculation.incomes
+        (source,) = year.income_sources
+        assert source.calculated_income_amount == max(
+            slip.gross_pay.ytd for slip in own if slip.gross_pay.ytd is not None
+        )
+    doubts = [
+        calculation.suspected_fraudulent.document_ids
+        for calculation in record.application.income_calculations.values()
+    ]
+    assert doubts == [(slips[0].document_id,), ()]
+    files = {image.file_id for image in record.application.data_sources.image_files}
+    assert files == {file for slip in slips for file in slip.file_ids}
+
+
+def test_what_cannot_be_made_is_refused() -> None:
+    """The message says what can."""
+    with pytest.raises(ConfigurationError, match="suspected is from 0 to 1"):
+        make_record(suspected=2)
+    with pytest.raises(ConfigurationError, match="applicants are 0 or more"):
+        make_application(applicants=-1)
+
+
+@pytest.mark.income_service(applications=0)
+async def test_what_was_made_is_what_is_read(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """Over the wire and back, each record is the same but for addresses of files."""
+    made = {
+        record.application_id: record
+        for applicants in range(4)
+        for record in [income_service.add(make_record(applicants=applicants, paystubs=3))]
+    }
+    async for found in income_client.fetch_records(made):
+        meant = made.pop(found.application_id)
+        assert found.application == meant.application
+        assert found.documents is not None
+        assert meant.documents is not None
+        read = [each.extracted_data for _, each in found.documents.all()]
+        assert read == [each.extracted_data for _, each in meant.documents.all()]
+    assert made == {}
+
+
+def test_a_keyword_of_the_factory_is_meant_too() -> None:
+    """Not only fields can be misspelt."""
+    with pytest.raises(ConfigurationError, match="did you mean suspected"):
+        make_record(suspeced=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.income_service(applications=0)
+async def test_a_slip_can_be_another_s(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """Documents made one by one support the amounts of those whom they name."""
+    slips = [make_document(slot=slot) for slot in ("applicant2", "applicant1")]
+    application = make_application(applicants=2, documents=slips, suspected=slips[:1])
+    income_service.add(application, slips)
+    found = await income_client.get_application(application.application_id)
+    calculation = found.income_calculations["applicant2"]
+    assert calculation.incomes[0].income_sources[0].document_ids == (slips[0].document_id,)
+    assert calculation.suspected_fraudulent.document_ids == (slips[0].document_id,)

@@ -1,0 +1,135 @@
+"""Scripts of faults mean what they say; what cannot be read is refused."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import ConfigurationError, IncomeClient, ServerError
+from income_client.emulator import Fault, Faults
+from income_client.testing import (
+    IncomeService,
+    JumpingClock,
+    cut_body,
+    flaky,
+    outage,
+    script,
+    slow,
+    throttled,
+)
+from income_client.testing.planned_faults import armed
+
+APPLICATION = "/v1/income/applications/app-1"
+
+
+def _played(faults: Faults, path: str, times: int) -> list[int | str]:
+    taken = (faults.take("GET", path) for _ in range(times))
+    return ["ok" if each is None else each.status or each.kind.value for each in taken]
+
+
+@given(st.lists(st.sampled_from(["ok", "500", "503", "429", "cut", "reset"]), min_size=1))
+def test_steps_fall_on_requests_in_turn(steps: list[str]) -> None:
+    """The first on the first, and whatever comes later is served as usual."""
+    faults = Faults()
+    faults.add(*script(f"get_application: {', '.join(steps)}"))
+    meant = [int(step) if step.isdigit() else step for step in steps]
+    assert _played(faults, APPLICATION, len(steps) + 2) == [*meant, "ok", "ok"]
+
+
+def test_a_line_is_about_one_call() -> None:
+    """Each line counts the requests of its own call."""
+    faults = Faults()
+    faults.add(*script("get_application: ok x2, 500 x2\nget_documents: 503; token: 401"))
+    assert _played(faults, f"{APPLICATION}/documents", 2) == [503, "ok"]
+    assert _played(faults, APPLICATION, 5) == ["ok", "ok", 500, 500, "ok"]
+    assert _played(faults, "/token", 2) == [401, "ok"]
+
+
+def test_a_line_can_be_about_one_application() -> None:
+    """Another one, whose id begins alike, is served."""
+    faults = Faults()
+    faults.add(*script("get_application(app-1): 500"))
+    assert _played(faults, f"{APPLICATION}0", 1) == ["ok"]
+    assert _played(faults, APPLICATION, 1) == [500]
+
+
+def test_any_call_is_any_of_the_api_s() -> None:
+    """Tokens and files are asked for by their names."""
+    faults = Faults()
+    faults.add(*script("any: 500 retry-after=3"))
+    assert _played(faults, "/token", 1) == ["ok"]
+    fault = faults.take("GET", APPLICATION)
+    assert fault is not None
+    assert fault.headers == {"Retry-After": "3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("get_aplication: 500", "no call get_aplication; did you mean get_application?"),
+        ("get_application 500", "'call: step, step'"),
+        ("get_application:", "a step of a script is a status or a word, not ''"),
+        ("get_application: 500 twice", "not '500 twice'"),
+        ("get_application: resett", "no step resett; did you mean reset?"),
+        ("get_application: 999", "no step 999"),
+        ("get_application: reset retry-after=2", "only a status has a retry-after"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
+    """The message says what would have been."""
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        script(text)
+
+
+def test_an_outage_begins_and_ends() -> None:
+    """It counts from when it is added."""
+    clock, faults = JumpingClock(), Faults()
+    faults.add(*[armed(each, clock.monotonic) for each in outage(30, after=10)])
+    seen = []
+    for _ in range(5):
+        seen += _played(faults, APPLICATION, 1)
+        clock.advance(10)
+    assert seen == ["ok", 503, 503, 503, "ok"]
+
+
+def test_a_flaky_service_fails_by_its_seed() -> None:
+    """The same requests fail each time, whatever is asked between them."""
+    paths = [f"/v1/income/applications/app-{number % 50}" for number in range(400)]
+
+    def failed(order: list[str], seed: int) -> list[str]:
+        faults = Faults()
+        faults.add(*[armed(each, lambda: 0.0) for each in flaky(0.3, seed=seed)])
+        return sorted(path for path in order if faults.take("GET", path))
+
+    assert failed(paths, 1) == failed(paths[::-1], 1) != failed(paths, 2)
+    assert 60 < len(failed(paths, 1)) < 180
+    with pytest.raises(ConfigurationError, match="from 0 to 1"):
+        flaky(1.5)
+
+
+@pytest.mark.income_service(applications=3)
+async def test_troubles_are_played_over_sockets(
+    income_service: IncomeService, income_client: IncomeClient, income_clock: JumpingClock
+) -> None:
+    """A client comes through those that pass, and tells of the one that lasts."""
+    (first, *_) = income_service.ids
+    income_service.faults.add(throttled(9), cut_body())
+    await income_client.get_application(first)
+    assert income_service.requests.count("get_application") == 3
+    assert max(income_clock.slept) >= 9
+    income_service.faults.add(slow(0.0))
+    await income_client.get_application(first)
+    income_service.faults.add(outage(60))
+    with pytest.raises(ServerError):
+        await income_client.get_application(first)
+    income_service.advance(60)
+    await income_client.get_application(first)
+    income_service.faults.clear()
+    assert len(income_service.faults) == 0
+
+
+def test_what_is_no_fault_is_refused(income_service: IncomeService) -> None:
+    """Also in the midst of others."""
+    with pytest.raises(ConfigurationError, match="a fault is a"):
+        income_service.faults.add(Fault("reset"), 500)  # type: ignore[arg-type]

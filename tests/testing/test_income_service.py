@@ -1,0 +1,239 @@
+"""The service in its own thread: reached from any other, with or without an event loop."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from anyio.from_thread import start_blocking_portal
+
+from income_client import (
+    BasicAuth,
+    Callback,
+    CallbackBasicAuth,
+    ConfigurationError,
+    IncomeClient,
+    MemoryCheckpointStore,
+)
+from income_client.emulator import CallbackTarget
+from income_client.receivers import CallbackReceiver
+from income_client.receivers.aiohttp import routes
+from income_client.testing import (
+    IncomeService,
+    JumpingClock,
+    LoopRunner,
+    make_application,
+    make_document,
+    make_record,
+)
+
+EMPTY = pytest.mark.income_service(applications=0)
+
+
+def test_it_runs_without_pytest() -> None:
+    """A with statement is enough, and afterwards it says that it is over."""
+    with IncomeService(applications=3, records=[make_record()]) as service:
+        assert len(service.ids) == 4
+
+        async def read() -> int:
+            async with IncomeClient(service.url, auth=service.basic) as client:
+                return len([each async for each in client.list_applications()])
+
+        assert asyncio.run(read()) == 4
+    with pytest.raises(ConfigurationError, match="does not run; enter it first"):
+        service.advance(1)
+
+
+def test_threads_may_do_everything_at_once(income_service: IncomeService) -> None:
+    """Nothing of what they did is lost."""
+    records = [make_record() for _ in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(income_service.add, records))
+        list(pool.map(income_service.touch, income_service.ids[:20]))
+        list(pool.map(lambda _: income_service.faults.add("token: 500"), range(40)))
+    assert len(income_service.ids) == 140
+    assert len(income_service.faults) == 40
+
+
+@EMPTY
+async def test_given_applications_obey_the_rules(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """They are found by reference, by time and in pages, as invented ones are."""
+    records = [income_service.add(make_record()) for _ in range(30)]
+    one = records[4].application
+    found = await income_client.find_application(one.application_reference_id)
+    assert found is not None
+    assert found.application_id == one.application_id
+    assert found.application_date == one.application_date
+    late = await income_client.get_application_page(updated_after="2026-06-30T12:00:00")
+    assert late.applications == ()
+    assert len((await income_client.get_application_page()).applications) == 25
+    walk = [row.application_id async for row in income_client.list_applications(limit=7)]
+    assert sorted(walk) == sorted(record.application_id for record in records)
+
+
+@EMPTY
+async def test_a_given_id_can_be_anything(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """What needs escaping in an address or in JSON included."""
+    named = {"application_id": 'a "b"/ü%', "application_reference_id": 'R "1"\\'}
+    application = make_application(**named)  # type: ignore[arg-type]
+    income_service.add(application)
+    assert await income_client.get_application(application.application_id) == application
+    (row,) = [row async for row in income_client.list_applications()]
+    assert row.application_reference_id == application.application_reference_id
+
+
+@EMPTY
+async def test_files_of_given_documents_are_there(
+    income_service: IncomeService, income_client: IncomeClient, tmp_path: Path
+) -> None:
+    """Addresses of a factory's documents lead to the service; others are served as given."""
+    application = make_application()
+    elsewhere = make_document("w2", url="https://files.example.com/1")
+    income_service.add(application, [make_document(), elsewhere])
+    documents = await income_client.get_documents(application.application_id, pages=True)
+    (slip,) = documents.documents["paystub"]
+    assert slip.pages == {"count": 1, "items": [{"page_number": 1, "file_id": slip.file_ids[0]}]}
+    await income_client.download(slip, tmp_path / "slip.pdf")
+    assert (tmp_path / "slip.pdf").read_bytes() == income_service.content_of(slip.document_id)
+    (other,) = documents.documents["w2"]
+    assert other.url == elsewhere.url
+
+
+@EMPTY
+async def test_every_update_is_delivered(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """Each touch and each new version is later than the one before, in whatever haste."""
+    store = MemoryCheckpointStore()
+
+    async def polled() -> list[str]:
+        poller = income_client.poll(store)
+        poller.stop(after_poll=True)
+        return [f"{record.last_updated_at:%H:%M:%S}" async for record in poller]
+
+    assert await polled() == []
+    record = income_service.add(make_record(), now=True)
+    assert await polled() == ["12:00:00"]
+    income_service.touch(record.application_id)
+    assert await polled() == ["12:00:01"]
+    updated = income_service.update(record.application)
+    assert updated.documents == record.documents
+    assert await polled() == ["12:00:02"]
+    assert await polled() == []
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda service, record: service.add(record), "of this id already"),
+        (
+            lambda service, record: service.add(
+                make_application(
+                    application_reference_id=record.application.application_reference_id
+                )
+            ),
+            "of this reference already",
+        ),
+        (
+            lambda service, record: service.add(
+                make_application(
+                    last_updated_at=record.last_updated_at + timedelta(days=99),
+                )
+            ),
+            "give now=True",
+        ),
+        (lambda service, record: service.add(record, []), "documents are given twice"),
+        (
+            lambda service, record: service.add(make_application(), record.documents),
+            "those of another application",
+        ),
+        (lambda service, record: service.add("app-1"), "an Application or an ApplicationRecord"),
+        (
+            lambda service, record: service.add(make_application(application_date="soon")),  # type: ignore[arg-type]
+            "holds what JSON cannot carry",
+        ),
+        (lambda service, record: service.update(make_application()), "no application of this id"),
+        (
+            lambda service, record: service.update(
+                make_application(application_id=record.application_id)
+            ),
+            "keeps its application_reference_id",
+        ),
+        (lambda service, record: service.touch("nobody"), "no application of this id"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    income_service: IncomeService, attempt: Callable[[IncomeService, Any], Any], message: str
+) -> None:
+    """And nothing has changed."""
+    record = income_service.add(make_record())
+    before = income_service.ids, income_service.now
+    with pytest.raises(ConfigurationError, match=message):
+        attempt(income_service, record)
+    assert (income_service.ids, income_service.now) == before
+
+
+async def test_a_callback_comes_to_the_test_s_own_loop(
+    income_service: IncomeService, income_clock: JumpingClock
+) -> None:
+    """The service waits for the receiver, and the test for the service; pauses pass at once."""
+    stored: list[str | None] = []
+    failures = [OSError("the database is away"), None]
+
+    async def store(callback: Callback) -> None:
+        if (failure := failures.pop(0)) is not None:
+            raise failure
+        stored.append(callback.application_id)
+
+    login = BasicAuth("service", "invented-password")
+    receiver = CallbackReceiver(store, auth=CallbackBasicAuth(login.username, login.password))
+    app = web.Application()
+    app.add_routes(routes(receiver, "/callbacks"))
+    record = income_service.add(make_record())
+    async with TestServer(app) as server:
+        income_service.callbacks = CallbackTarget(str(server.make_url("/callbacks")), auth=login)
+        delivery = await income_service.fire_callback(record.application_id)
+    assert delivery.attempts == (503, 200)
+    assert stored == [record.application_id]
+    assert income_clock.slept == []
+
+
+def test_a_runner_takes_what_can_be_run(
+    income_service: IncomeService, income_client: IncomeClient, income_run: LoopRunner
+) -> None:
+    """Awaitables give their result, asynchronous iterables a list."""
+    ids = income_service.ids
+    assert income_run(income_client.get_application(ids[0])).application_id == ids[0]
+    assert len(income_run(income_client.fetch_records(ids[:5], documents=False))) == 5
+    with pytest.raises(ConfigurationError, match="can be awaited"):
+        income_run(7)  # type: ignore[call-overload]
+
+
+async def test_a_runner_is_not_for_asynchronous_tests(
+    income_client: IncomeClient, income_run: LoopRunner
+) -> None:
+    """The message says what is."""
+    with pytest.raises(ConfigurationError, match="await this instead"):
+        income_run(income_client.get_application("app-1"))
+
+
+@EMPTY
+def test_a_web_backend_s_own_loop_is_good_too(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """A synchronous test of a backend, whose loop turns in a thread of its test client."""
+    record = income_service.add(make_record(applicants=2))
+    with start_blocking_portal("asyncio") as portal:
+        for _ in range(2):
+            found = portal.call(income_client.get_application, record.application_id)
+            assert found == record.application
+    assert income_service.token_requests == 1

@@ -1,0 +1,79 @@
+"""Clocks on clocks: the service's on the client's, and the one that closes its user."""
+
+import asyncio
+
+import pytest
+
+from income_client import ClientClosedError, IncomeClient
+from income_client.testing import IncomeService, JumpingClock
+from income_client.testing.shared_clock import LoopBoundClock, ServiceSideClock
+
+
+class User:
+    """Something that belongs to an event loop."""
+
+    def __init__(self) -> None:
+        self.closed_in: list[asyncio.AbstractEventLoop] = []
+
+    async def aclose(self) -> None:
+        """Remember where."""
+        await asyncio.sleep(0)
+        self.closed_in.append(asyncio.get_running_loop())
+
+
+async def test_the_service_s_pauses_are_not_the_client_s() -> None:
+    """They move the common time, and concurrent ones overlap."""
+    clock = JumpingClock()
+    service = ServiceSideClock(clock)
+    before = clock.monotonic()
+    await asyncio.gather(service.sleep(5), service.sleep(3), clock.sleep(4))
+    assert service.monotonic() - before == 5
+    assert clock.slept == [4]
+
+
+def test_a_loop_that_ends_closes_the_user() -> None:
+    """In that loop, once, though nothing else was said."""
+    user = User()
+    clock = LoopBoundClock(JumpingClock(), user.aclose)
+    clock.monotonic()  # binds nobody, as no loop runs
+
+    async def read() -> asyncio.AbstractEventLoop:
+        clock.monotonic()
+        await clock.sleep(1)
+        clock.monotonic()
+        return asyncio.get_running_loop()
+
+    assert user.closed_in == []
+    loop = asyncio.run(read())
+    assert user.closed_in == [loop]
+    clock.close()
+    assert user.closed_in == [loop]
+
+
+def test_a_loop_that_goes_on_can_be_ended_by_hand() -> None:
+    """That is what a loop of a wider scope needs."""
+    user = User()
+    clock = LoopBoundClock(JumpingClock(), user.aclose)
+    clock.close()
+
+    async def read() -> None:
+        clock.monotonic()
+
+    with asyncio.Runner() as runner:
+        runner.run(read())
+        clock.close()
+        assert user.closed_in == [runner.get_loop()]
+    assert len(user.closed_in) == 1
+
+
+def test_a_client_is_closed_with_its_loop(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """A program that runs its own loop leaves no connection behind."""
+
+    async def read() -> None:
+        await income_client.get_application(income_service.ids[0])
+
+    asyncio.run(read())
+    with pytest.raises(ClientClosedError):
+        asyncio.run(read())
