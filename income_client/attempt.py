@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from attrs import frozen
 
+from .audience import Audience, CallWatch
 from .clock import Clock
 from .errors import (
     AuthenticationError,
@@ -49,6 +50,8 @@ class Shared:
     """Spaces the requests, where a rate is set."""
     clock: Clock
     """Measures and sleeps."""
+    audience: Audience
+    """Is told of them."""
 
 
 class Call(Generic[T]):
@@ -60,6 +63,7 @@ class Call(Generic[T]):
         read: makes the result, or the error, of a reply.
         timeouts: limits of the connection.
         deadline_at: the moment of the clock at which it ends.
+        watch: tells of it, where somebody listens.
 
     Attributes:
         sent: API requests so far.
@@ -73,6 +77,7 @@ class Call(Generic[T]):
         "_shared",
         "_timeouts",
         "_token",
+        "_watch",
         "sent",
     )
 
@@ -84,15 +89,17 @@ class Call(Generic[T]):
         *,
         timeouts: Timeouts,
         deadline_at: float,
+        watch: CallWatch | None,
     ) -> None:
         self._shared = shared
         self._request = request
         self._read = read
         self._timeouts = timeouts
         self._deadline_at = deadline_at
+        self._watch = watch
         self._token: Token | None = None
         self._has_repeated = False
-        self.sent = 0
+        self.sent: int = 0
 
     async def attempt(self) -> T | Settled | IncomeClientError:
         """Make one attempt; the first token that is refused is replaced on the way."""
@@ -105,6 +112,8 @@ class Call(Generic[T]):
             and not self._has_repeated
         ):
             self._has_repeated = True
+            if self._watch is not None:
+                self._watch.retried(outcome, 0.0)
             tokens.invalidate(self._token)
             return await self._admitted()
         return outcome
@@ -178,8 +187,13 @@ class Call(Generic[T]):
             authorization = token.authorization
         self.sent += 1
         started_at = shared.clock.monotonic()
+        watch = self._watch
+        if watch is not None:
+            watch.sent()
         reply = await shared.transport.send(self._request, authorization, self._timeouts)
         outcome = self._read(reply) if isinstance(reply, Response) else reply
+        if watch is not None:
+            watch.answered(reply.status, outcome)
         if _LOGGER.isEnabledFor(logging.DEBUG):
             self._log(reply, shared.clock.monotonic() - started_at)
         return outcome

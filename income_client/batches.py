@@ -42,7 +42,7 @@ class Batch:
         self.number = number
         self.records = records
         self.checkpoint = checkpoint
-        self.has_failed = False
+        self.has_failed: bool = False
         self._commit = commit
         self._give_back = give_back
 

@@ -11,6 +11,7 @@ from .clock import Clock, SystemClock
 from .downloads.download import Downloader
 from .environment import read_environment
 from .errors import ConfigurationError
+from .events import OnEvent
 from .files import DocumentFiles
 from .options import ClientOptions
 from .protocol.addresses import proxy_address
@@ -43,6 +44,10 @@ class IncomeClient(DocumentFiles):
         proxy: address of an HTTP proxy.
         ssl: a TLS context in place of the default one.
         trace_configs: aiohttp trace hooks for a session made here.
+        on_event: called with every `Event` while it happens, in the event loop: a plain
+            function that does not block. What it raises is logged once and breaks nothing.
+        telemetry: whether OpenTelemetry is told of calls, where the program has set it up
+            by the time of the first call.
         clock: measures and sleeps; tests put in one that jumps.
 
     Raises:
@@ -68,6 +73,8 @@ class IncomeClient(DocumentFiles):
         proxy: str | None = None,
         ssl: tls.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
+        on_event: OnEvent | None = None,
+        telemetry: bool = True,
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(service_timezone, tzinfo):
@@ -90,6 +97,8 @@ class IncomeClient(DocumentFiles):
                 proxy=proxy,
                 ssl=ssl,
                 trace_configs=trace_configs,
+                on_event=on_event,
+                telemetry=telemetry,
                 clock=clock,
             )
             downloader = Downloader.make(
@@ -100,6 +109,7 @@ class IncomeClient(DocumentFiles):
                 user_agent=user_agent,
                 proxy=None if proxy is None else proxy_address(proxy),
                 clock=clock,
+                audience=session_manager.audience,
             )
         finally:
             del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
@@ -111,6 +121,9 @@ class IncomeClient(DocumentFiles):
 
         Reads INCOME_BASE_URL, and INCOME_CLIENT_ID with INCOME_CLIENT_SECRET or
         INCOME_USERNAME with INCOME_PASSWORD, and INCOME_AUTH_URL if it is set.
+
+        Args:
+            options: the constructor's other arguments, by their names.
 
         Raises:
             ConfigurationError: a variable is missing, both kinds of credentials are set,

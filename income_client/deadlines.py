@@ -78,8 +78,8 @@ class Deadline:
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self._is_expiring = False
-        self.ends_at = 0.0
-        self.has_passed = False
+        self.ends_at: float = 0.0
+        self.has_passed: bool = False
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()

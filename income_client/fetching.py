@@ -6,10 +6,12 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from attrs import define, field, frozen
 
+from .audience import Audience
 from .checks import check_count
 from .crew import Finished
 from .crew_iterator import CrewIterator, Raised
 from .errors import ConfigurationError, IncomeClientError
+from .events import RecordDelivered
 from .records.applications import Application, ApplicationSummary
 from .sources import Source
 
@@ -61,6 +63,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         assemble: makes the result of the parts.
         concurrency: requests in flight at the most.
         on_error: whether a failure is raised, or yielded in its place.
+        audience: told of what is handed out.
 
     Raises:
         ConfigurationError: an argument cannot be meant.
@@ -74,6 +77,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         assemble: Callable[..., Y],
         concurrency: int,
         on_error: OnError,
+        audience: Audience | None = None,
     ) -> None:
         check_count("concurrency", concurrency)
         if on_error not in ("raise", "yield"):
@@ -84,6 +88,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         self._assemble = assemble
         self._concurrency = concurrency
         self._on_error = on_error
+        self._audience = Audience() if audience is None else audience
         self._entries: deque[_Entry] = deque()
         self._is_pulling = False
 
@@ -97,6 +102,9 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         if entry is None:
             return None
         if entry.error is None:
+            tell = self._audience.tell
+            if tell is not None:
+                tell(RecordDelivered(application_id=entry.application_id))
             return self._assemble(*(entry.parts[part] for part in range(len(self._parts))))
         if self._on_error == "yield" and isinstance(entry.error, IncomeClientError):
             return cast("Y", FetchFailure(entry.application_id, entry.error))

@@ -70,7 +70,7 @@ class FilePool:
         self._replies = OpenReplies(self.refusal)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.is_closed = False
+        self.is_closed: bool = False
 
     def refusal(self) -> ClientClosedError | None:
         """Return what stands against a request from the running loop, None if nothing does."""
@@ -157,6 +157,8 @@ class FilePool:
                 auto_decompress=False,
                 read_bufsize=_READ_BUFFER_BYTES,
             )
+            # An instrumented process puts some into every session: an address is a secret here.
+            self._session.trace_configs.clear()
         return self._session
 
 

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from .batches import Batch
 from .claims import Claim
+from .poll_news import PollNews
 from .protocol.checkpoint import Checkpoint
 from .protocol.dead_letters import DeadLetters
 from .protocol.polling import Harvest
@@ -35,14 +36,16 @@ class Handover:
 
     Args:
         claim: where they are committed.
+        news: told of what the store has kept.
 
     Attributes:
         records: how many were handed out.
     """
 
-    def __init__(self, claim: Claim) -> None:
-        self.records = 0
+    def __init__(self, claim: Claim, news: PollNews) -> None:
+        self.records: int = 0
         self._claim = claim
+        self._news = news
         self._letters = DeadLetters()
         self._number = 0
         self._committed = 0
@@ -78,6 +81,7 @@ class Handover:
             await self._claim.bury(dead)
             self._letters.saved(dead, ())
             _log_buried(dead)
+            self._news.buried(dead)
         kept = _Kept(harvest.checkpoint, harvest.resolved)
         if harvest.records:
             self._number += 1
@@ -119,6 +123,7 @@ class Handover:
         resolved = [key for key in kept.resolved if key not in self._letters]
         await self._claim.save(kept.checkpoint, resolved)
         self._letters.saved((), resolved)
+        self._news.committed(kept.checkpoint.reached)
 
 
 def _log_buried(letters: Iterable[DeadLetter]) -> None:

@@ -6,6 +6,7 @@ from datetime import tzinfo
 from typing import TypedDict
 
 from .clock import Clock
+from .events import OnEvent
 from .settings import DownloadPolicy, RetryPolicy, Timeouts
 from .token_cache import TokenStore
 from .transport import BorrowedSession, TraceConfig
@@ -27,4 +28,6 @@ class ClientOptions(TypedDict, total=False):
     proxy: str | None
     ssl: tls.SSLContext | None
     trace_configs: Sequence[TraceConfig]
+    on_event: OnEvent | None
+    telemetry: bool
     clock: Clock | None

@@ -15,6 +15,7 @@ from .errors import (
     InvalidRequestError,
     SaturatedWindowError,
 )
+from .events import PageCovered, WindowSplit
 from .listing import ListReply, ask_page
 from .protocol.endpoints import check_limit
 from .protocol.questions import Delivery, Pause, Question
@@ -95,6 +96,7 @@ class ApplicationPaginator:
         )
         self._raises = on_saturated == "raise"
         self._clock = clock
+        self._audience = session.audience
         self._crew: Crew[Question | Pause] = Crew()
         self._pause: Pause | None = None
         self._handed_out: Delivery | None = None
@@ -221,6 +223,15 @@ class ApplicationPaginator:
             fraction = planner.covered.seconds / (span.before - span.after)
             # The span of an open walk grows with time.
             self._covered_fraction = max(self._covered_fraction, fraction)
+        tell = self._audience.tell
+        if tell is not None:
+            covered = PageCovered(
+                window=delivery.covers,
+                rows=len(delivery.applications),
+                covered_fraction=self._covered_fraction,
+                requests=planner.requests,
+            )
+            tell(covered)
 
     def _start_requests(self) -> None:
         """Put every walker to work, unless deliveries are waiting to be taken."""
@@ -243,13 +254,20 @@ class ApplicationPaginator:
             return
         match finished.error:
             case None:
-                reply: ListReply = finished.result
-                self._planner.receive(question, reply.page, served_at=reply.served_at)
+                self._receive(question, finished.result)
             case InvalidRequestError() if self._planner.refuse(question):
                 pass
             case error:
                 self._planner.drop(question)
                 raise error
+
+    def _receive(self, question: Question, reply: ListReply) -> None:
+        planner = self._planner
+        splits = planner.splits
+        planner.receive(question, reply.page, served_at=reply.served_at)
+        tell = self._audience.tell
+        if tell is not None and planner.splits > splits:
+            tell(WindowSplit(window=question.window, rows=len(reply.page.applications)))
 
     def _finish(self) -> None:
         planner = self._planner

@@ -16,6 +16,7 @@ from .errors import (
 )
 from .handover import Handover
 from .pauses import Pauses
+from .poll_news import PollNews
 from .poll_source import PollSource
 from .poller_status import Tally
 from .protocol.checkpoint import Checkpoint
@@ -46,6 +47,7 @@ class PollRunner:
         rhythm: says when the next poll begins.
         pauses: waits for it.
         clock: what is waited by.
+        news: told of each poll's end.
 
     Attributes:
         tally: the counts.
@@ -65,8 +67,9 @@ class PollRunner:
         rhythm: Rhythm,
         pauses: Pauses,
         clock: Clock,
+        news: PollNews,
     ) -> None:
-        self.tally = Tally()
+        self.tally: Tally = Tally()
         self.memory: Memory | None = None
         self.ends_with_poll = False
         self._source = source
@@ -77,11 +80,17 @@ class PollRunner:
         self._rhythm = rhythm
         self._pauses = pauses
         self._clock = clock
+        self._news = news
         self._poll: Poll | None = None
         self._harvest: Harvest | None = None
         self._is_over = False
         self._begins = 0.0
         self._began: float | None = None
+
+    @property
+    def reached(self) -> int | None:
+        """The second that the checkpoint has come to; None before the claim."""
+        return None if self.memory is None else self.memory.ledger.reached
 
     @property
     def is_polling(self) -> bool:
@@ -119,9 +128,15 @@ class PollRunner:
                 self._poll = None
                 self.tally.fail(error)
                 is_fatal = isinstance(error, _FATAL) and not error.retryable
-                if is_fatal or self.ends_with_poll or self._pauses.is_stopped:
+                is_last = is_fatal or self.ends_with_poll or self._pauses.is_stopped
+                now = self._clock.monotonic()
+                if not is_last:
+                    self._rhythm.fail(now, error, self.tally.failures)
+                # Only now is it known when the next one begins.
+                lag = self.tally.lag(now, self.reached)
+                self._news.failed(self.tally.failures, lag, error, is_last=is_last)
+                if is_last:
                     raise
-                self._rhythm.fail(self._clock.monotonic(), error, self.tally.failures)
                 await self._pauses.until_turn()
 
     async def _step(self) -> Batch | None:
@@ -148,6 +163,7 @@ class PollRunner:
             checkpoint, letters = taken
             ledger = Ledger(checkpoint, settle=self._settle, lookback=self._lookback)
             self.memory = Memory(ledger=ledger, letters=self._handover.receive(letters))
+            self._news.committed(checkpoint.reached)
 
     async def _first_second(self) -> int:
         return self._start if isinstance(self._start, int) else await self._source.present()
@@ -177,7 +193,9 @@ class PollRunner:
                 self._poll, self._is_over = None, True
                 self._began = self._begins
                 self.tally.succeed()
-                self._rhythm.succeed(self._clock.monotonic())
+                now = self._clock.monotonic()
+                self._rhythm.succeed(now)
+                self._news.finished(self.tally.polls, self.tally.lag(now, self.reached))
             case Pause(seconds):
                 await self._pauses.unless_stopped(self._clock.sleep(seconds))
             case Question() as question:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
+from .audience import Audience
 from .batches import Batch
 from .checkpoints import CheckpointStore
 from .checks import check_not_negative, check_positive
@@ -18,6 +19,7 @@ from .clock import Clock
 from .errors import ConfigurationError
 from .handover import Handover
 from .pauses import Pauses
+from .poll_news import PollNews
 from .poll_runner import PollRunner
 from .poll_source import PollSource
 from .poller_status import PollerStatus
@@ -43,7 +45,8 @@ class Poller:
     may fail and must come again, iterate over batches.
 
     Made by ``IncomeClient.poll``, which says what the arguments are; ``start`` is a second
-    of the service's frame here, or a checkpoint, and ``chance`` the jitter's source.
+    of the service's frame here, or a checkpoint, ``audience`` is told of what happens, and
+    ``chance`` is the jitter's source.
 
     Raises:
         ConfigurationError: an argument cannot be meant.
@@ -60,6 +63,7 @@ class Poller:
         settle: float,
         lookback: float,
         clock: Clock,
+        audience: Audience | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         check_positive("interval", interval)
@@ -69,10 +73,11 @@ class Poller:
             raise ConfigurationError("interval, settle and lookback are ten years at the most")
         self._name = name
         claim = Claim(checkpoints, name)
+        self._news = PollNews(name, Audience() if audience is None else audience)
         self._clock = clock
         self._rhythm = Rhythm(interval, settle, chance)
         self._pauses = Pauses(self._rhythm, clock, chance)
-        self._handover = Handover(claim)
+        self._handover = Handover(claim, self._news)
         self._runner = PollRunner(
             source,
             claim,
@@ -83,6 +88,7 @@ class Poller:
             rhythm=self._rhythm,
             pauses=self._pauses,
             clock=clock,
+            news=self._news,
         )
         self._out: Batch | None = None
         self._records: Iterator[ApplicationRecord] = iter(())
@@ -113,6 +119,7 @@ class Poller:
                 raise StopAsyncIteration
             self._out, self._is_by_record = batch, True
             self._records = iter(batch)
+        self._news.delivered((record,))
         return record
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
@@ -132,6 +139,7 @@ class Poller:
         while (batch := await self._next_batch()) is not None:
             self._out, self._is_by_record = batch, False
             self._records = iter(())
+            self._news.delivered(batch)
             yield batch
             self._out = None
 
@@ -164,7 +172,7 @@ class Poller:
         return self._runner.tally.status(
             now=self._clock.monotonic(),
             records=self._handover.records,
-            reached=None if memory is None else memory.ledger.reached,
+            reached=self._runner.reached,
             dead_letters=0 if memory is None else len(memory.letters),
             saturated=() if memory is None else memory.letters.seconds,
             next_poll=self._rhythm.at if is_idle and not self._pauses.is_stopped else None,

@@ -65,6 +65,12 @@ class Tally:
         facts = {"error": name, "status": error.status, "failures": self.failures}
         _LOGGER.warning("polling failed (%s: %s)", name, error, extra=facts)
 
+    def lag(self, now: float, reached: int | None) -> float | None:
+        """Return the seconds from a checkpoint to the service's present; None if unknown."""
+        if reached is None or self._service_time is None:
+            return None
+        return self._service_time + now - self._heard_at - reached
+
     def status(
         self,
         *,
@@ -85,13 +91,10 @@ class Tally:
             saturated: those of them that are seconds.
             next_poll: the moment at which the next poll begins; None during one.
         """
-        lag = None
-        if reached is not None and self._service_time is not None:
-            lag = self._service_time + now - self._heard_at - reached
         wait = None if next_poll is None else timedelta(seconds=max(0.0, next_poll - now))
         return PollerStatus(
             reached=None if reached is None else EPOCH + timedelta(seconds=reached),
-            lag=lag,
+            lag=self.lag(now, reached),
             polls=self.polls,
             records=records,
             dead_letters=dead_letters,

@@ -29,6 +29,8 @@ from .settings import RetryPolicy
 
 T = TypeVar("T")
 Chance = Callable[[], float]
+OnRetry = Callable[[IncomeClientError, float], object]
+"""Is given a failure, and the seconds until the next attempt."""
 
 _LOGGER: Final = logging.getLogger("income_client.session")
 _COST: Final = 5
@@ -141,6 +143,7 @@ class Retrier:
         *,
         deadline_at: float,
         gate: Gate | None = None,
+        on_retry: OnRetry | None = None,
     ) -> T | IncomeClientError:
         """Make the first attempt, and after failures that allow it, further ones.
 
@@ -148,6 +151,7 @@ class Retrier:
             attempt: makes one; returns its result or its failure, raises neither.
             deadline_at: no pause ends after this moment of the clock.
             gate: closed by a 429 for as long as the service wants peace.
+            on_retry: told of each failure that is followed by another attempt.
 
         Returns:
             The first success, or the last failure.
@@ -167,6 +171,8 @@ class Retrier:
             if verdict.is_last:
                 return outcome
             _log_retry(outcome, verdict.pause)
+            if on_retry is not None:
+                on_retry(outcome, verdict.pause)
             await self._clock.sleep(verdict.pause)
             outcome = await attempt()
             if isinstance(outcome, Settled):

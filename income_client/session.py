@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 from .attempt import Call, Shared
+from .audience import Audience, CallWatch
 from .checks import check_count, check_positive
 from .clock import Clock, SystemClock
 from .deadlines import Deadlines
 from .errors import ConfigurationError, DeadlineExceededError, IncomeClientError
+from .events import OnEvent
 from .pacing import Gate, Pacer
-from .protocol.addresses import addresses, proxy_address
+from .protocol.addresses import addresses, host_of, proxy_address
 from .protocol.messages import Request, Response
 from .protocol.replies import label
 from .retrying import Chance, Retrier, RetryBudget
@@ -50,6 +52,8 @@ class SessionManager:
         proxy: address of an HTTP proxy.
         ssl: in place of the default TLS context.
         trace_configs: aiohttp's trace hooks.
+        on_event: called with what happens.
+        telemetry: whether OpenTelemetry is told, where it is set up.
         clock: measures and sleeps; tests put in one that jumps.
         chance: the jitter's source, from 0 to 1.
 
@@ -74,6 +78,8 @@ class SessionManager:
         proxy: str | None = None,
         ssl: tls.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
+        on_event: OnEvent | None = None,
+        telemetry: bool = True,
         clock: Clock | None = None,
         chance: Chance = random.random,
     ) -> None:
@@ -88,6 +94,8 @@ class SessionManager:
         self._deadlines = Deadlines(self._timeouts.deadline)
         policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
         clock = SystemClock() if clock is None else clock
+        self._host = host_of(found.api)
+        audience = Audience(on_event, telemetry=telemetry)
         self._retrier = Retrier(policy, RetryBudget(policy.budget), clock, chance=chance)
         transport = Transport(
             found,
@@ -103,11 +111,20 @@ class SessionManager:
                 raise ConfigurationError("token_store is for OAuth2ClientCredentials")
             authorized: Secret | TokenCache = credentials.authorization()
         else:
-            endpoint = TokenEndpoint(credentials, transport, self._retrier, self._timeouts, clock)
+            endpoint = TokenEndpoint(
+                credentials,
+                transport,
+                self._retrier,
+                self._timeouts,
+                clock,
+                audience=audience,
+                host=host_of(found.token),
+            )
             authorized = TokenCache(
                 endpoint.buy,
                 clock,
                 gate=endpoint.gate,
+                audience=audience,
                 store=_store(token_store),
                 load_seconds=self._timeouts.deadline / 4,
             )
@@ -118,7 +135,13 @@ class SessionManager:
             gate=Gate(),
             pacer=None if max_rate is None else Pacer(check_positive("max_rate", max_rate)),
             clock=clock,
+            audience=audience,
         )
+
+    @property
+    def audience(self) -> Audience:
+        """Who is told of what happens."""
+        return self._shared.audience
 
     async def call(
         self,
@@ -197,15 +220,41 @@ class SessionManager:
         refused = shared.transport.refusal()
         if refused is not None:
             return refused
+        watch = shared.audience.begin(request.name, self._host, shared.clock)
+        if watch is None:
+            return await self._made(request, read, None)
+        try:
+            outcome = await self._made(request, read, watch)
+        except BaseException as error:
+            watch.finished(error)
+            raise
+        watch.finished(outcome)
+        return outcome
+
+    async def _made(
+        self,
+        request: Request,
+        read: Callable[[Response], T | IncomeClientError],
+        watch: CallWatch | None,
+    ) -> T | IncomeClientError:
+        shared = self._shared
         seconds = self._deadlines.seconds
         deadline_at = shared.clock.monotonic() + seconds
-        call = Call(shared, request, read, timeouts=self._timeouts, deadline_at=deadline_at)
+        call = Call(
+            shared,
+            request,
+            read,
+            timeouts=self._timeouts,
+            deadline_at=deadline_at,
+            watch=watch,
+        )
         outcome: T | IncomeClientError
         with self._deadlines.begin() as deadline:
             outcome = await self._retrier.run(
                 call.attempt,
                 deadline_at=deadline_at,
                 gate=shared.gate,
+                on_retry=None if watch is None else watch.retried,
             )
         if deadline.has_passed:
             outcome = DeadlineExceededError(f"{label(request)}: not done within {seconds:g} s")

@@ -32,12 +32,12 @@ class Source(Generic[T]):
         expected: str,
     ) -> None:
         self.error: BaseException | None = None
-        self.is_exhausted = False
+        self.is_exhausted: bool = False
         self._read = read
         self._iterator: Any
         match items:
             case AsyncIterable():
-                self.is_asynchronous = True
+                self.is_asynchronous: bool = True
                 self._iterator = aiter(items)
             case Iterable() if not isinstance(items, str | bytes):
                 self.is_asynchronous = False

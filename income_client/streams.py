@@ -130,6 +130,7 @@ class ServiceStreams(ServiceCalls):
             assemble=_record,
             concurrency=concurrency,
             on_error=on_error,
+            audience=self._session.audience,
         )
 
     @overload
@@ -237,6 +238,7 @@ class ServiceStreams(ServiceCalls):
             settle=settle,
             lookback=lookback,
             clock=self._clock,
+            audience=self._session.audience,
         )
 
     def _start(self, start: When | None) -> Checkpoint | int | None:

@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from .audience import Audience
 from .clock import Clock
 from .errors import AuthenticationError, ClientClosedError, IncomeClientError, TokenError
+from .events import TokenRenewed
 from .pacing import Gate
 from .protocol.tokens import StoredToken, Token, TokenState, from_stored, to_stored
 from .retrying import pause_at
@@ -52,6 +54,7 @@ class TokenCache:
         store: shared with other processes; its failures never break a call.
         load_seconds: how long the store may take to load, before a token is bought.
         wall_time: the time of day, for the store's sake.
+        audience: told of new tokens.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class TokenCache:
         store: TokenStore | None = None,
         load_seconds: float = _LOAD_SECONDS,
         wall_time: Callable[[], datetime] = _utc_now,
+        audience: Audience | None = None,
     ) -> None:
         self._buy = buy
         self._clock = clock
@@ -70,6 +74,7 @@ class TokenCache:
         self._store = store
         self._load_seconds = min(load_seconds, _LOAD_SECONDS)
         self._wall_time = wall_time
+        self._audience = Audience() if audience is None else audience
         self._token: Token | None = None
         self._refused: Secret | None = None
         self._flight: asyncio.Task[Token | IncomeClientError] | None = None
@@ -162,12 +167,14 @@ class TokenCache:
         shared = await self._load()
         if shared is not None:
             self._token = shared
+            self._tell_renewed(shared, is_shared=True)
             return shared
         outcome = await self._buy()
         self._refusal = None
         if isinstance(outcome, Token):
             self._token = outcome
             _log_renewed(outcome)
+            self._tell_renewed(outcome, is_shared=False)
             self._begin_saving(outcome)
             return outcome
         now = self._clock.monotonic()
@@ -177,6 +184,12 @@ class TokenCache:
         if self._token is not None:
             _log_not_renewed(outcome, self._token.expired_at - now)
         return outcome
+
+    def _tell_renewed(self, token: Token, *, is_shared: bool) -> None:
+        tell = self._audience.tell
+        if tell is not None:
+            left = max(0.0, token.expired_at - self._clock.monotonic())
+            tell(TokenRenewed(lifetime=left, is_shared=is_shared))
 
     async def _load(self) -> Token | None:
         """Return the store's token if it is one to change to."""

@@ -5,6 +5,7 @@ Knows nothing of who waits for the token or how long it is kept.
 
 import asyncio
 
+from .audience import Audience, CallWatch
 from .clock import Clock
 from .errors import DeadlineExceededError, IncomeClientError
 from .pacing import Gate
@@ -26,6 +27,8 @@ class TokenEndpoint:
         retrier: shares its budget with the calls, not their count.
         timeouts: the deadline bounds one purchase, pauses included.
         clock: tells when a request was sent.
+        audience: told of the purchases.
+        host: of the endpoint, for its sake.
 
     Attributes:
         gate: closed by a 429 for as long as the endpoint wants peace; no
@@ -39,13 +42,18 @@ class TokenEndpoint:
         retrier: Retrier,
         timeouts: Timeouts,
         clock: Clock,
+        *,
+        audience: Audience,
+        host: str | None,
     ) -> None:
         self._authorization = credentials.authorization()
         self._transport = transport
         self._retrier = retrier
         self._timeouts = timeouts
         self._clock = clock
-        self.gate = Gate()
+        self._audience = audience
+        self._host = host
+        self.gate: Gate = Gate()
 
     async def buy(self) -> Token | IncomeClientError:
         """Ask for a token until one comes or the policy says no.
@@ -53,13 +61,25 @@ class TokenEndpoint:
         Returns:
             The token, or the error with the number of requests in ``attempts``.
         """
+        watch = self._audience.begin(token_request().name, self._host, self._clock)
+        if watch is None:
+            return await self._bought(None)
+        try:
+            outcome = await self._bought(watch)
+        except BaseException as error:
+            watch.finished(error)
+            raise
+        watch.finished(outcome)
+        return outcome
+
+    async def _bought(self, watch: CallWatch | None) -> Token | IncomeClientError:
         deadline = self._timeouts.deadline
         sent = 0
 
         async def ask() -> Token | IncomeClientError:
             nonlocal sent
             sent += 1
-            return await self._ask()
+            return await self._ask(watch)
 
         outcome: Token | IncomeClientError
         try:
@@ -68,6 +88,7 @@ class TokenEndpoint:
                     ask,
                     deadline_at=self._clock.monotonic() + deadline,
                     gate=self.gate,
+                    on_retry=None if watch is None else watch.retried,
                 )
         except TimeoutError:
             outcome = DeadlineExceededError(f"{label(token_request())}: no token in {deadline:g} s")
@@ -75,7 +96,12 @@ class TokenEndpoint:
             outcome.attempts = sent
         return outcome
 
-    async def _ask(self) -> Token | IncomeClientError:
+    async def _ask(self, watch: CallWatch | None) -> Token | IncomeClientError:
         sent_at = self._clock.monotonic()
+        if watch is not None:
+            watch.sent()
         reply = await self._transport.send(token_request(), self._authorization, self._timeouts)
-        return read_token(reply, sent_at=sent_at) if isinstance(reply, Response) else reply
+        outcome = read_token(reply, sent_at=sent_at) if isinstance(reply, Response) else reply
+        if watch is not None:
+            watch.answered(reply.status, outcome)
+        return outcome

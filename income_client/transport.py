@@ -41,6 +41,8 @@ _KEEP_ALIVE_SECONDS: Final = 15.0
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
 _KINDS_OF_PATIENCE: Final = 16
+_PUT_THERE_FOR_ALL: Final = "_is_instrumented_by_opentelemetry"
+"""What marks the hooks of a process whose sessions are all instrumented as they are made."""
 
 
 class Transport:
@@ -94,7 +96,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._replies: set[aiohttp.ClientResponse] = set()
-        self.is_closed = False
+        self.is_closed: bool = False
 
     def refusal(self) -> ClientClosedError | None:
         """Return what stands against sending from the running loop, None if nothing does."""
@@ -204,7 +206,7 @@ class Transport:
             )
         else:
             connector = borrowed.connector
-        theirs = () if borrowed is None else borrowed.trace_configs
+        theirs = () if borrowed is None else _traces_of(borrowed)
         return aiohttp.ClientSession(
             connector=connector,
             connector_owner=borrowed is None,
@@ -247,6 +249,11 @@ def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
     if isinstance(configs, Sequence) and all(isinstance(one, TraceConfig) for one in configs):
         return tuple(configs)
     raise ConfigurationError("trace_configs is no sequence of aiohttp.TraceConfig")
+
+
+def _traces_of(session: BorrowedSession) -> list[TraceConfig]:
+    """Return the hooks of a session, without those that every new session gets anyway."""
+    return [one for one in session.trace_configs if not hasattr(one, _PUT_THERE_FOR_ALL)]
 
 
 @lru_cache(maxsize=64)

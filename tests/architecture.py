@@ -15,18 +15,18 @@ import income_client
 PACKAGE: Final = Path(income_client.__file__).parent
 
 LAYERS: Final = (
-    {"_version", "checks", "errors", "hosts", "own_name", "records", "settings"},
+    {"_version", "checks", "errors", "events", "hosts", "own_name", "records", "settings"},
     {"protocol"},
     {
-        "checkpoints", "clock", "connection_faults", "crew", "crew_iterator", "deadlines", "disk",
-        "environment", "file_reply", "file_transport", "pacing", "places", "rhythm", "sources",
-        "silence", "threads", "transport", "waiting",
+        "audience", "checkpoints", "clock", "connection_faults", "crew", "crew_iterator",
+        "deadlines", "disk", "environment", "file_reply", "file_transport", "pacing", "places",
+        "rhythm", "sources", "silence", "telemetry", "threads", "transport", "waiting",
     },
     {"attempt", "retrying", "token_cache", "token_endpoint"},
     {"session"},
     {
-        "batches", "calls", "claims", "downloads", "fetching", "files", "handover", "listing",
-        "options", "paginator", "pauses", "poll_runner", "poll_source", "poller",
+        "batches", "calls", "claims", "downloads", "fetching", "files", "handover",
+        "listing", "options", "paginator", "pauses", "poll_news", "poll_runner", "poll_source", "poller",
         "poller_status", "streams",
     },
     {"client"},
@@ -50,9 +50,12 @@ EMULATOR_PURE: Final = (
     "seconds", "service", "signing", "storage", "tokens", "world",
 )  # fmt: skip
 PURE: Final = (
-    "checks", "errors", "hosts", "own_name", "settings", "records", "protocol", "pacing",
+    "checks", "errors", "events", "hosts", "own_name", "settings", "records", "protocol", "pacing",
     "rhythm", "connection_faults", "disk.part_names",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
+    "testing.adding", "testing.calculations", "testing.factories", "testing.factory_fields",
+    "testing.fault_scripts", "testing.given", "testing.given_service", "testing.given_world",
+    "testing.record_factory", "testing.requests",
 )  # fmt: skip
 """Modules that decide and never wait; a package stands for all that is in it."""
 
@@ -84,6 +87,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
+    "opentelemetry": frozenset({"telemetry"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"retrying"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),

@@ -7,6 +7,7 @@ import pytest
 from income_client import ApplicationRecord, Batch, CheckpointError, MemoryCheckpointStore
 from income_client.claims import Claim
 from income_client.handover import Handover
+from income_client.poll_news import PollNews
 from income_client.protocol.checkpoint import Checkpoint, read_checkpoint
 from income_client.protocol.polling import Harvest
 from tests.polling_model import version_of
@@ -28,7 +29,7 @@ class Desk:
     def __init__(self, store: MemoryCheckpointStore | None = None) -> None:
         self.store = store or MemoryCheckpointStore()
         self.claim = Claim(self.store, "default")
-        self.handover = Handover(self.claim)
+        self.handover = Handover(self.claim, PollNews("default"))
 
     async def batches(self, count: int) -> list[Batch]:
         """Take the name, and return so many batches."""

@@ -5,8 +5,10 @@ from typing import Self
 
 from attrs import evolve, frozen
 
+from income_client.audience import Audience
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
+from income_client.events import FileFinished
 from income_client.file_transport import FilePool
 from income_client.records.files import DownloadedFile
 from income_client.retrying import Retrier, RetryBudget
@@ -25,6 +27,8 @@ class Downloader:
     """What all of them share."""
     slots: asyncio.Semaphore
     """As many as files may be on their way."""
+    audience: Audience
+    """Is told of those that came and those that did not."""
 
     @classmethod
     def make(
@@ -37,6 +41,7 @@ class Downloader:
         user_agent: str | None,
         proxy: Secret | None,
         clock: Clock,
+        audience: Audience,
     ) -> Self:
         """Make one with connections of its own, for arguments that the session has checked.
 
@@ -56,7 +61,7 @@ class Downloader:
             retrier=Retrier(retry, RetryBudget(retry.budget), clock),
             clock=clock,
         )
-        return cls(means=means, slots=asyncio.Semaphore(concurrency))
+        return cls(means=means, slots=asyncio.Semaphore(concurrency), audience=audience)
 
     def with_options(self, *, timeouts: Timeouts | None, retry: RetryPolicy | None) -> Self:
         """Return one with other limits: same connections, slots and budget."""
@@ -81,10 +86,34 @@ class Downloader:
         """
         async with self.slots:
             run = FileRun(self.means, job, book)
+            began = self.means.clock.monotonic()
             outcome = await run.file()
+            self._tell(run, job, outcome, began)
         if isinstance(outcome, DownloadError):
             outcome.document_id = job.facts.document_id
             outcome.message = f"download({job.facts.document_id}): {outcome.message}"
             outcome.args = (outcome.message,)
             outcome.attempts = run.link.attempts
         return outcome
+
+    def _tell(
+        self,
+        run: FileRun,
+        job: FileJob,
+        outcome: DownloadedFile | IncomeClientError,
+        began: float,
+    ) -> None:
+        tell = self.audience.tell
+        if tell is None:
+            return
+        file = outcome if isinstance(outcome, DownloadedFile) else None
+        finished = FileFinished(
+            application_id=job.facts.application_id,
+            document_id=job.facts.document_id,
+            size=None if file is None else file.size,
+            was_there=file is not None and file.was_there,
+            attempts=run.link.attempts,
+            seconds=self.means.clock.monotonic() - began,
+            error=type(outcome).__name__ if file is None else None,
+        )
+        tell(finished)

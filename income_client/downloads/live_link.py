@@ -55,7 +55,7 @@ class LiveLink:
         self._policy = policy
         self._retrier = retrier
         self._renewals = 0
-        self.attempts = 0
+        self.attempts: int = 0
 
     def refusal(self) -> IncomeClientError | None:
         """Return what stands against using the address, None if nothing does."""

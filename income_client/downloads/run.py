@@ -109,7 +109,7 @@ class FileRun:
         self._told = 0
         self._subject = ""
         self._is_whole = False
-        self.link = LiveLink(
+        self.link: LiveLink = LiveLink(
             job.facts, job.address, book, policy=means.policy, retrier=means.retrier
         )
 

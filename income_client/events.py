@@ -1,0 +1,200 @@
+"""What a client tells a program about its work while it happens; decides and waits for nothing.
+
+Events are values of ids, counts, durations and statuses. None holds a secret, an
+address or anything about a borrower.
+"""
+
+from typing import Protocol
+
+from attrs import frozen
+
+from .records.dead_letters import DeadLetter
+from .records.window import Window
+
+
+@frozen(kw_only=True)
+class Event:
+    """Something that a client tells of; which, says its class."""
+
+
+@frozen(kw_only=True)
+class RequestSent(Event):
+    """A request goes out."""
+
+    call: str
+    """What it is for, such as ``get_application``; ``token`` for the token endpoint."""
+    attempt: int
+    """Which one of its call, from 1."""
+
+
+@frozen(kw_only=True)
+class RequestAnswered(Event):
+    """A request has ended, with a reply or without."""
+
+    call: str
+    """What it was for."""
+    attempt: int
+    """Which one of its call, from 1."""
+    status: int | None
+    """Of the reply; None where none came."""
+    seconds: float
+    """From its sending to the end of the reply's body."""
+    error: str | None
+    """Class of what was wrong with it; None if nothing was."""
+
+
+@frozen(kw_only=True)
+class RequestRetried(Event):
+    """A request has failed, and is made again after a pause."""
+
+    call: str
+    """What it is for."""
+    attempt: int
+    """The one that failed, from 1."""
+    status: int | None
+    """Of its reply; None where none came."""
+    error: str
+    """Class of the failure."""
+    pause: float
+    """Seconds until the next."""
+
+
+@frozen(kw_only=True)
+class CallFinished(Event):
+    """A call has come to its end."""
+
+    call: str
+    """Its name."""
+    attempts: int
+    """Requests that it took."""
+    seconds: float
+    """From its beginning to its end."""
+    waited: float
+    """Seconds of these in which no request of it was under way: queue, token, pauses."""
+    status: int | None
+    """Of its last reply; None where none came."""
+    error: str | None
+    """Class of the error that it raised; None for a result."""
+
+
+@frozen(kw_only=True)
+class FileFinished(Event):
+    """A document's file has come, or has not."""
+
+    application_id: str | None
+    """Of the application that it belongs to, where that is known."""
+    document_id: str
+    """Of its document."""
+    size: int | None
+    """Bytes of the whole file; None where there is none."""
+    was_there: bool
+    """Whether the same file was in its place already."""
+    attempts: int
+    """Requests for it."""
+    seconds: float
+    """From the beginning, once it was its turn, to the end."""
+    error: str | None
+    """Class of what was wrong; None if it is there."""
+
+
+@frozen(kw_only=True)
+class TokenRenewed(Event):
+    """There is a new access token."""
+
+    lifetime: float
+    """Seconds that it serves from now."""
+    is_shared: bool
+    """Whether it came from the token store; else it was bought."""
+
+
+@frozen(kw_only=True)
+class WindowSplit(Event):
+    """A page came back full, and its window is divided."""
+
+    window: Window
+    """The one that it was asked for."""
+    rows: int
+    """Rows of the page."""
+
+
+@frozen(kw_only=True)
+class PageCovered(Event):
+    """The consumer of a walk is done with a page."""
+
+    window: Window
+    """Its window."""
+    rows: int
+    """Applications of it that no page had given before."""
+    covered_fraction: float
+    """Share of the walk's seconds that is covered, 0 to 1."""
+    requests: int
+    """List calls of the walk so far."""
+
+
+@frozen(kw_only=True)
+class RecordDelivered(Event):
+    """A record is handed to its consumer."""
+
+    application_id: str
+    """Of its application."""
+
+
+@frozen(kw_only=True)
+class PollFinished(Event):
+    """A poll has come to its end."""
+
+    name: str
+    """Of the poller."""
+    polls: int
+    """How many have."""
+    lag: float | None
+    """Seconds from the checkpoint to the service's present; None while it is not known."""
+
+
+@frozen(kw_only=True)
+class PollFailed(Event):
+    """A poll has failed, or what it brought could not be kept; by then the next is planned."""
+
+    name: str
+    """Of the poller."""
+    failures: int
+    """How many have since the last that did not."""
+    lag: float | None = None
+    """Seconds from the checkpoint to the service's present; None while it is not known."""
+    status: int | None
+    """Of the reply that was the reason; None where none came."""
+    error: str
+    """Class of the error."""
+    is_last: bool = False
+    """Whether the error ends the poller."""
+
+
+@frozen(kw_only=True)
+class CheckpointCommitted(Event):
+    """The store has a poller's checkpoint."""
+
+    name: str
+    """Of the poller."""
+    reached: int
+    """Service time that it has come to, in seconds since 1970."""
+
+
+@frozen(kw_only=True)
+class DeadLettered(Event):
+    """Something could not be read, and is kept by the store to be tried again."""
+
+    name: str
+    """Of the poller."""
+    letter: DeadLetter
+    """What, and why."""
+
+
+class OnEvent(Protocol):
+    """What a program gives a client to be told: a plain function of an event.
+
+    It is called in the event loop where the event happens, so that it must not block.
+    """
+
+    def __call__(self, event: Event, /) -> object:
+        """Take an event; what is returned is not looked at."""
+        ...

@@ -1,0 +1,178 @@
+"""What OpenTelemetry is told: a span for each call, and counts; the only module that knows of it.
+
+Attributes hold names of calls and pollers, statuses, classes of errors, and the
+service's host. Refuses to know addresses, messages and ids of applications.
+"""
+
+from typing import Final, Self
+
+from opentelemetry import context, metrics, trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from ._version import __version__
+from .events import (
+    CallFinished,
+    DeadLettered,
+    Event,
+    FileFinished,
+    OnEvent,
+    PageCovered,
+    PollFailed,
+    PollFinished,
+    RecordDelivered,
+    RequestAnswered,
+    RequestRetried,
+    TokenRenewed,
+    WindowSplit,
+)
+
+Attributes = dict[str, str | int | float]
+
+_SCOPE: Final = "income_client"
+_NO_METER_YET: Final = "_ProxyMeterProvider"
+"""What stands in for a meter provider before there is one; it has no public name."""
+_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Telemetry:
+    """Spans and counts of one client, with the providers that the program has set."""
+
+    def __init__(self) -> None:
+        self._tracer = trace.get_tracer(_SCOPE, __version__)
+        meter = metrics.get_meter(_SCOPE, __version__)
+        count, time = meter.create_counter, meter.create_histogram
+        self._calls = time(
+            "income_client.call.duration",
+            "s",
+            "Calls from their beginning to their end, pauses and attempts included.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self._files = time(
+            "income_client.file.duration",
+            "s",
+            "Document files from the beginning to the end.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self._requests = count("income_client.requests", "{request}", "Requests that have ended.")
+        self._retries = count("income_client.retries", "{request}", "Requests made again.")
+        self._tokens = count("income_client.tokens", "{token}", "New access tokens.")
+        self._pages = count("income_client.walk.pages", "{page}", "Pages covered by walks.")
+        self._rows = count("income_client.walk.rows", "{row}", "Applications that they gave.")
+        self._splits = count("income_client.walk.splits", "{page}", "Pages that came back full.")
+        self._records = count("income_client.records", "{record}", "Records handed out.")
+        self._bytes = count("income_client.file.bytes", "By", "Bytes of files that came whole.")
+        self._polls = count("income_client.polls", "{poll}", "Polls that ended or failed.")
+        self._dead = count("income_client.dead_letters", "{letter}", "What could not be read.")
+        self._lag = meter.create_gauge(
+            "income_client.poll.lag", "s", "From the checkpoint to the service's present."
+        )
+
+    @classmethod
+    def found(cls) -> Self | None:
+        """Return one if the program has set a provider, of spans or of metrics."""
+        has_tracer = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+        has_meter = type(metrics.get_meter_provider()).__name__ != _NO_METER_YET
+        return cls() if has_tracer or has_meter else None
+
+    def begin(self, name: str, host: str | None) -> OnEvent:
+        """Begin the span of a call, within the one of the running task, and take its place there.
+
+        Args:
+            name: of the call.
+            host: that it is for.
+
+        Returns:
+            What takes the events of the call, in the same task; its end ends the span.
+        """
+        known: Attributes = {"income_client.call": name}
+        if host is not None:
+            known["server.address"] = host
+        span = self._tracer.start_span(f"{_SCOPE} {name}", kind=SpanKind.CLIENT, attributes=known)
+        before = context.attach(trace.set_span_in_context(span))
+
+        def take(event: Event) -> None:
+            try:
+                if span.is_recording():
+                    _note(span, event)
+                self._count_call(event, known)
+            finally:
+                if isinstance(event, CallFinished):
+                    context.detach(before)
+                    span.end()
+
+        return take
+
+    def take(self, event: Event) -> None:
+        """Count what happens outside of calls."""
+        match event:
+            case TokenRenewed(is_shared=is_shared):
+                source = "store" if is_shared else "bought"
+                self._tokens.add(1, {"income_client.token.source": source})
+            case WindowSplit():
+                self._splits.add(1)
+            case PageCovered(rows=rows):
+                self._pages.add(1)
+                self._rows.add(rows)
+            case RecordDelivered():
+                self._records.add(1)
+            case FileFinished(seconds=seconds, size=size, error=error, was_there=was_there):
+                self._files.record(seconds, _ending(None, error))
+                self._bytes.add(0 if was_there else size or 0)
+            case _:
+                self._count_poll(event)
+
+    def _count_call(self, event: Event, known: Attributes) -> None:
+        match event:
+            case RequestAnswered(status=status, error=error):
+                self._requests.add(1, known | _ending(status, error))
+            case RequestRetried(error=error):
+                self._retries.add(1, known | {"error.type": error})
+            case CallFinished(seconds=seconds, status=status, error=error):
+                self._calls.record(seconds, known | _ending(status, error))
+            case _:
+                pass
+
+    def _count_poll(self, event: Event) -> None:
+        match event:
+            case PollFinished(name=name, lag=lag):
+                self._polls.add(1, _of_poller(name))
+            case PollFailed(name=name, lag=lag, error=error):
+                self._polls.add(1, _of_poller(name) | {"error.type": error})
+            case DeadLettered(name=name):
+                lag = None
+                self._dead.add(1, _of_poller(name))
+            case _:
+                return
+        if lag is not None:
+            self._lag.set(lag, _of_poller(name))
+
+
+def _note(span: trace.Span, event: Event) -> None:
+    match event:
+        case RequestAnswered(attempt=attempt, seconds=seconds, status=status, error=error):
+            facts: Attributes = {"income_client.attempt": attempt, "income_client.seconds": seconds}
+            span.add_event("attempt", facts | _ending(status, error))
+        case RequestRetried(attempt=attempt, pause=pause):
+            facts = {"income_client.attempt": attempt, "income_client.pause": pause}
+            span.add_event("pause", facts)
+        case CallFinished(attempts=attempts, waited=waited, status=status, error=error):
+            facts = {"income_client.attempts": attempts, "income_client.waited": waited}
+            span.set_attributes(facts | _ending(status, error))
+            if error is not None:
+                # Without a description: an error's message names its application.
+                span.set_status(StatusCode.ERROR)
+        case _:
+            pass
+
+
+def _of_poller(name: str) -> Attributes:
+    return {"income_client.poller": name}
+
+
+def _ending(status: int | None, error: str | None) -> Attributes:
+    found: Attributes = {}
+    if status is not None:
+        found["http.response.status_code"] = status
+    if error is not None:
+        found["error.type"] = error
+    return found
