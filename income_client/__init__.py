@@ -55,6 +55,9 @@ if TYPE_CHECKING:
         TokenRenewed,
         WindowSplit,
     )
+    from .exporting.json_text import from_json
+    from .exporting.parquet_tables import ParquetTables
+    from .exporting.tables import RecordTables, to_arrow, to_pandas, to_polars
     from .fetching import Fetcher, FetchFailure
     from .paginator import ApplicationPaginator, WalkProgress
     from .poller import Poller
@@ -163,6 +166,7 @@ __all__ = [
     "OAuth2ClientCredentials",
     "OnEvent",
     "PageCovered",
+    "ParquetTables",
     "PayloadFault",
     "Paystub",
     "PaystubAddress",
@@ -174,6 +178,7 @@ __all__ = [
     "PollerStatus",
     "RateLimitedError",
     "RecordDelivered",
+    "RecordTables",
     "RequestAnswered",
     "RequestRetried",
     "RequestSent",
@@ -198,6 +203,10 @@ __all__ = [
     "WindowSplit",
     "YearlyIncome",
     "__version__",
+    "from_json",
     "register_document_type",
+    "to_arrow",
     "to_json",
+    "to_pandas",
+    "to_polars",
 ]

@@ -66,6 +66,14 @@ NAMES: Final = {
         "TokenRenewed",
         "WindowSplit",
     ),
+    "exporting.json_text": ("from_json",),
+    "exporting.parquet_tables": ("ParquetTables",),
+    "exporting.tables": (
+        "RecordTables",
+        "to_arrow",
+        "to_pandas",
+        "to_polars",
+    ),
     "fetching": (
         "Fetcher",
         "FetchFailure",

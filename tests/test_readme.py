@@ -152,6 +152,6 @@ async def test_the_commands_shown_ring(tmp_path: Path) -> None:
 def test_extras_are_those_that_the_commands_name() -> None:
     """The commands install extras that exist."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert {"bench", "callbacks", "cli", "dev", "storage", "telemetry"} == set(
+    assert {"bench", "callbacks", "cli", "dev", "parquet", "storage", "telemetry"} == set(
         project["project"]["optional-dependencies"]
     )

@@ -73,6 +73,11 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
     )
 
 
+def host_of(address: str) -> str | None:
+    """Return the host alone of an address that was checked."""
+    return urlsplit(address).hostname
+
+
 def proxy_address(proxy: str) -> Secret:
     """Check the address of an HTTP proxy, which may hold the proxy's own credentials.
 

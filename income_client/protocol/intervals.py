@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 from income_client.records.window import Window
 
@@ -28,7 +29,7 @@ class Intervals:
             return NotImplemented
         return self._starts == other._starts and self._ends == other._ends
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Intervals({', '.join(map(str, self))})"

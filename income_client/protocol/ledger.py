@@ -29,7 +29,7 @@ class Ledger:
     """
 
     def __init__(self, checkpoint: Checkpoint, *, settle: int, lookback: int) -> None:
-        self.reached = checkpoint.reached
+        self.reached: int = checkpoint.reached
         self.settle = settle
         self.lookback = lookback
         self.low = checkpoint.low

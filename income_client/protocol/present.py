@@ -19,7 +19,7 @@ class Present:
     """
 
     def __init__(self, lead: int = 0) -> None:
-        self.lead = lead
+        self.lead: int = lead
         self._echoed: int | None = None
         self._told = 0
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from income_client.errors import (
     AuthenticationError,
@@ -23,14 +23,22 @@ from income_client.errors import (
     ServerError,
     UnexpectedResponseError,
 )
-from income_client.records.applications import Application
-from income_client.records.documents import ApplicationDocuments
 
 from .messages import Origin, Request, Response
 from .wire import decode
 
+
+class AboutApplication(Protocol):
+    """A reply that is about one application."""
+
+    @property
+    def application_id(self) -> str:
+        """Which one."""
+        ...
+
+
 T = TypeVar("T")
-S = TypeVar("S", Application, ApplicationDocuments)
+S = TypeVar("S", bound=AboutApplication)
 
 _BY_STATUS: Final[Mapping[int, type[ResponseError]]] = {
     401: AuthenticationError,

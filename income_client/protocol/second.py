@@ -12,6 +12,7 @@ included, hold every row of the full page.
 from typing import Final
 
 from income_client.records.applications import ApplicationSummary
+from income_client.records.window import Window
 
 from .questions import Answer, Bounds, Rows
 
@@ -24,7 +25,7 @@ class Second:
 
     def __init__(self, second: int, outer: Bounds, asked: Bounds, answer: Answer) -> None:
         self.rows: dict[str, ApplicationSummary] = dict(answer.rows)
-        self.echo = answer.echo
+        self.echo: Window = answer.echo
         self._full_page = frozenset(answer.rows)
         self._held: set[str] = set()
         low, high = Bounds(second - 1, second), Bounds(second, second + 1)

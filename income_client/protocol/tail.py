@@ -74,7 +74,7 @@ class Tail:
         until: int | None = None,
         lead: int | None = None,
     ) -> None:
-        self.reached = reached
+        self.reached: int = reached
         self._start = start
         self._until = until
         self._lead = lead

@@ -83,7 +83,7 @@ class Token:
         return TokenState.STALE if now < self.expired_at else TokenState.EXPIRED
 
 
-def _secret(value: object) -> object:
+def _secret(value: "str | Secret") -> Secret:
     return Secret(value) if isinstance(value, str) else value
 
 

@@ -70,7 +70,7 @@ class Transfer:
         total: int | None = None,
     ) -> None:
         self._policy = policy
-        self.received = 0 if etag is None else size
+        self.received: int = 0 if etag is None else size
         self.etag = etag
         self.total = total
         self.content_type: str | None = None

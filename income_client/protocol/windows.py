@@ -59,13 +59,15 @@ class WalkPlanner:
         lead: int | None = None,
     ) -> None:
         self.bounds = bounds
-        self.covered = Intervals(covered)
+        self.covered: Intervals = Intervals(covered)
         self.saturated: list[Window] = []
         self.withheld: dict[str, ApplicationSummary] = {}
         self.ready: deque[Delivery] = deque()
-        self.requests = self.rows = self.duplicates = self.splits = 0
-        self._limit = limit
-        self._walkers = walkers
+        self.requests: int = 0
+        self.rows: int = 0
+        self.duplicates: int = 0
+        self.splits: int = 0
+        self._limit, self._walkers = limit, walkers
         self._keep_saturated = keep_saturated
         self._received = Intervals(self.covered)
         self._asked = 0
@@ -283,8 +285,7 @@ class WalkPlanner:
         self._set_apart_quiet(stretch, rows)
 
     def _set_apart_quiet(self, stretch: Stretch, rows: Rows) -> None:
-        quiet = stretch.set_apart_quiet(rows)
-        if quiet is not None:
+        if (quiet := stretch.set_apart_quiet(rows)) is not None:
             self._stretches.insert(self._stretches.index(stretch), quiet)
 
     def _deliver(self, covers: Window, bounds: Bounds, echo: Window, rows: Rows) -> None:

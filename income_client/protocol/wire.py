@@ -72,6 +72,10 @@ def decode(cls: type[T], body: bytes) -> T | DecodeError:
 def to_json(record: object) -> bytes:
     """Write a record as the service's own JSON, unknown fields included.
 
+    >>> from income_client import AmountPair
+    >>> to_json(AmountPair(current=None, ytd=None))
+    b'{"current":"","ytd":""}'
+
     Args:
         record: any record of this package, or of a registered document type.
 

@@ -9,7 +9,20 @@ from .window import Window
 
 @frozen(kw_only=True)
 class DeadLetter:
-    """An application, or a second of the list, that a poller listed and could not read."""
+    """An application, or a second of the list, that a poller listed and could not read.
+
+    >>> from income_client import Window
+    >>> letter = DeadLetter(
+    ...     application_id=None,
+    ...     window=Window(1782820800, 1782820801),
+    ...     reason="more rows than one page holds",
+    ...     attempts=3,
+    ...     first_tried_at=datetime(2026, 6, 30, 12),
+    ...     last_tried_at=datetime(2026, 6, 30, 13),
+    ... )
+    >>> letter.key
+    'window:1782820800'
+    """
 
     application_id: str | None
     """Which application; None for a second that holds more rows than can be asked for."""

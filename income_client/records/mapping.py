@@ -8,6 +8,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _PLAIN_KEY: Final = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+_CHANGES: Final = (
+    *("__setitem__", "__delitem__", "__ior__"),
+    *("clear", "pop", "popitem", "setdefault", "update"),
+)
+"""Methods of a dict that change it."""
 
 
 def shown_key(key: object) -> str:
@@ -23,12 +28,6 @@ class FrozenDict(dict[K, V]):
 
     __slots__ = ()
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} cannot be changed")
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
-
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{shown_key(key)}: {value!r}" for key, value in self.items()) + "}"
 
@@ -37,6 +36,15 @@ class FrozenDict(dict[K, V]):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[dict[K, V]]]:
         return type(self), (dict(self),)
+
+
+def _refuse(mapping: object, *_: Any, **__: Any) -> NoReturn:
+    raise TypeError(f"{type(mapping).__name__} cannot be changed")
+
+
+for _name in _CHANGES:
+    # Not written out: type checkers would take each for a method of another kind.
+    setattr(FrozenDict, _name, _refuse)
 
 
 class UntypedDict(FrozenDict[str, Any]):

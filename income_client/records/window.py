@@ -11,7 +11,13 @@ _LAST_SECOND: Final = (datetime.max - EPOCH) // timedelta(seconds=1)  # noqa: DT
 
 @frozen(order=True)
 class Window:
-    """The span ``[after, before)`` in whole seconds of the service's clock since 1970."""
+    """The span ``[after, before)`` in whole seconds of the service's clock since 1970.
+
+    >>> str(Window(1782820800, 1782824400))
+    '[2026-06-30T12:00:00, 2026-06-30T13:00:00)'
+    >>> bool(Window(5, 5))
+    False
+    """
 
     after: int
     """First second of the span."""

@@ -94,6 +94,9 @@ class CallbackTokenIssuer:
             body: the whole of it.
             now: seconds since 1970.
             nonce: 16 bytes or more that were never used before; they become the token's name.
+
+        Returns:
+            A token as JSON (section 5.1 there), or an error as JSON (section 5.2).
         """
         if head.method != "POST":
             return answer(HTTPStatus.METHOD_NOT_ALLOWED, Allow="POST")

@@ -82,7 +82,11 @@ class CallbackSourceNetworks:
         self.__attrs_init__(found, bool(is_enough))
 
     def refusal(self, source: "IPAddress | Refusal") -> Refusal | None:
-        """Say why a request from there does not pass, None if it does."""
+        """Say why a request does not pass, None if it does.
+
+        Args:
+            source: where it came from, or why that cannot be said.
+        """
         if isinstance(source, Refusal):
             return source
         is_allowed = any(source in network for network in self.networks)

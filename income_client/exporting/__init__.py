@@ -1,0 +1,1 @@
+"""Records as tables: what rows and columns they become, and the libraries that hold them."""

@@ -1,0 +1,121 @@
+"""Parquet files are whole at their place or not there, however many records come."""
+
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from attrs import evolve
+
+from income_client import (
+    ApplicationRecord,
+    ClientClosedError,
+    ConfigurationError,
+    ParquetTables,
+    to_arrow,
+)
+from income_client.exporting import parquet_tables
+from income_client.exporting.columns import TABLES
+from tests.exporting.records_at_play import known_record
+
+
+def many(count: int) -> Iterator[ApplicationRecord]:
+    """Yield records of different applications."""
+    record = known_record()
+    for number in range(count):
+        application = evolve(record.application, application_id=f"app-{number}")
+        yield evolve(record, application=application)
+
+
+def written(folder: Path, count: int, rows_per_group: int = 65_536) -> ParquetTables:
+    """Write records."""
+    with ParquetTables(folder, rows_per_group) as tables:
+        for record in many(count):
+            tables.write(record)
+    return tables
+
+
+def test_files_hold_what_arrow_tables_hold(tmp_path: Path) -> None:
+    """Rows and schema are those of `to_arrow`, whatever the row groups."""
+    tables = written(tmp_path / "all", 2500, rows_per_group=1000)
+    for name, table in to_arrow(many(2500)).items():
+        file = pq.ParquetFile(tmp_path / "all" / f"{name}.parquet")
+        assert file.read() == table
+        assert file.schema_arrow == table.schema
+        assert file.metadata.num_row_groups > 2
+        assert tables.rows[name] == table.num_rows
+
+
+def test_no_records_are_five_empty_tables(tmp_path: Path) -> None:
+    """A span in which nothing happened is read like any other."""
+    written(tmp_path / "none", 0)
+    assert sorted(path.name for path in (tmp_path / "none").iterdir()) == sorted(
+        f"{name}.parquet" for name in TABLES
+    )
+    for name, table in to_arrow([]).items():
+        assert pq.read_schema(tmp_path / "none" / f"{name}.parquet") == table.schema
+
+
+def test_nobody_else_may_read_them(tmp_path: Path) -> None:
+    """They hold borrowers' data."""
+    written(tmp_path / "all", 1)
+    assert (tmp_path / "all").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "all").iterdir()} == {0o600}
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    """Neither a folder nor what was to become one."""
+    tables = ParquetTables(tmp_path / "all")
+    with suppress(RuntimeError), tables:
+        tables.write(known_record())
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ClientClosedError):
+        tables.write(known_record())
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    """Neither what is there before, nor what comes meanwhile."""
+    (tmp_path / "all").mkdir()
+    with pytest.raises(ConfigurationError, match="at the folder's place"):
+        ParquetTables(tmp_path / "all")
+    tables = ParquetTables(tmp_path / "other")
+    (tmp_path / "other").write_text("mine", "utf-8")
+    with pytest.raises(ConfigurationError, match="at the folder's place"):
+        tables.close()
+    assert (tmp_path / "other").read_text("utf-8") == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "other"]
+
+
+def test_closing_twice_does_nothing(tmp_path: Path) -> None:
+    """The second time everything is there."""
+    tables = ParquetTables(str(tmp_path / "all"))
+    tables.close()
+    tables.close()
+    assert (tmp_path / "all").is_dir()
+
+
+def test_memory_does_not_grow_with_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row groups are written as records come: of five times as many, no more is held."""
+    monkeypatch.setattr(parquet_tables, "AT_A_TIME", 50)
+    written(tmp_path / "before", 100)
+    peaks = []
+    for count in (200, 1000):
+        tracemalloc.start()
+        written(tmp_path / str(count), count, rows_per_group=1000)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install, and nothing is begun."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'income-client\[parquet\]'"):
+        ParquetTables(tmp_path / "all")
+    assert list(tmp_path.iterdir()) == []
