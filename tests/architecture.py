@@ -53,6 +53,8 @@ PURE: Final = (
     "checks", "errors", "events", "hosts", "own_name", "settings", "records", "protocol", "pacing",
     "rhythm", "connection_faults", "disk.part_names",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
+    "cli.doctor_facts", "cli.doctor_list_facts", "cli.doctor_list_rules", "cli.doctor_report",
+    "cli.doctor_rules", "cli.doctor_times", "cli.token_claims",
     "exporting.columns", "exporting.json_text", "exporting.misfits", "exporting.rows",
     "exporting.unknown_fields",
     "testing.adding", "testing.calculations", "testing.factories", "testing.factory_fields",

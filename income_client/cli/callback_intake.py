@@ -64,7 +64,7 @@ class CallbackIntake:
         payload: bool,
         forwarding: Forwarding | None,
     ) -> None:
-        self.is_unread = False
+        self.is_unread: bool = False
         self.failure: OSError | None = None
         self._say = say
         self._stop = stop

@@ -3,19 +3,27 @@
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from income_client import ConfigurationError, DownloadPolicy, IncomeClient
+from income_client import ApplicationPaginator, ConfigurationError, IncomeClient
 
+from .chosen import Chosen
+from .connecting import Connection, connect
 from .download_bars import Bars
+from .download_hosts import HostsOption, download_policy
 from .download_run import DownloadRun, Wanted
+from .id_arguments import IdArgument
+from .id_lines import STANDARD_INPUT
 from .manifest import MANIFEST, Manifest
+from .moments import Moment, When, span_between
 from .package_warnings import say_warnings
 from .stop_signals import StopSignals
+from .tables import QuietOption
 
 _FAILED: Final = 1
 _MISUSED: Final = 2
@@ -23,18 +31,13 @@ _STATUSES: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _SERVICE_CONCURRENCY: Final = 16
 _EXTENSION: Final = ".{ext}"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_THIS_MACHINE: Final = re.compile(
-    r"(localhost|127(\.[0-9]+){3}|\[::1\])(:([0-9]+|\*))?", re.IGNORECASE
+_NAMES_HELP: Final = (
+    "what files are called there. Fields: application_id, document_type, document_id, file, "
+    "file_reference_id and ext; without a folder they end with .{ext}. Files that the manifest "
+    "lists stay where they are, and are not asked for."
 )
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
-
-
-def _host(_: Any, entries: tuple[str, ...]) -> None:
-    try:
-        DownloadPolicy(allowed_hosts=entries or ("localhost",))
-    except ConfigurationError as error:
-        raise ValueError(error.message) from None
 
 
 def _names(_: Any, template: str) -> None:
@@ -52,55 +55,68 @@ def _folder(_: Any, to: Path) -> None:
 
 
 async def download(
-    *applications: Annotated[str, Parameter(name="APPLICATION_ID", required=True)],
+    *applications: IdArgument,
     to: Annotated[Path, Parameter(validator=_folder)],
+    updated_after: When | None = None,
+    updated_before: When | None = None,
     type_: Annotated[
         tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)
     ] = (),
     names: Annotated[
-        str, Parameter(validator=_names)
+        str, Parameter(validator=_names, help=_NAMES_HELP)
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 8,
     overwrite: Switch = False,
-    allow_host: Annotated[
-        tuple[str, ...], Parameter(validator=_host, negative=(), show_default=False)
-    ] = (),
-    quiet: Switch = False,
+    allow_host: HostsOption = (),
+    allow_private_networks: Switch = False,
+    quiet: QuietOption = False,
+    connection: Connection | None = None,
 ) -> int:
     """Put the files of documents into a folder, and list them there.
 
     Args:
-        applications: whose documents.
+        applications: whose documents; - for ids on standard input, one a line.
+        updated_after: in place of ids: all that were updated after this time, as 7d or 2026-01-31.
+        updated_before: the same, before this time.
         to: folder for the files; made if there is none.
         type_: only documents of this type, such as paystub; may be repeated.
-        names: what files are called there. Fields: application_id, document_type,
-            document_id, file, file_reference_id and ext; without a folder they end
-            with .{ext}. Files that the manifest lists stay where they are, and are not asked for.
+        names: what files are called there.
         concurrency: files on their way at a time.
         overwrite: ask for files that are there too, and replace those that differ.
-        allow_host: another host that files may come from, as name, *.domain, address or
-            with :port; may be repeated. One that names this machine (localhost, 127.0.0.1,
-            [::1]) also allows http and private networks, for any host allowed.
+        allow_host: another host that files may come from; may be repeated.
+        allow_private_networks: let the hosts allowed be in private networks.
         quiet: no bars and no summary; failures are still said.
+        connection: which service.
 
     Returns:
         The exit status: 1 for a failure, 2 for names that cannot be meant,
             130 after Ctrl-C, 143 after SIGTERM.
     """
-    ids = tuple(dict.fromkeys(applications))
-    wanted = Wanted(
-        applications=ids,
-        document_types=frozenset(type_),
-        concurrency=concurrency,
-        overwrite=overwrite,
-    )
-    bars = Bars(len(ids), is_wanted=not quiet)
+    fault = _contradiction(applications, updated_after, updated_before)
+    bars = Bars(is_wanted=not quiet)
+    if fault is not None:
+        bars.say(fault)
+        return _MISUSED
     say_warnings(bars.say)
-    run = DownloadRun(wanted, to, bars)
-    signals = StopSignals(run.stop)
-    async with IncomeClient.from_env(
-        downloads=_policy(allow_host), concurrency=max(_SERVICE_CONCURRENCY, concurrency)
+    async with connect(
+        connection,
+        downloads=download_policy(allow_host, is_private_allowed=allow_private_networks),
+        concurrency=max(_SERVICE_CONCURRENCY, concurrency),
     ) as client:
+        changed = None
+        if not applications:
+            changed = await _changed(client, updated_after, updated_before)
+        elif STANDARD_INPUT in applications and sys.stdin.isatty():
+            bars.say("ids are read from this terminal; Ctrl-D ends them")
+        chosen = Chosen(applications, changed, on_known=bars.expect)
+        wanted = Wanted(
+            applications=chosen.ids(),
+            document_types=frozenset(type_),
+            concurrency=concurrency,
+            overwrite=overwrite,
+        )
+        run = DownloadRun(wanted, to, bars)
+        signals = StopSignals(run.stop)
         try:
             manifest = Manifest(to)
         except OSError as error:
@@ -123,27 +139,49 @@ async def download(
                 return _MISUSED
             async with bars:
                 failure = await run.take(downloads, manifest)
+    return _concluded(run, chosen, bars, failure, signals.received, is_told=not quiet)
+
+
+def _concluded(
+    run: DownloadRun,
+    chosen: Chosen,
+    bars: Bars,
+    failure: str | None,
+    received: signal.Signals | None,
+    *,
+    is_told: bool,
+) -> int:
+    """Say what it came to, and return the exit status."""
     if failure is not None:
         bars.say(failure)
+    for window in chosen.saturated:
+        bars.say(f"the second {window.starts_at.isoformat()} holds more than can be listed")
     if run.unseen:
         bars.say(f"no document of type {run.unseen}")
-    is_interrupted = signals.received is not None
-    if not quiet:
-        bars.say(f"{run.summary}{'; interrupted, run it again to go on' * is_interrupted}")
-    if signals.received is not None:
-        return _STATUSES[signals.received]
-    return 0 if failure is None and run.tally.is_complete else _FAILED
+    if is_told:
+        bars.say(f"{run.summary}{'; interrupted, run it again to go on' * bool(received)}")
+    if received is not None:
+        return _STATUSES[received]
+    is_complete = failure is None and run.tally.is_complete and not chosen.saturated
+    return 0 if is_complete else _FAILED
 
 
-def _policy(hosts: tuple[str, ...]) -> DownloadPolicy:
-    default = DownloadPolicy()
-    # An address of this machine never leaves it: nobody else reads what http would show.
-    is_local = any(map(_THIS_MACHINE.fullmatch, hosts))
-    return DownloadPolicy(
-        allowed_hosts=(*default.allowed_hosts, *hosts),
-        require_https=not is_local,
-        allow_private_networks=is_local,
-    )
+def _contradiction(
+    applications: tuple[str, ...], after: Moment | None, before: Moment | None
+) -> str | None:
+    has_span = after is not None or before is not None
+    if has_span and applications:
+        return "either APPLICATION_IDs, or --updated-after and --updated-before"
+    if not has_span and not applications:
+        return "name one APPLICATION_ID or more, - for standard input, or a span: --updated-after"
+    return None
+
+
+async def _changed(
+    client: IncomeClient, after: Moment | None, before: Moment | None
+) -> ApplicationPaginator:
+    span = await span_between(client, after, before)
+    return client.list_applications(span.after, span.before, on_saturated="report")
 
 
 def _reason(error: OSError) -> str:

@@ -29,6 +29,7 @@ from rich.text import Text
 
 from income_client import DownloadProgress
 
+from .chosen import Known
 from .drawing_task import DrawingTask
 from .manifest import FileKey
 from .printable import printable
@@ -51,7 +52,7 @@ class Bars:
     Nothing is drawn where standard error is no terminal; what is said is said anywhere.
 
     Args:
-        applications: how many the whole has.
+        applications: how many the whole has, unless `expect` says more of it.
         is_wanted: whether to draw at all.
         get_time: tells seconds, for rates.
 
@@ -61,13 +62,13 @@ class Bars:
 
     def __init__(
         self,
-        applications: int,
+        applications: int = 0,
         *,
         is_wanted: bool = True,
         get_time: Callable[[], float] = monotonic,
     ) -> None:
         self._line = StatusLine()
-        self.is_shown = is_wanted and self._line.is_shown
+        self.is_shown: bool = is_wanted and self._line.is_shown
         # Whoever sees both streams on one terminal would see them on one line.
         self._is_shared = self.is_shown and sys.stdout.isatty()
         self._is_away = False
@@ -92,7 +93,7 @@ class Bars:
             auto_refresh=False,
             get_time=get_time,
         )
-        self._total = applications
+        self._known = Known(count=applications, is_all=True)
         self._done = 0.0
         self._whole_task = self._whole.add_task("", total=applications, count="")
         self.count(0, 0)
@@ -139,6 +140,12 @@ class Bars:
         if task is not None:
             self._files.remove_task(task)
 
+    def expect(self, known: Known) -> None:
+        """Have the whole be of as many applications as are known by now."""
+        self._known = known
+        self._whole.update(self._whole_task, total=known.count)
+        self.reach(0.0)
+
     def reach(self, share: float) -> None:
         """Move the bar of the whole.
 
@@ -146,11 +153,12 @@ class Bars:
             share: the part of an application that is done since the last time.
         """
         self._done += share
-        done = int(self._done + _NEARLY)
+        done, count = int(self._done + _NEARLY), self._known.count
+        known = f"{count:,}{'+' * (not self._known.is_all)}"
         self._whole.update(
             self._whole_task,
             completed=self._done,
-            description=f"{done:,} of {self._total:,} application{'s' * (self._total != 1)}",
+            description=f"{done:,} of {known} application{'s' * (known != '1')}",
         )
 
     def count(self, files: int, size: int) -> None:

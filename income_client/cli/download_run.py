@@ -5,15 +5,14 @@ Knows which are there already and what is said of each; leaves the fetching to t
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from time import monotonic
 from typing import Final
 
-from attrs import define, frozen
-from rich.filesize import decimal
+from attrs import frozen
 
 from income_client import (
     ApplicationDocuments,
@@ -29,19 +28,26 @@ from income_client import (
 )
 
 from .download_bars import Bars
+from .download_tally import Tally
 from .manifest import FileKey, Manifest, ManifestEntry, noted_at
 from .output_lines import OutputLines
 
 _ONLY_FILE: Final = 0
 """The contract gives a document one file."""
-_HINT: Final = "files may also come from a host that you trust and name with --allow-host"
+_HINTS: Final = {
+    "not https": "plain http is only for this machine, if --allow-host names it",
+    "not a host": "files may also come from a host that you trust and name with --allow-host",
+    "private network": "files come from private networks with --allow-private-networks",
+    "this machine": "files come from this machine if --allow-host names it, as 127.0.0.1 or so",
+}
+"""What to do about a refused address, by what stands in the refusal; elsewhere nothing."""
 
 
 @frozen(kw_only=True)
 class Wanted:
     """What somebody wants to have."""
 
-    applications: Sequence[str]
+    applications: Iterable[str] | AsyncIterable[str]
     """Ids, each once."""
     document_types: frozenset[str]
     """The types of documents; every one where this is empty."""
@@ -49,36 +55,6 @@ class Wanted:
     """Files, or replies about documents, on their way at a time."""
     overwrite: bool
     """Whether a file that is there is compared with the service's own, and replaced."""
-
-
-@define
-class Tally:
-    """What became of the files so far."""
-
-    new: int = 0
-    """Files that came."""
-    there: int = 0
-    """Files that were there already."""
-    failed: int = 0
-    """Files that could not be had."""
-    unread: int = 0
-    """Applications whose documents could not be read."""
-    size: int = 0
-    """Bytes of the files that came."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing failed."""
-        return not self.failed and not self.unread
-
-    def told(self, seconds: float) -> str:
-        """Return it in a line."""
-        files = self.new + self.there + self.failed
-        parts = [f"{files:,} file{'s' * (files != 1)}", f"{self.new:,} new"]
-        parts += [f"{self.there:,} there already", f"{self.failed:,} failed"]
-        if self.unread:
-            parts.append(f"{self.unread:,} application{'s' * (self.unread != 1)} not read")
-        return f"{', '.join(parts)}, {decimal(self.size)} in {seconds:,.1f} s"
 
 
 class DownloadRun:
@@ -94,7 +70,7 @@ class DownloadRun:
     """
 
     def __init__(self, wanted: Wanted, folder: Path, bars: Bars) -> None:
-        self.tally = Tally()
+        self.tally: Tally = Tally()
         self._wanted = wanted
         self._folder = folder
         self._bars = bars
@@ -102,7 +78,7 @@ class DownloadRun:
         self._shares: dict[str | None, float] = {}
         self._until: asyncio.Timeout | None = None
         self._is_stopped = False
-        self._is_hint_said = False
+        self._hints_said: set[str] = set()
         self._seen: set[str] = set()
         self._began = monotonic()
 
@@ -249,9 +225,14 @@ class DownloadRun:
     def _tell_failed(self, failure: DownloadFailure) -> None:
         self.tally.failed += 1
         self._bars.say(_said(failure.error, failure.application_id or "", failure.document_id))
-        if isinstance(failure.error, UnsafeLinkError) and not self._is_hint_said:
-            self._is_hint_said = True
-            self._bars.say(_HINT)
+        if isinstance(failure.error, UnsafeLinkError):
+            self._hint(failure.error.message)
+
+    def _hint(self, refusal: str) -> None:
+        for words, hint in _HINTS.items():
+            if words in refusal and words not in self._hints_said:
+                self._hints_said.add(words)
+                self._bars.say(hint)
 
     def _tell_unread(self, failure: FetchFailure) -> None:
         self.tally.unread += 1

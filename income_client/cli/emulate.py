@@ -19,6 +19,8 @@ from income_client.emulator import Emulator
 from income_client.emulator.seconds import stamp
 
 from .callback_options import callback_target
+from .emulator_rules import RuleOptions, in_utc
+from .fault_shares import FaultsOption, SharedFaults
 from .update_callbacks import UpdateCallbacks
 
 _STRIDE: Final = 7919
@@ -34,6 +36,8 @@ async def emulate(
     latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     updates: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
+    faults: FaultsOption = (),
+    rules: RuleOptions | None = None,
     callbacks: str | None = None,
     callback_token_url: str | None = None,
     callback_certificate: Path | None = None,
@@ -50,6 +54,8 @@ async def emulate(
         latency: seconds that each reply takes.
         updates: how many applications change in a second, each some other one.
         basic: print Basic credentials, else OAuth ones; the service takes both.
+        faults: what goes wrong, with its share of the requests, as 503:0.05,cut:10%@file.
+        rules: how the service behaves where the contract is silent.
         callbacks: where callbacks go, on this machine; each of --updates fires one.
         callback_token_url: where tokens for them are bought, if they carry any.
         callback_certificate: file with the client certificate that they come with.
@@ -77,8 +83,11 @@ async def emulate(
         time_flows=True,
         latency=latency,
         port=port,
+        rules=(rules or RuleOptions()).rules,
         callbacks=target,
     )
+    if faults:
+        service.faults = SharedFaults(faults, seed=seed)
     try:
         await service.start()
     except OSError as error:
@@ -90,6 +99,8 @@ async def emulate(
         await _update(service, updates, stop)
     finally:
         await service.close()
+    if isinstance(service.faults, SharedFaults):
+        print(f"income-client: {service.faults.summary()}", file=sys.stderr)
     return 0
 
 
@@ -113,10 +124,7 @@ async def _update(service: Emulator, updates: float, stop: asyncio.Event) -> Non
 
 
 def _service_time(start: datetime | str) -> datetime:
-    moment = datetime.now(UTC) if isinstance(start, str) else start
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC)
-    return moment.replace(tzinfo=None, microsecond=0)
+    return in_utc(datetime.now(UTC) if isinstance(start, str) else start)
 
 
 def _lines(service: Emulator, *, basic: bool) -> Iterator[str]:

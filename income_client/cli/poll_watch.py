@@ -1,104 +1,112 @@
-"""What an operator is told of a poller while it runs; looks from outside, and reads no record."""
+"""What an operator is told of a poller while it runs; hears its events, and reads no record."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from math import ceil
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from rich.text import Text
 
-from income_client import CheckpointStore, DeadLetter, IncomeClientError, Poller, PollerStatus
+from income_client import (
+    CheckpointCommitted,
+    CheckpointStore,
+    DeadLetter,
+    DeadLettered,
+    Event,
+    Poller,
+    PollerStatus,
+    PollFailed,
+    PollFinished,
+    RecordDelivered,
+)
 
 from .drawing_task import DrawingTask
 from .status_line import StatusLine
 
-_LOOK_SECONDS: Final = 0.1
-"""Less than any pause after a failure, so that none is missed."""
 _DRAW_SECONDS: Final = 1.0
+"""How long the line stands while nothing happens: it counts seconds."""
+_LEAST_SECONDS: Final = 0.1
+"""How long it stands however much happens."""
 _MOST_LETTERS: Final = 10
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 class Watch:
-    """Tells of a poller while the block inside runs: failures, dead letters, and how far it is.
+    """Tells of a poller: failures, dead letters, and how far it is.
 
     Args:
-        poller: iterated inside.
         store: where it keeps its dead letters.
         name: under which name.
         line: where to tell.
 
     Attributes:
         losses: dead letters that were told of.
-
-    Raises:
-        CheckpointError: the store cannot be used.
     """
 
-    def __init__(self, poller: Poller, store: CheckpointStore, name: str, line: StatusLine) -> None:
-        self._poller = poller
+    def __init__(self, store: CheckpointStore, name: str, line: StatusLine) -> None:
+        self.losses: int = 0
         self._store = store
         self._name = name
         self._line = line
-        self.losses = 0
-        self._letters: frozenset[str] = frozenset()
-        self._failures = 0
-        self._polls = 0
+        self._poller: Poller | None = None
+        self._known: set[str] = set()
+        self._new: list[DeadLetter] = []
+        self._has_news = asyncio.Event()
 
-    async def __aenter__(self) -> Self:
-        self._letters = frozenset(one.key for one in await self._store.dead_letters(self._name))
-        self._looking = DrawingTask(self._look_now_and_then())
-        return self
+    def take(self, event: Event) -> None:
+        """Hear of something; the ``on_event`` of the poller's client."""
+        match event:
+            case PollFailed(is_last=False) if self._poller is not None:
+                self._line.say(_failure(self._poller.status))
+            case DeadLettered(letter=letter) if letter.key not in self._known:
+                self._known.add(letter.key)
+                self._new.append(letter)
+                # They come many at a time, and are told of together.
+                asyncio.get_running_loop().call_soon(self._tell_losses)
+            case PollFinished() | CheckpointCommitted() | RecordDelivered():
+                pass
+            case _:
+                return
+        self._has_news.set()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        error = await self._looking.end()
-        if exc is not None or error is not None:
+    @asynccontextmanager
+    async def over(self, poller: Poller) -> AsyncIterator[None]:
+        """Tell of a poller while the block inside iterates over it.
+
+        Raises:
+            CheckpointError: the store cannot be used.
+        """
+        self._known = {one.key for one in await self._store.dead_letters(self._name)}
+        self._poller = poller
+        drawing = DrawingTask(self._draw_on(poller))
+        try:
+            yield
+        except BaseException:
+            await drawing.end()
             self._line.clear()
-        if exc is not None:
-            return
+            raise
+        error = await drawing.end()
         if error is not None:
+            self._line.clear()
             raise error
-        await self._look()
-        self._line.draw([*_facts(self._poller.status)])
+        self._tell_losses()
+        self._line.draw([*_facts(poller.status)])
         self._line.leave()
 
-    async def _look_now_and_then(self) -> None:
-        loop = asyncio.get_running_loop()
-        draw_at = loop.time()
+    async def _draw_on(self, poller: Poller) -> None:
         while True:
-            await self._look()
-            if loop.time() >= draw_at or not self._line.is_drawn:
-                draw_at = loop.time() + _DRAW_SECONDS
-                status = self._poller.status
-                self._line.draw([_state(status), *_facts(status)])
-            await asyncio.sleep(_LOOK_SECONDS)
+            status = poller.status
+            self._line.draw([_state(status), *_facts(status)])
+            self._has_news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAW_SECONDS - _LEAST_SECONDS):
+                    await self._has_news.wait()
+            await asyncio.sleep(_LEAST_SECONDS)
 
-    async def _look(self) -> None:
-        status = self._poller.status
-        if status.failures > self._failures:
-            self._line.say(_failure(status))
-        self._failures = status.failures
-        if status.reached is not None:
-            await self._look_for_letters(status)
-
-    async def _look_for_letters(self, status: PollerStatus) -> None:
-        # As many as before may be others after a poll.
-        if status.dead_letters == len(self._letters) and status.polls == self._polls:
-            return
-        try:
-            letters = await self._store.dead_letters(self._name)
-        except IncomeClientError:  # the poller finds out by itself, and says so
-            return
-        new = [letter for letter in letters if letter.key not in self._letters]
-        self._letters = frozenset(letter.key for letter in letters)
-        self._polls = status.polls
+    def _tell_losses(self) -> None:
+        new, self._new = self._new, []
         self.losses += len(new)
         for letter in new[:_MOST_LETTERS]:
             self._line.say(_loss(letter))

@@ -26,9 +26,9 @@ class StatusLine:
     """
 
     def __init__(self) -> None:
-        self.is_drawn = False
+        self.is_drawn: bool = False
         self._screen = Screen(stderr=True, highlight=False)
-        self.is_shown = sys.stderr.isatty() and not self._screen.is_dumb_terminal
+        self.is_shown: bool = sys.stderr.isatty() and not self._screen.is_dumb_terminal
         # Whoever sees both streams on one terminal would see them on one line.
         self._is_shared = self.is_shown and sys.stdout.isatty()
 

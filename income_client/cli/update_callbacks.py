@@ -24,7 +24,9 @@ class UpdateCallbacks:
     """
 
     def __init__(self, service: Emulator) -> None:
-        self.delivered = self.failed = self.skipped = 0
+        self.delivered: int = 0
+        self.failed: int = 0
+        self.skipped: int = 0
         self._service = service
         self._under_way: set[asyncio.Task[None]] = set()
         self._group = asyncio.TaskGroup()

@@ -70,7 +70,11 @@ class CallbackDelivery:
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Self | None:
-        """Return the delivery that another process tells of, None where it tells of none."""
+        """Return the delivery that another process tells of, None where it tells of none.
+
+        Args:
+            facts: what it tells, as `facts` returned it there.
+        """
         attempts = facts.get("attempts")
         names = [facts.get("application_id"), facts.get("event_type")]
         if (

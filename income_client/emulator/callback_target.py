@@ -128,5 +128,9 @@ class CallbackTarget:
         return pause
 
     def tls_for(self, url: str) -> SSLContext | None:
-        """Return the TLS context for one of the addresses, None for the default one."""
+        """Return the TLS context for one of the addresses, None for the default one.
+
+        Args:
+            url: `url` or `token_url`.
+        """
         return self.ssl if url.startswith("https:") else None

@@ -38,7 +38,7 @@ class Journey:
 
     def __init__(self) -> None:
         self.attempts: list[int | str] = []
-        self.last = CallbackAnswer(fault=_CLOSED)
+        self.last: CallbackAnswer = CallbackAnswer(fault=_CLOSED)
 
     def note(self, answer: CallbackAnswer) -> None:
         """Add what one more attempt came to."""

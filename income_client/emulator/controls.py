@@ -6,6 +6,7 @@ from .files import StoredFile
 from .rules import ServiceRules
 from .service import Service
 from .service_time import ServiceTime
+from .world import World
 
 
 class ServiceControls:
@@ -20,7 +21,7 @@ class ServiceControls:
     """
 
     def __init__(self, service: Service, time: ServiceTime) -> None:
-        self.world = service.world
+        self.world: World = service.world
         self._service = service
         self._time = time
 
@@ -64,6 +65,9 @@ class ServiceControls:
     def touch(self, application_id: str) -> int:
         """Update an application now: an amount changes, and its place in the list.
 
+        Args:
+            application_id: which one.
+
         Returns:
             The service second of the update.
 
@@ -81,6 +85,9 @@ class ServiceControls:
     def file_of(self, document_id: str) -> StoredFile:
         """Return what a document's file is now: content, media type and entity tag.
 
+        Args:
+            document_id: whose.
+
         Raises:
             ConfigurationError: there is no such document.
         """
@@ -89,6 +96,9 @@ class ServiceControls:
     def content_of(self, document_id: str) -> bytes:
         """Return the bytes of a document's file as they are now.
 
+        Args:
+            document_id: whose.
+
         Raises:
             ConfigurationError: there is no such document.
         """
@@ -96,6 +106,9 @@ class ServiceControls:
 
     def replace_file(self, document_id: str) -> None:
         """Put another file in the place of a document's; addresses given out stay good.
+
+        Args:
+            document_id: whose.
 
         Raises:
             ConfigurationError: there is no such document.

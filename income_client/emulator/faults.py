@@ -92,7 +92,12 @@ class Fault:
         return self.kind in _WITHHOLDING and not is_late
 
     def matches(self, method: str, path: str) -> bool:
-        """Say whether a request is one that this falls on."""
+        """Say whether a request is one that this falls on.
+
+        Args:
+            method: HTTP method.
+            path: raw path.
+        """
         return fnmatchcase(path, self.path) and fnmatchcase(method, self.method)
 
 

@@ -142,7 +142,12 @@ def select_rows(
 def list_reply(
     world: World, rules: ServiceRules, *, after: int | None, before: int | None, limit: int
 ) -> ListReply | Refused:
-    """Answer a list question in ids, without a socket and without JSON.
+    """Return the answer to a list question in ids, without a socket and without JSON.
+
+    >>> world = World([1782820000, 1782820001, 1782820002])
+    >>> page = list_reply(world, ServiceRules(), after=1782820000, before=None, limit=1)
+    >>> len(page.ids), world.updated_at(page.ids[0])
+    (1, 1782820001)
 
     Args:
         world: the applications, and the present second.

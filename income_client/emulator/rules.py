@@ -87,17 +87,17 @@ class ServiceRules:
     future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
     """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
     default_span: int | None = field(default=None, validator=optional(whole(least=0)))
-    """How far back an unset ``updated_after`` reaches; None for the beginning of time."""
+    """Seconds that an unset ``updated_after`` reaches back; None for the beginning of time."""
     visibility_delay: int = field(default=0, validator=whole(least=0))
-    """Until an update shows in the list; meanwhile the row stays at its old place."""
+    """Seconds until an update shows in the list; meanwhile the row stays at its old place."""
     clock_offset: int = field(default=0, validator=whole())
-    """How far the Date header runs ahead of service time."""
+    """Seconds that the Date header runs ahead of service time."""
     token_lifetime: int = field(default=3600, validator=whole(least=1))
-    """Life of an access token."""
+    """Seconds that an access token lives."""
     url_lifetime: int = field(default=900, validator=whole(least=1))
-    """Life of a download address."""
+    """Seconds that a download address lives."""
     url_age: int = field(default=0, validator=whole(least=0))
-    """Age of a download address when it is handed out; from ``url_lifetime`` on it has expired."""
+    """Seconds of its life that are over when an address is handed out; all of them: expired."""
     url_signed_once: bool = field(default=False, validator=_IS_BOOL)
     """Whether addresses are signed at the very beginning and never change, expired or not."""
     file_bytes: int = field(default=20_000, validator=whole(least=1))

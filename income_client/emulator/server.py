@@ -100,11 +100,11 @@ class Emulator(ServiceControls):
         clock = clock or SystemClock()
         world = World(times, seed=seed, now=now, rules=rules)
         super().__init__(Service(world), ServiceTime(now, flows=time_flows, clock=clock))
-        self.faults = Faults()
+        self.faults: Faults = Faults()
         self.requests: list[RecordedRequest] = []
-        self.url = ""
-        self.files_url = ""
-        self.max_in_flight = 0
+        self.url: str = ""
+        self.files_url: str = ""
+        self.max_in_flight: int = 0
         self._clock = clock
         self._callbacks = CallbackDesk(self.world, callbacks, self._clock)
         self._latency = latency
@@ -160,6 +160,9 @@ class Emulator(ServiceControls):
             headers: header fields, each in place of the usual one of its name; as pairs,
                 one may stand twice.
             update: whether the application changes first, as `touch` does it.
+
+        Returns:
+            What became of it, attempt by attempt.
 
         Raises:
             ConfigurationError: there is no target or no such application, or an

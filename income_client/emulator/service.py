@@ -92,10 +92,12 @@ class Service:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.basic = BasicAuth("emulator-user", f"invented-password-{world.seed}")
-        self.oauth2 = OAuth2ClientCredentials("emulator-client", f"invented-secret-{world.seed}")
-        self.mint = TokenMint(world.seed)
-        self.storage = FileStorage(world, self._papers)
+        self.basic: BasicAuth = BasicAuth("emulator-user", f"invented-password-{world.seed}")
+        self.oauth2: OAuth2ClientCredentials = OAuth2ClientCredentials(
+            "emulator-client", f"invented-secret-{world.seed}"
+        )
+        self.mint: TokenMint = TokenMint(world.seed)
+        self.storage: FileStorage = FileStorage(world, self._papers)
         self._gate = Gate(basic=self.basic, oauth2=self.oauth2, mint=self.mint)
         self._replies = 0
         self._case = lru_cache(maxsize=2048)(self._compose)
@@ -117,7 +119,7 @@ class Service:
         self.storage.urls[Region.FIRST] = url
 
     def respond(self, request: HttpRequest) -> HttpReply:
-        """Answer a request to the API or to the token endpoint."""
+        """Return the answer to a request to the API or to the token endpoint."""
         if not is_loopback(request.headers.get("host", "")):
             reply = json_reply(421, {"error": "misdirected_request"})
         else:
@@ -142,7 +144,12 @@ class Service:
         return read_order(request.body) or json_reply(400, {"error": "invalid_order"})
 
     def respond_file(self, request: HttpRequest, region: Region = Region.FIRST) -> HttpReply:
-        """Answer a request to the host of document files, in one of its regions."""
+        """Return the answer to a request to the host of document files.
+
+        Args:
+            request: as it came.
+            region: which of its regions it came to.
+        """
         if not is_loopback(request.headers.get("host", "")):
             reply = storage_error(421, "MisdirectedRequest", "Only this machine is served.")
         else:
@@ -266,5 +273,10 @@ class Service:
 
 
 def respond(service: Service, request: HttpRequest) -> HttpReply:
-    """Answer a request to the API: the emulator's whole meaning in one pure step."""
+    """Return the answer to a request to the API: the emulator's whole meaning in one pure step.
+
+    Args:
+        service: whose answer it is.
+        request: as it came.
+    """
     return service.respond(request)

@@ -41,8 +41,8 @@ class FileStorage:
     """
 
     def __init__(self, world: World, papers_of: Callable[[int], Sequence[Paper]]) -> None:
-        self.signer = AddressSigner(seed=world.seed)
-        self.urls = dict.fromkeys(Region, "http://127.0.0.1")
+        self.signer: AddressSigner = AddressSigner(seed=world.seed)
+        self.urls: dict[Region, str] = dict.fromkeys(Region, "http://127.0.0.1")
         self._world = world
         self._began = world.now
         self._papers_of = papers_of

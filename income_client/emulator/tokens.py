@@ -31,7 +31,7 @@ class TokenMint:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._generation = 0
-        self.issued = 0
+        self.issued: int = 0
 
     def issue(self, client_id: str, *, now: int, lifetime: int) -> str:
         """Make a token.

@@ -44,11 +44,12 @@ class World:
 
     Args:
         updates: for each application the service second of its last update.
-        seed: what everything invented hangs on, ids included.
+        seed: what everything invented hangs on, ids included; a whole number.
         now: the present service second; 2026-06-30T12:00:00 unless given.
         rules: how the service behaves; may be replaced at any time.
 
     Attributes:
+        seed: as given.
         now: the present service second.
         rules: how the service behaves.
         questions: list questions asked so far, from which random order takes its chance.
@@ -63,8 +64,8 @@ class World:
         rules: ServiceRules | None = None,
     ) -> None:
         self.seed = seed
-        self.now = second_of(START) if now is None else now
-        self.rules = rules or ServiceRules()
+        self.now: int = second_of(START) if now is None else now
+        self.rules: ServiceRules = rules or ServiceRules()
         self.questions = 0
         self._offset = (seed * 0x2545F4914F + 0x3C6EF372FE) & _ID_MASK
         self._updated = array("q", updates)
@@ -89,7 +90,11 @@ class World:
         return f"app-{(number * _STRIDE + self._offset) & _ID_MASK:010x}"
 
     def number_of(self, application_id: str) -> int | None:
-        """Return the number behind an id, None if there is no such application."""
+        """Return the number behind an id, None if there is no such application.
+
+        Args:
+            application_id: as the service gave it.
+        """
         digits = application_id[4:]
         if len(application_id) != _ID_LENGTH or application_id[:4] != "app-":
             return None
@@ -114,6 +119,9 @@ class World:
     def updated_at(self, application_id: str) -> int:
         """Return the service second of the last update, whether the list shows it yet or not.
 
+        Args:
+            application_id: of which application.
+
         Raises:
             ConfigurationError: there is no such application.
         """
@@ -132,11 +140,14 @@ class World:
         return self._touched.get(number) or Touched(first=self._updated[number], version=0)
 
     def applied_at(self, number: int) -> int:
-        """Return the service second of the application date, up to three days before all else."""
+        """Return the service second of a number's application date, days before all else."""
         return self.history(number).first - (number * 7919 + self.seed) % (3 * DAY)
 
     def touch(self, application_id: str) -> int:
         """Update an application now: a new version, and a new place in the list.
+
+        Args:
+            application_id: which one.
 
         Returns:
             The service second of the update.
@@ -156,7 +167,7 @@ class World:
         return self.now
 
     def advance_to(self, second: int) -> None:
-        """Move the present forward; never back."""
+        """Move the present forward to a second; never back."""
         self.now = max(self.now, second)
         self._show_arrivals()
 
@@ -178,7 +189,13 @@ class World:
         return set(map(self.id_of, self._numbers[places.start : places.stop]))
 
     def places(self, rules: ServiceRules, after: int, before: int) -> range:
-        """Return the places in the index that lie within two bounds, by the rules' inclusivity."""
+        """Return the places in the index that lie within two bounds, by the rules' inclusivity.
+
+        Args:
+            rules: whose inclusivity holds.
+            after: lower bound, in service seconds.
+            before: upper bound, in service seconds.
+        """
         low = bisect_left if rules.lower_closed else bisect_right
         high = bisect_right if rules.upper_closed else bisect_left
         start = low(self._times, after)

@@ -71,7 +71,7 @@ class CallbackReceiver:
         timeout: seconds that ``on_callback`` may take, the waiting included; it is
             cancelled then. A service that waits for less has given up by then.
         retry_after: seconds after which the service may send again what was not taken.
-        max_body_bytes: longest body.
+        max_body_bytes: longest body, in bytes.
         body_timeout: seconds that a body may take to come.
         repeat_window: seconds for which a callback is remembered once it was handled.
         on_repeat: whether ``on_callback`` runs for one that is remembered ("run"), with
@@ -148,6 +148,10 @@ class CallbackReceiver:
             head: what came before its body.
             body: the whole of it, or chunks as they come; not looked at if the head is
                 refused.
+
+        Returns:
+            200 once ``on_callback`` has returned; else the status that says why not, and
+            JSON in any case.
         """
         refusal = await self._refusal_of(head)
         if refusal is not None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-logger = logging.getLogger("income_client.receivers")
+logger: Final = logging.getLogger("income_client.receivers")
 
 _QUIET_SECONDS: Final = 60.0
 

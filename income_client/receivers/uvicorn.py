@@ -5,7 +5,7 @@ of its peer's unless told not to. These say both beside what uvicorn says::
 
     uvicorn app:app --http income_client.receivers.uvicorn:H11Protocol ...
 
-What they say decides nothing here. ``HttpToolsProtocol`` exists where httptools is installed.
+What they say decides nothing here. ``HttpToolsProtocol`` needs httptools.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol as _H11Protocol
+
+from income_client.errors import ConfigurationError
 
 from .connections import PEER_EXTENSION, certificate_of, peer_of
 
@@ -59,7 +61,7 @@ class H11Protocol(_H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; what is told is the connection's, so it is found once."""
         super().connection_made(transport)
-        self.app = _telling(self.app, transport)
+        self.app: _Application = _telling(self.app, transport)
 
 
 if _HttpToolsProtocol is not None:
@@ -70,7 +72,7 @@ if _HttpToolsProtocol is not None:
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             """Begin; what is told is the connection's, so it is found once."""
             super().connection_made(transport)
-            self.app = _telling(self.app, transport)
+            self.app: _Application = _telling(self.app, transport)
             self._is_head_read = False
 
         def on_message_begin(self) -> None:
@@ -87,3 +89,18 @@ if _HttpToolsProtocol is not None:
             """End the head."""
             self._is_head_read = True
             super().on_headers_complete()
+
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Say what to install where somebody asks for the protocol on httptools.
+
+        Raises:
+            ConfigurationError: it is the one that is asked for.
+            AttributeError: it is another name.
+        """
+        if name == "HttpToolsProtocol":
+            raise ConfigurationError(
+                "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
+            )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

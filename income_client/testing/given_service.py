@@ -57,7 +57,7 @@ class GivenService(Service):
     def __init__(self, world: GivenWorld) -> None:
         super().__init__(world)
         self._given_world = world
-        self.storage = GivenStorage(world, self._papers)
+        self.storage: FileStorage = GivenStorage(world, self._papers)
 
     def _row(self, number: int) -> str:
         given = self._given_world.given(number)

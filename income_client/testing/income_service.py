@@ -274,6 +274,9 @@ class IncomeService(AbstractContextManager["IncomeService"]):
             application_id: what it is about; one after the other unless given.
             **options: of `Emulator.fire_callback`.
 
+        Returns:
+            What became of it, attempt by attempt.
+
         Raises:
             ConfigurationError: there is no target or no such application, or an
                 argument cannot be meant.

@@ -23,7 +23,11 @@ class JumpingClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward by hand."""
+        """Move the clock forward by hand.
+
+        Args:
+            seconds: how far.
+        """
         with self._moving:
             self._now += seconds
 
@@ -32,6 +36,9 @@ class JumpingClock:
 
         A sleeper that finds time moved on by others only jumps what is left,
         so that concurrent pauses overlap as they would in real time.
+
+        Args:
+            seconds: how long the pause is.
         """
         wakes_at = self._now + seconds
         self.slept.append(seconds)

@@ -71,7 +71,12 @@ class Requests(Sequence[RecordedRequest]):
         )
 
     def count(self, call: str, application_id: str | None = None) -> RequestCount:
-        """Return how many there are of one kind of call; arguments as in `of`."""
+        """Return how many there are of one kind of call.
+
+        Args:
+            call: its name, as in `of`.
+            application_id: only those about this application; all of them by default.
+        """
         return RequestCount(self.of(call, application_id))
 
     @property

@@ -47,7 +47,11 @@ class ServiceFaults:
         self._thread.call(self._emulator.faults.clear)
 
     def plan(self, *plans: FaultPlan) -> None:
-        """Add faults as `add` does, from the emulator's own thread or before it runs."""
+        """Add faults as `add` does, from the emulator's own thread or before it runs.
+
+        Args:
+            plans: scripts, troubles and single faults.
+        """
         faults = [fault for plan in plans for fault in _faults_of(plan)]
         self._emulator.faults.add(*[armed(fault, lambda: self._emulator.now) for fault in faults])
 

@@ -178,7 +178,7 @@ async def test_wrong_credentials_end_it(tmp_path: Path) -> None:
     async with Emulator(200) as service:
         wrong = {**variables(service), "INCOME_CLIENT_SECRET": "invented"}
         ended = await asyncio.to_thread(run, *Command(service, tmp_path).arguments(), **wrong)
-        assert (ended.returncode, ended.stdout) == (1, "")
+        assert (ended.returncode, ended.stdout) == (4, "")
         assert len(ended.stderr.splitlines()) == 1
         assert "401" in ended.stderr
         assert len(service.requests) < 100

@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from income_client import DocumentEntry, IncomeClient
+from income_client import (
+    DocumentEntry,
+    DownloadFailure,
+    DownloadPolicy,
+    IncomeClient,
+    UnsafeLinkError,
+)
 from income_client.cli.download_bars import Bars
 from income_client.cli.download_run import DownloadRun, Wanted
 from income_client.cli.manifest import Manifest
 from income_client.emulator import Emulator
+from income_client.protocol.links import read_link
+from income_client.protocol.peers import peer_refusal
 
 
 def run_of(service: Emulator, folder: Path) -> DownloadRun:
@@ -70,3 +78,35 @@ async def test_a_run_that_was_stopped_ends(tmp_path: Path) -> None:
                         run.stop()
                 assert taken.result() is None
         assert run.tally.new == 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "hint"),
+    [
+        (read_link("https://files.example/x", DownloadPolicy()), "name with --allow-host"),
+        (read_link("http://a.amazonaws.com/x", DownloadPolicy()), "plain http is only for this"),
+        (peer_refusal("10.0.0.1", DownloadPolicy()), "with --allow-private-networks"),
+        (peer_refusal("127.0.0.1", DownloadPolicy()), "from this machine if --allow-host names"),
+        (peer_refusal("169.254.169.254", DownloadPolicy()), ""),
+        (peer_refusal("203.0.113.1", DownloadPolicy()), ""),
+    ],
+)
+async def test_a_hint_names_the_option(
+    refusal: UnsafeLinkError, hint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What would allow an address is told once, and nothing where nothing would."""
+    async with Emulator(1) as service:
+        run = run_of(service, tmp_path)
+    failure = DownloadFailure(
+        application_id="app-1",
+        document_type="paystub",
+        document_id="doc-1",
+        error=refusal,
+    )
+    for _ in range(2):
+        run._tell_failed(failure)
+    said = capfd.readouterr().err.splitlines()
+    assert said[0].startswith("income-client: app-1: doc-1: ")
+    assert len(said) == 2 + bool(hint)
+    assert hint in said[1]
+    assert run.tally.failed == 2

@@ -9,12 +9,23 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from time import perf_counter
 
 import pytest
 
-from income_client import BasicAuth, IncomeClient, MemoryCheckpointStore
+from income_client import (
+    BasicAuth,
+    DownloadPolicy,
+    IncomeClient,
+    MemoryCheckpointStore,
+    RetryPolicy,
+)
 from tests.cli.entry import run, start
+
+HERE = DownloadPolicy(
+    allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
+)
 
 
 @contextmanager
@@ -142,3 +153,43 @@ async def test_it_updates_as_many_as_it_is_told(monkeypatch: pytest.MonkeyPatch)
                 changed.add(record.application_id)
                 if len(changed) == 5:
                     break
+
+
+async def test_it_behaves_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options for the service hold of what it serves: sizes of files, expiry, width of windows."""
+    options = ("--file-size", "3kB", "--expiry", "77", "--max-span", str(86_400 * 30))
+    with emulating(*options) as process:
+        variables = await asyncio.to_thread(variables_of, process)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        async with IncomeClient.from_env(downloads=HERE) as client:
+            page = await client.get_application_page(updated_after=datetime(2020, 1, 1, tzinfo=UTC))
+            assert page.updated_before - page.updated_after == timedelta(days=30)
+            walk = client.list_applications(page.updated_before - timedelta(days=91))
+            found = {row.application_id async for row in walk}
+            assert len(found) == 40
+            documents = await client.get_documents(min(found))
+            entry = next(documents.all())
+            assert "X-Amz-Expires=77&" in entry.document.url
+            file = await client.download(entry.document, BytesIO())
+            assert file.size == 3000
+
+
+async def test_faults_fall_on_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client meets them and reads everything; at the end it is told how many there were."""
+    with emulating("--faults", "503:20%@application,drop:0.1@list") as process:
+        variables = await asyncio.to_thread(variables_of, process)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        quick = RetryPolicy(max_attempts=10, base_delay=0.0)
+        async with IncomeClient.from_env(retry=quick) as client:
+            rows = [row async for row in client.list_applications()]
+            records = [one async for one in client.fetch_records(rows, documents=False)]
+        assert len(records) == 40
+        process.send_signal(signal.SIGINT)
+        lines, errors = await asyncio.to_thread(process.communicate, timeout=50)
+    assert (lines, process.returncode) == ("", 0)
+    told = re.fullmatch(r"income-client: faults: (\d+) of (\d+) requests \((.+)\)\n", errors)
+    assert told, errors
+    assert 0 < int(told[1]) < int(told[2])
+    assert "503 " in told[3]

@@ -86,6 +86,34 @@ async def test_it_can_begin_at_a_time(tmp_path: Path) -> None:
             assert set(ids_of(polled.stdout)) == wanted
 
 
+async def test_it_can_begin_some_time_ago(tmp_path: Path) -> None:
+    """A span counts back from the service's present, whatever the time is here."""
+    async with Emulator(200, days=30) as service:
+        since = service.world.now - 3 * 86_400
+        wanted = {one for one in service.world.ids if service.world.updated_at(one) >= since}
+        assert 0 < len(wanted) < 200
+        polled = await Command(service, tmp_path / "polls").run("--once", "--start", "3d")
+        assert (polled.returncode, polled.stderr) == (0, "")
+        assert set(ids_of(polled.stdout)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--store", "nowhere/at/all"), "--store: there is no folder nowhere/at\n"),
+        (("--store", "tests"), "--store: checkpoint store "),
+        (("--store", ":memory:"), "--store: this is no path of a file\n"),
+        (("--store", "x.db", "--name", ""), "--name: name is a text that is not empty\n"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(arguments: tuple[str, ...], said: str) -> None:
+    """What is wrong with the store or the name is said with the option; nothing is asked."""
+    refused = run("poll", *arguments)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"income-client: {said}")
+    assert refused.stderr.count("\n") == 1
+
+
 async def test_it_polls_again_and_again(tmp_path: Path) -> None:
     """Without --once, what is updated later on is written as it is found, until SIGTERM."""
     async with Emulator(10) as service:
@@ -163,12 +191,12 @@ async def test_many_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
 
 
 async def test_wrong_credentials_end_it(tmp_path: Path) -> None:
-    """Credentials that are refused are one line with status 1, and the line does not show them."""
+    """Credentials that are refused are one line with status 4, and the line does not show them."""
     async with Emulator(5) as service:
         wrong = {**variables(service), "INCOME_CLIENT_SECRET": "invented-and-wrong"}
         store = str(tmp_path / "polls")
         polled = await asyncio.to_thread(run, "poll", "--store", store, **wrong)
-        assert (polled.returncode, polled.stdout) == (1, "")
+        assert (polled.returncode, polled.stdout) == (4, "")
         assert polled.stderr.startswith("income-client: ")
         assert polled.stderr.count("\n") == 1
         assert "invented-and-wrong" not in polled.stderr
@@ -181,7 +209,7 @@ async def test_a_damaged_store_ends_it(tmp_path: Path) -> None:
     async with Emulator(5) as service:
         polled = await Command(service, store).run(*FROM_THE_BEGINNING)
         assert (polled.returncode, polled.stdout) == (1, "")
-        assert polled.stderr.startswith("income-client: checkpoint store ")
+        assert polled.stderr.startswith("income-client: --store: checkpoint store ")
         assert polled.stderr.count("\n") == 1
         assert service.requests == []
     assert store.read_bytes() == b"something else" * 100
@@ -209,7 +237,7 @@ def test_a_missing_variable_is_named(tmp_path: Path) -> None:
     """Without an address it says which variable to set, and makes no file."""
     polled = run("poll", "--store", str(tmp_path / "polls"))
     assert (polled.returncode, polled.stdout) == (1, "")
-    assert polled.stderr == "income-client: INCOME_BASE_URL is not set\n"
+    assert polled.stderr.startswith("income-client: set INCOME_BASE_URL, or base_url in ")
     assert list(tmp_path.iterdir()) == []
 
 

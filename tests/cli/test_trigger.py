@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 
-from income_client.emulator import CallbackTarget, Emulator
+from income_client.cli.app import run as run_here
+from income_client.emulator import CallbackTarget, Emulator, callback_sender, callbacks_out
 from tests.cli.entry import run
 from tests.cli.polling import variables as oauth2_variables
 from tests.scripted_server import always, reply, serving
@@ -183,3 +185,11 @@ def test_misuse_exits_with_2() -> None:
     """Arguments that cannot be meant are explained, with status 2."""
     assert run("trigger", "--count", "0").returncode == 2
     assert run("trigger", "one", "two").returncode == 2
+
+
+def test_its_help_tells_what_came_of_an_attempt(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every word that can stand in a line in place of a status has a line that explains it."""
+    assert run_here(["trigger", "--help"]) == 0
+    explained = set(re.findall(r"^  ([a-z_]+) {2,}\S", capsys.readouterr().out, re.MULTILINE))
+    names = {name for _, name in callback_sender._FAULTS}
+    assert explained == names | {"refused", "failed", callbacks_out._CLOSED}

@@ -13,6 +13,7 @@ from tests.cli.triggering import emulating
 from tests.scripted_server import always, forever, reply, serving, with_tokens
 
 URL = "http://127.0.0.1:9/callbacks"
+TLS = "https://127.0.0.1:9/"
 
 
 async def test_a_running_emulator_can_be_triggered() -> None:
@@ -88,8 +89,16 @@ async def test_an_endpoint_that_hangs_holds_nothing_back() -> None:
     [
         (("--callback-token-url", URL), {}, "options of callbacks need --callbacks"),
         (("--callback-ca", "x.pem"), {}, "options of callbacks need --callbacks"),
-        (("--callbacks", "http://example.com/"), {}, "url is an http or https address of this"),
-        (("--callbacks", "http://u:hidden@127.0.0.1/"), {}, "url is an http or https address"),
+        (
+            ("--callbacks", "http://example.com/"),
+            {},
+            "--callbacks is an http or https address of this",
+        ),
+        (
+            ("--callbacks", "http://u:hidden@127.0.0.1/"),
+            {},
+            "--callbacks is an http or https address",
+        ),
         (("--callbacks", URL, "--callback-token-url", URL), {}, "needs INCOME_CALLBACK_CLIENT_ID"),
         (("--callbacks", URL), OAUTH2_VARIABLES, "needs --callback-token-url"),
         (
@@ -97,10 +106,16 @@ async def test_an_endpoint_that_hangs_holds_nothing_back() -> None:
             {"INCOME_CALLBACK_PASSWORD": "hidden"},
             "INCOME_CALLBACK_USERNAME is not set",
         ),
-        (("--callbacks", URL, "--callback-certificate", "x.pem"), {}, "go together"),
-        (("--callbacks", URL, "--callback-ca", "nowhere.pem"), {}, "holds no certificate"),
         (
-            ("--callbacks", URL, "--callback-certificate", "nowhere", "--callback-key", "nowhere"),
+            ("--callbacks", URL, "--callback-token-url", "http://example.com/?hidden"),
+            {},
+            "--callback-token-url is an http or https address of this",
+        ),
+        (("--callbacks", URL, "--callback-ca", "x.pem"), {}, "need an address with https in --c"),
+        (("--callbacks", TLS, "--callback-certificate", "x.pem"), {}, "go together"),
+        (("--callbacks", TLS, "--callback-ca", "nowhere.pem"), {}, "holds no certificate"),
+        (
+            ("--callbacks", TLS, "--callback-certificate", "nowhere", "--callback-key", "nowhere"),
             {},
             "no certificate with its unencrypted private key",
         ),

@@ -1,0 +1,112 @@
+"""``income-client application``: one application to look at, on a terminal or as a page."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from attrs import evolve
+from cyclopts import Parameter
+
+from income_client import (
+    ApplicationDocuments,
+    ApplicationRecord,
+    ConfigurationError,
+    IncomeClient,
+    to_json,
+)
+
+from .application_file import check_place, write_private
+from .application_page import page
+from .application_reading import view_of
+from .application_terminal import show
+from .connecting import Connection, connect
+from .output_lines import OutputLines
+
+_FAILED: Final = 1
+_MISUSED: Final = 2
+
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+
+
+async def application(
+    application_id: str,
+    /,
+    *,
+    show_personal_data: Switch = False,
+    html: Path | None = None,
+    overwrite: Switch = False,
+    output: Literal["table", "json"] = "table",
+    addresses: Switch = False,
+    connection: Connection | None = None,
+) -> int:
+    """Show an application: its income by year, and the documents behind each amount.
+
+    Args:
+        application_id: the service's id of it.
+        show_personal_data: show who the borrowers are, and who employs them.
+        html: write a page to this file instead, with mode 0600, and print its path.
+        overwrite: replace that file if it is there.
+        output: table, or the service's own JSON of the application and its documents.
+        addresses: keep the addresses of files in JSON: who has one can read the file.
+        connection: which service.
+
+    Returns:
+        The exit status: 2 for JSON without --show-personal-data.
+    """
+    if problem := _contradiction(output, html, shows_all=show_personal_data):
+        print(f"income-client: {problem}", file=sys.stderr)
+        return _MISUSED
+    if html is not None:
+        check_place(html, overwrite=overwrite)
+    async with connect(connection) as client:
+        record = await _read(client, application_id)
+    if output == "json":
+        return _write_json(record if addresses else _without_addresses(record))
+    view = view_of(record, show_personal_data=show_personal_data)
+    if html is None:
+        show(view)
+    else:
+        write_private(html, page(view), overwrite=overwrite)
+        print(html, flush=True)
+    return 0
+
+
+def _contradiction(output: str, html: Path | None, *, shows_all: bool) -> str | None:
+    if output != "json":
+        return None
+    if html is not None:
+        return "--html writes a page, not JSON: leave --output json out"
+    if not shows_all:
+        return (
+            "--output json is the service's own JSON, with all that it says of the borrowers: "
+            "add --show-personal-data"
+        )
+    return None
+
+
+async def _read(client: IncomeClient, application_id: str) -> ApplicationRecord:
+    async for record in client.fetch_records([application_id], pages=False):
+        return record
+    raise ConfigurationError("the application's id is empty")
+
+
+def _without_addresses(record: ApplicationRecord) -> ApplicationRecord:
+    """Return a record that may be kept for longer than an address is good for."""
+    if record.documents is None:
+        return record
+    bare = {
+        kind: tuple(evolve(document, url="") for document in documents)
+        for kind, documents in record.documents.documents.items()
+    }
+    documents: ApplicationDocuments = evolve(record.documents, documents=bare)
+    return evolve(record, documents=documents)
+
+
+def _write_json(record: ApplicationRecord) -> int:
+    failure = OutputLines().write(to_json(record))
+    if failure is None:
+        return 0
+    reason = os.strerror(failure.errno or 0).lower()
+    print(f"income-client: cannot write to standard output: {reason}", file=sys.stderr)
+    return _FAILED

@@ -1,0 +1,121 @@
+"""``income-client applications``: lists what was updated in a span, each application once."""
+
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich.text import Text
+
+from income_client import (
+    ApplicationPaginator,
+    ApplicationSummary,
+    Event,
+    PageCovered,
+    RequestSent,
+    to_json,
+)
+
+from .connecting import Connection, connect
+from .moments import Moment, When, span_between
+from .package_warnings import say_warnings
+from .status_line import StatusLine
+from .tables import Column, OutputOption, QuietOption, RowWriter
+
+COLUMNS: Final = (
+    Column("application_id", "Application", style="cyan"),
+    Column("application_reference_id", "Reference"),
+    Column("application_date", "Date"),
+)
+_FAILED: Final = 1
+
+
+async def applications(
+    *,
+    updated_after: When | None = None,
+    updated_before: When | None = None,
+    limit: Annotated[int | None, Parameter(validator=Number(gte=1), show_default=False)] = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    connection: Connection | None = None,
+) -> int:
+    """List the applications that were updated in a span, each once.
+
+    Args:
+        updated_after: where the span begins; the beginning of time by default.
+        updated_before: where it ends; the present by default.
+        limit: most applications to list; the service has no order.
+        output: how; a table on a terminal, else JSON lines.
+        quiet: only ids, one a line.
+        connection: which service.
+
+    Returns:
+        The exit status: 1 where a second holds more than can be listed.
+    """
+    line = StatusLine()
+    say_warnings(line.say)
+    alone = COLUMNS[0].key if quiet else None
+    rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
+    progress = _Progress(line, has_beginning=updated_after not in (None, Moment()))
+    try:
+        async with connect(connection, on_event=None if rows.is_piped else progress.take) as client:
+            span = await span_between(client, updated_after, updated_before)
+            walk = client.list_applications(span.after, span.before, on_saturated="report")
+            with rows:
+                await _write_all(walk, rows, limit)
+    finally:
+        line.clear()
+    for window in walk.saturated:
+        line.say(f"the second {window.starts_at.isoformat()} holds more than can be listed")
+    if line.is_shown and not rows.rows:
+        line.say("no application was updated in that span")
+    return _FAILED if walk.saturated else 0
+
+
+async def _write_all(walk: ApplicationPaginator, rows: RowWriter, limit: int | None) -> None:
+    async for page in walk.pages():
+        for summary in page.applications:
+            write_summary(summary, rows)
+            if rows.rows == limit:
+                await walk.aclose()
+                return
+
+
+def write_summary(summary: ApplicationSummary, rows: RowWriter) -> None:
+    """Write a row of the list.
+
+    Args:
+        summary: the row.
+        rows: where to; its columns are `COLUMNS`.
+    """
+    row = {column.key: getattr(summary, column.key) for column in COLUMNS}
+    rows.write(row, to_json(summary))
+
+
+class _Progress:
+    """Draws how far a walk has come."""
+
+    def __init__(self, line: StatusLine, *, has_beginning: bool) -> None:
+        self._line = line
+        # Most of all time since 1970 is empty, and a share of it tells nothing.
+        self._has_beginning = has_beginning
+        self._rows = 0
+
+    def take(self, event: Event) -> None:
+        """Be told of an event."""
+        match event:
+            case PageCovered():
+                self._rows += event.rows
+                self._draw(event)
+            case RequestSent() if not self._line.is_drawn:
+                self._draw(None)
+            case _:
+                pass
+
+    def _draw(self, page: PageCovered | None) -> None:
+        parts = [Text.assemble((f"{self._rows:,} applications", "bold cyan"))]
+        if page is not None:
+            if self._has_beginning:
+                # Never all of it while there is more to come.
+                parts.append(Text(f"{min(int(page.covered_fraction * 100), 99)}% of the span"))
+            parts.append(Text(f"{page.requests:,} requests", style="dim"))
+        self._line.draw(parts)

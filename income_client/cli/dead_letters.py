@@ -1,0 +1,88 @@
+"""``income-client dead-letters``: lists what a poller could not read; looks, and no more."""
+
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from income_client import DeadLetter, SQLiteCheckpointStore
+
+from .printable import printable
+from .tables import Column, OutputOption, QuietOption, RowWriter
+
+_COLUMNS: Final = (
+    Column("subject", "What", style="cyan"),
+    Column("attempts", "Tries", "right"),
+    Column("first_tried_at", "Since", is_optional=True),
+    Column("last_tried_at", "Last try", is_optional=True),
+    Column("next_try_at", "Next try"),
+    Column("reason", "Reason", is_prose=True),
+)
+_FAILED: Final = 1
+_FIRST_PAUSE: Final = timedelta(seconds=30)
+_LONGEST_PAUSE: Final = timedelta(days=1)
+_MOST_DOUBLINGS: Final = 12
+
+
+async def dead_letters(
+    *,
+    store: Path,
+    name: str = "default",
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """List what a poller could not read so far.
+
+    Args:
+        store: file in which the poller keeps how far it has come.
+        name: under which name.
+        output: how; a table on a terminal, else JSON lines.
+        quiet: only ids of applications, one a line.
+
+    Returns:
+        The exit status: 1 if there is no such file, or no such name in it.
+    """
+    checkpoints = _existing(store)
+    if checkpoints is None:
+        return _failed(f"there is no store at {store}")
+    if not (await checkpoints.load(name)).version:
+        return _failed(f"nobody has polled as {name!r} in {store}")
+    letters = await checkpoints.dead_letters(name)
+    with RowWriter(_COLUMNS, output, quiet="application_id" if quiet else None) as rows:
+        for letter in letters:
+            if letter.application_id is not None or not quiet:
+                rows.write(_row(letter))
+    if not letters and sys.stderr.isatty():
+        print("income-client: all that was listed could be read", file=sys.stderr)
+    return 0
+
+
+def _existing(store: Path) -> SQLiteCheckpointStore | None:
+    """Return a store that is there: one that is only looked for is never made."""
+    return SQLiteCheckpointStore(store) if store.exists() else None
+
+
+def pause_after(letter: DeadLetter) -> timedelta:
+    """Return how long after its last try a poller that runs tries it again, at the earliest."""
+    return min(_FIRST_PAUSE * (1 << min(letter.attempts, _MOST_DOUBLINGS)), _LONGEST_PAUSE)
+
+
+def _row(letter: DeadLetter) -> Mapping[str, object]:
+    window = letter.window
+    return {
+        "application_id": letter.application_id,
+        "subject": letter.application_id or f"second {window.starts_at.isoformat(' ')}",
+        "window_after": window.starts_at,
+        "window_before": window.ends_at,
+        "attempts": letter.attempts,
+        "first_tried_at": letter.first_tried_at,
+        "last_tried_at": letter.last_tried_at,
+        "next_try_at": letter.last_tried_at + pause_after(letter),
+        "reason": letter.reason,
+    }
+
+
+def _failed(message: str) -> int:
+    print(f"income-client: {printable(message)}", file=sys.stderr)
+    return _FAILED

@@ -1,0 +1,153 @@
+"""``income-client doctor``: looks at everything between here and the service, and says what is so.
+
+Its output holds no secret, no borrower's data and no id, so that it can be handed on.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from attrs import evolve
+
+from income_client import (
+    BasicAuth,
+    ConfigurationError,
+    IncomeClient,
+    OAuth2ClientCredentials,
+)
+
+from .connecting import Connection, Ready, ready
+from .doctor_facts import Configuration, Facts, HostFacts, TokenFacts, Trouble
+from .doctor_list import examine_list
+from .doctor_network import SPOKEN, Origin, visit
+from .doctor_questions import ALL_SECONDS, MOST_CALLS, ONCE, TIMEOUTS, Questions
+from .doctor_report import findings_of, status_of
+from .doctor_times import offset_of
+from .doctor_view import show
+from .screen import Stages
+from .token_keeper import TokenKeeper
+
+_MOST_TOKENS: Final = 2
+_MOST: Final = SPOKEN + _MOST_TOKENS + MOST_CALLS + 1
+"""Requests at the most: a token that is refused costs another, and its call once more."""
+_STEP_SECONDS: Final = 5.0
+_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
+_SHOWN: Final = 3
+
+
+async def doctor(
+    *,
+    connection: Connection | None = None,
+    output: Literal["table", "json"] = "table",
+) -> int:
+    """Look at everything between here and the service, and say what is so.
+
+    Args:
+        connection: where the account comes from.
+        output: a table to read, or JSON.
+
+    Returns:
+        The exit status: 1 if something failed, 4 if the credentials were refused.
+    """
+    # A person may be asked for a secret, which takes its time.
+    found = ready(connection)
+    with Stages() as stages:
+        if isinstance(found, str):
+            facts = Facts(configuration=Trouble(kind="configuration", text=found))
+        else:
+            print(
+                f"income-client: at most {_MOST} requests, one after the other, "
+                f"for {ALL_SECONDS:g} s or so",
+                file=sys.stderr,
+            )
+            with stages.stage("Checking", total=MOST_CALLS) as stage:
+                facts = await examine(found, lambda made: stage.reach(made, f"{made} calls"))
+                stage.reach(MOST_CALLS, f"{facts.calls.made} calls")
+    findings = findings_of(evolve(facts, proxies=_proxies()))
+    show(findings, output)
+    return status_of(facts, findings)
+
+
+async def examine(found: Ready, on_call: Callable[[int], object]) -> Facts:
+    """Find everything out.
+
+    Args:
+        found: where the service is, and who asks.
+        on_call: told how many calls were made, before each.
+    """
+    keeper = TokenKeeper()
+    try:
+        client = IncomeClient(
+            found.account.base_url or "",
+            auth=found.auth,
+            auth_url=found.account.auth_url,
+            timeouts=TIMEOUTS,
+            retry=ONCE,
+            token_store=keeper if isinstance(found.auth, OAuth2ClientCredentials) else None,
+        )
+    except ConfigurationError as error:
+        return Facts(configuration=Trouble(kind="configuration", text=error.message))
+    async with client:
+        hosts = await _hosts(found)
+        facts = Facts(configuration=_configuration(found), hosts=hosts)
+        if any(isinstance(each.connected, Trouble | None) for each in hosts):
+            return facts
+        return await _calls(client, facts, keeper, on_call)
+
+
+async def _hosts(found: Ready) -> tuple[HostFacts, ...]:
+    origins = [Origin.of("service", found.account.base_url or "")]
+    if found.account.auth_url is not None and isinstance(found.auth, OAuth2ClientCredentials):
+        origin = Origin.of("token endpoint", found.account.auth_url)
+        if origin.authority != origins[0].authority:
+            origins.append(origin)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(visit(each, seconds=_STEP_SECONDS)) for each in origins]
+    return tuple(task.result() for task in tasks)
+
+
+async def _calls(
+    client: IncomeClient, facts: Facts, keeper: TokenKeeper, on_call: Callable[[int], object]
+) -> Facts:
+    questions = Questions(client, on_call)
+    first = await questions.page()
+    token = keeper.token
+    if token is not None:
+        facts = evolve(
+            facts, token=TokenFacts(lifetime=token.lifetime, expires_at=token.expires_at)
+        )
+    if isinstance(first, Trouble):
+        return evolve(facts, accepted=first, calls=questions.calls)
+    spoken = facts.hosts[0].spoken
+    dates = () if spoken is None or isinstance(spoken, Trouble) else spoken.dates
+    lists = await examine_list(questions, first, offset_of(dates))
+    return evolve(facts, accepted=True, calls=questions.calls, lists=lists)
+
+
+def _configuration(found: Ready) -> Configuration:
+    auth = found.auth
+    return Configuration(
+        service=_plain(found.account.base_url or ""),
+        token_endpoint=None if found.account.auth_url is None else _plain(found.account.auth_url),
+        is_oauth2=isinstance(auth, OAuth2ClientCredentials),
+        name=_short(auth.username if isinstance(auth, BasicAuth) else auth.client_id),
+        sources=found.sources,
+    )
+
+
+def _plain(address: str) -> str:
+    """Return an address that a client has accepted, which holds no user and no query."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _short(name: str) -> str:
+    """Return enough of a name to tell it from others that one has."""
+    return f"{name[: min(_SHOWN, len(name) // 2)]}…"
+
+
+def _proxies() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.upper() for name in _PROXIES if os.environ.get(name)))

@@ -1,0 +1,137 @@
+"""``income-client documents``: lists documents of applications, with the data read from them."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Final
+
+import orjson
+from attrs import evolve
+from cyclopts import Parameter
+from rich.text import Text
+
+from income_client import (
+    ApplicationDocuments,
+    Document,
+    DocumentEntry,
+    FetchFailure,
+    IncomeClient,
+    Paystub,
+    to_json,
+)
+
+from .chosen import Chosen
+from .connecting import Connection, connect
+from .id_arguments import IdArgument
+from .package_warnings import say_warnings
+from .status_line import StatusLine
+from .tables import Column, OutputOption, QuietOption, RowWriter
+
+_COLUMNS: Final = (
+    Column("application_id", "Application"),
+    Column("document_type", "Type"),
+    Column("document_id", "Document", style="cyan"),
+    Column("pay_begin_date", "From"),
+    Column("pay_end_date", "To"),
+    Column("files", "Files", "right"),
+    Column("updated_at", "Updated", is_optional=True),
+    Column("data_action", "Action", is_optional=True),
+)
+_PAGES: Final = Column("pages", "Pages", "right")
+_FAILED: Final = 1
+
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+
+
+async def documents(
+    *applications: Annotated[IdArgument, Parameter(required=True)],
+    type_: Annotated[
+        tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)
+    ] = (),
+    pages: Switch = False,
+    addresses: Switch = False,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    connection: Connection | None = None,
+) -> int:
+    """List documents of applications, with the data read from them.
+
+    Args:
+        applications: whose documents; - for ids on standard input.
+        type_: only documents of this type, such as paystub; may be repeated.
+        pages: ask for their pages too.
+        addresses: keep the addresses of files in JSON: who has one can read the file.
+        output: how; a table on a terminal, else JSON lines.
+        quiet: only ids of documents, one a line.
+        connection: which service.
+
+    Returns:
+        The exit status: 1 if the documents of an application could not be read.
+    """
+    line = StatusLine()
+    say_warnings(line.say)
+    chosen = Chosen(applications, on_known=lambda _: None)
+    columns = (*_COLUMNS[:6], _PAGES, *_COLUMNS[6:]) if pages else _COLUMNS
+    alone = "document_id" if quiet else None
+    rows = RowWriter(columns, output, quiet=alone, before=line.make_way)
+    failures = 0
+    try:
+        async with connect(connection) as client:
+            with rows:
+                async for found in _read(client, chosen.ids(), pages=pages):
+                    if isinstance(found, FetchFailure):
+                        failures += 1
+                        line.say(str(found.error))
+                        continue
+                    for entry in found.all():
+                        if not type_ or entry.document_type in type_:
+                            _write(found, entry, rows, keeps_address=addresses)
+                    if not rows.is_piped:
+                        line.draw((Text(f"{rows.rows:,} documents", style="bold cyan"),))
+    finally:
+        line.clear()
+    if line.is_shown and not rows.rows and not failures:
+        line.say("there are no such documents")
+    return _FAILED if failures else 0
+
+
+def _read(
+    client: IncomeClient, ids: AsyncIterator[str], *, pages: bool
+) -> AsyncIterator[ApplicationDocuments | FetchFailure]:
+    return client.fetch_documents(ids, pages, on_error="yield")
+
+
+def _write(
+    whose: ApplicationDocuments, entry: DocumentEntry, rows: RowWriter, *, keeps_address: bool
+) -> None:
+    document = entry.document
+    place = {"application_id": whose.application_id, "document_type": entry.document_type}
+    row: dict[str, object] = {
+        **place,
+        "document_id": document.document_id,
+        **_period(document),
+        "files": len(document.file_ids),
+        "pages": _count(document.pages),
+        "updated_at": document.updated_at,
+        "data_action": document.data_action,
+    }
+    # An address is as secret as its file, and lines are kept for longer than it is good for.
+    shown = document if keeps_address else evolve(document, url="")
+    rows.write(row, orjson.dumps({**place, "document": orjson.Fragment(to_json(shown))}))
+
+
+def _period(document: Document) -> Mapping[str, object]:
+    match document.extracted_data:
+        case Paystub(pay_begin_date=begin, pay_end_date=end):
+            return {"pay_begin_date": begin, "pay_end_date": end}
+        case _:
+            return {}
+
+
+def _count(pages: Any) -> int | None:
+    """Return how many pages there are, as far as that shows: the contract has no form of them."""
+    match pages:
+        case list() | tuple():
+            return len(pages)
+        case {"count": int(count)}:
+            return count
+        case _:
+            return None

@@ -1,0 +1,233 @@
+"""A headless browser of the machine, asked over a pipe: it reads local pages and nothing else."""
+
+import base64
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import field, frozen
+
+_NAMES: Final = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+    "chrome-headless-shell",
+)
+EXECUTABLE: Final = next((found for name in _NAMES if (found := shutil.which(name))), None)
+"""A browser that speaks the DevTools protocol; None if there is none."""
+
+_OPTIONS: Final = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--remote-debugging-pipe",
+    "about:blank",
+)
+# The browser reads from descriptor 3 and writes to 4, wherever the pipes are here.
+_START: Final = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); "
+    "os.execv(sys.argv[3], sys.argv[3:])"
+)
+_ABOVE: Final = 10
+_END: Final = b"\0"
+
+
+@frozen(kw_only=True)
+class Page:
+    """What became of a page."""
+
+    text: str
+    """What a reader sees."""
+    requests: tuple[str, ...]
+    """Addresses that it asked for, its own included."""
+    complaints: tuple[str, ...]
+    """What the console and the log say."""
+    content_width: int
+    """How wide it is, in pixels."""
+    cut: tuple[str, ...]
+    """Texts of elements whose content is wider than they are."""
+    outside: tuple[str, ...]
+    """Texts of elements that reach over the right edge."""
+    picture: bytes = field(repr=False)
+    """All of it as PNG."""
+
+
+class Browser:
+    """A running browser.
+
+    Args:
+        to_browser: descriptor that it reads from.
+        from_browser: descriptor that it writes to.
+    """
+
+    def __init__(self, to_browser: int, from_browser: int) -> None:
+        self._to = to_browser
+        self._from = from_browser
+        self._rest = b""
+        self._number = 0
+        self._events: list[dict[str, Any]] = []
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        attached = self._ask("Target.attachToTarget", targetId=target, flatten=True)
+        self._session: str | None = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._ask(f"{domain}.enable")
+
+    _session: str | None = None
+
+    def look(self, path: Path, *, width: int, scheme: str = "light") -> Page:
+        """Open a page and return what is to be seen.
+
+        Args:
+            path: the file.
+            width: of the window, in pixels.
+            scheme: "light" or "dark".
+        """
+        self._ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=900, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._ask("Emulation.setEmulatedMedia", media="", features=features)
+        self._events.clear()
+        self._ask("Page.navigate", url=path.as_uri())
+        self._wait_for("Page.loadEventFired")
+        shot = self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        seen = self._evaluate(_SEEN)
+        return Page(
+            text=seen["text"],
+            requests=tuple(
+                event["params"]["request"]["url"]
+                for event in self._events
+                if event["method"] == "Network.requestWillBeSent"
+            ),
+            complaints=tuple(_complaints(self._events)),
+            content_width=seen["width"],
+            cut=tuple(seen["cut"]),
+            outside=tuple(seen["outside"]),
+            picture=base64.b64decode(shot["data"]),
+        )
+
+    def paper(self) -> bytes:
+        """Return the page at hand as a PDF on A4."""
+        printed = self._ask(
+            "Page.printToPDF", preferCSSPageSize=True, printBackground=False, paperWidth=8.27,
+            paperHeight=11.69,
+        )  # fmt: skip
+        return base64.b64decode(printed["data"])
+
+    def _evaluate(self, expression: str) -> Any:
+        answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"]["value"]
+
+    def _ask(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        rest = json.dumps(message).encode() + _END
+        while rest:
+            rest = rest[os.write(self._to, rest) :]
+        while (answer := self._next()).get("id") != self._number:
+            pass
+        assert "error" not in answer, (method, answer)
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _wait_for(self, event: str) -> None:
+        while not any(each["method"] == event for each in self._events):
+            self._next()
+
+    def _next(self) -> dict[str, Any]:
+        while _END not in self._rest:
+            piece = os.read(self._from, 1 << 20)
+            assert piece, "the browser has ended"
+            self._rest += piece
+        text, _, self._rest = self._rest.partition(_END)
+        message: dict[str, Any] = json.loads(text)
+        if "method" in message:
+            self._events.append(message)
+        return message
+
+
+_SEEN: Final = """(() => {
+  const all = [...document.body.querySelectorAll("*")].filter(e => e.getClientRects().length);
+  const own = e => (e.innerText || e.className || e.tagName).slice(0, 60);
+  return {
+    text: document.body.innerText,
+    width: document.documentElement.scrollWidth,
+    cut: all.filter(e => e.innerText && e.scrollWidth > e.clientWidth + 1
+      && getComputedStyle(e).display !== "inline").map(own),
+    outside: all.filter(e => e.getBoundingClientRect().right > innerWidth + 0.5).map(own),
+  };
+})()"""
+
+
+def _complaints(events: list[dict[str, Any]]) -> Iterator[str]:
+    for event in events:
+        params = event["params"]
+        match event["method"]:
+            case "Log.entryAdded":
+                yield params["entry"]["text"]
+            case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown":
+                yield json.dumps(params)
+            case _:
+                pass
+
+
+@contextmanager
+def browser(profile: Path) -> Iterator[Browser]:
+    """Run the machine's browser.
+
+    Args:
+        profile: an empty folder for what it keeps.
+    """
+    assert EXECUTABLE is not None
+    theirs_in, ours_out = _pipe()
+    ours_in, theirs_out = _pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _START, str(theirs_in), str(theirs_out), EXECUTABLE,
+         f"--user-data-dir={profile}", *_OPTIONS],
+        pass_fds=(theirs_in, theirs_out),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(theirs_in)
+    os.close(theirs_out)
+    try:
+        yield Browser(ours_out, ours_in)
+    finally:
+        # It ends by itself once its pipe is closed.
+        os.close(ours_out)
+        os.close(ours_in)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _pipe() -> tuple[int, int]:
+    """Return the two ends of a pipe, neither where the browser's own are to be."""
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved[0], moved[1]

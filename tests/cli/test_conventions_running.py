@@ -1,0 +1,133 @@
+"""What holds of every sub-command that runs to its end: its streams, its colours, its endings."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from income_client.emulator import Emulator, Fault
+from tests.cli.conventions import CASES, LANDED, TABLE, spoilt
+from tests.cli.entry import Shown, run, run_on_terminal, start
+from tests.cli.polling import ended, until, variables
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
+_HARMFUL: Final = "\x1b[2J\x07\x9b5A\u202eZoë"
+_WAITING: Final = tuple(name for name in LANDED if CASES[name].waits)
+
+
+async def command_of(name: str, service: Emulator, folder: Path) -> tuple[str, ...]:
+    """Return a whole command line, with all there that it needs."""
+    case = CASES[name]
+    if case.prepare is not None:
+        await case.prepare(folder)
+    return (name, *case.arguments(service, folder))
+
+
+async def shown_of(name: str, service: Emulator, folder: Path, **more: str) -> Shown:
+    """Run a sub-command on a terminal while the service goes on."""
+    command = await command_of(name, service, folder)
+    environment: dict[str, Any] = {**variables(service), **more}
+    return await asyncio.to_thread(run_on_terminal, *command, **environment)
+
+
+def started(service: Emulator, *command: str) -> "subprocess.Popen[str]":
+    """Start a sub-command beside what happens next."""
+    environment: dict[str, Any] = variables(service)
+    return start(*command, **environment)
+
+
+def test_every_one_is_tried() -> None:
+    """A new sub-command is either tried here, or serves until it is told to end."""
+    assert set(TABLE) - set(CASES) == {"emulate", "listen", "trigger"}
+
+
+@pytest.mark.parametrize("name", LANDED)
+async def test_a_pipe_gets_plain_text(name: str, tmp_path: Path) -> None:
+    """What is no terminal gets no colours and no motion, on neither stream."""
+    async with Emulator(3) as service:
+        command = await command_of(name, service, tmp_path)
+        piped = await asyncio.to_thread(run, *command, **variables(service))
+    assert piped.returncode in CASES[name].statuses, piped.stderr
+    assert piped.stdout or name == "dead-letters"
+    assert "\x1b" not in piped.stdout + piped.stderr
+    assert not re.search(r"[\r\x07]", piped.stderr)
+
+
+@pytest.mark.parametrize("name", LANDED)
+async def test_no_color_is_respected(name: str, tmp_path: Path) -> None:
+    """NO_COLOR takes the colours from a terminal, and changes nothing else that matters."""
+    async with Emulator(3) as service:
+        shown = await shown_of(name, service, tmp_path, NO_COLOR="1")
+    assert shown.status in CASES[name].statuses, shown.screen
+    assert not _COLOUR.search(shown.screen)
+
+
+@pytest.mark.parametrize("name", LANDED)
+async def test_a_closed_pipe_is_quiet(name: str, tmp_path: Path) -> None:
+    """When nobody reads the output any more it ends, and says nothing of it."""
+    async with Emulator(3) as service:
+        command = await command_of(name, service, tmp_path)
+        if name == "dead-letters":
+            command = (*command, "--output", "csv")  # has a heading at least
+        process = started(service, *command)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        _, errors = await ended(process)
+    assert process.returncode == 141, errors
+    assert "Traceback" not in errors
+    assert "roken pipe" not in errors
+
+
+@pytest.mark.parametrize("name", _WAITING)
+async def test_ctrl_c_is_quiet(name: str, tmp_path: Path) -> None:
+    """Interrupted while the service keeps it waiting, it ends with 130 and no traceback."""
+    async with Emulator(3) as service:
+        command = await command_of(name, service, tmp_path)
+        service.faults.add(Fault("stall", times=None))
+        process = started(service, *command)
+        try:
+            await until(lambda: bool(service.requests))
+            process.send_signal(signal.SIGINT)
+            lines, errors = await ended(process)
+        finally:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert not lines
+
+
+@pytest.mark.parametrize("name", [one for one in _WAITING if one not in ("find", "token")])
+async def test_data_cannot_act_on_a_terminal(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that would clear a screen, ring a bell or turn the text is shown without that."""
+    async with Emulator(1) as service:
+        monkeypatch.setattr(service.world, "reference_of", lambda _: json.dumps(_HARMFUL)[1:-1])
+        command = await command_of(name, service, tmp_path)
+        (one,) = service.world.ids
+        for path, rest in ((f"*/{one}", ""), (f"*/{one}/documents", "/documents")):
+            body = spoilt(service, one, rest, _HARMFUL)
+            service.faults.add(Fault("body", body=body, path=path, times=None))
+        environment: dict[str, Any] = variables(service)
+        shown = await asyncio.to_thread(run_on_terminal, *command, **environment)
+    assert shown.status in CASES[name].statuses, shown.screen
+    assert not any(one in shown.screen for one in ("\x1b[2J", "\x07", "\x9b", "\u202e"))
+
+
+@pytest.mark.parametrize("name", LANDED)
+async def test_no_secret_is_shown(name: str, tmp_path: Path) -> None:
+    """Neither stream has a client secret, a token or a signature in it."""
+    async with Emulator(3) as service:
+        shown = await shown_of(name, service, tmp_path)
+        secret = service.oauth2.client_secret.reveal()
+    everything = shown.screen + shown.piped
+    # The addresses of files are data that a person asked for where whole documents are written.
+    assert secret not in everything
+    assert "Bearer " not in everything

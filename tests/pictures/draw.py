@@ -1,0 +1,24 @@
+"""Draws the pictures of the README anew: ``python -m tests.pictures.draw``."""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from income_client.cli.command_table import COMMANDS
+from tests.pictures.scenes import SCENES
+
+FOLDER = Path(__file__).parent
+
+
+async def draw(names: Sequence[str], folder: Path) -> None:
+    """Write a picture of each of these scenes into a folder."""
+    for name in names:
+        with tempfile.TemporaryDirectory() as scratch:
+            scene = await SCENES[name](Path(scratch))
+        await asyncio.to_thread((folder / f"{name}.svg").write_text, scene.picture(name), "utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(draw(sys.argv[1:] or [name for name in SCENES if name in COMMANDS], FOLDER))
