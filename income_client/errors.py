@@ -45,6 +45,7 @@ class IncomeClientError(Exception):
     """The root of the tree.
 
     Attributes:
+        message: what went wrong, without the facts that follow.
         retryable: whether the same call may succeed if it is made again later.
         status: HTTP status of the reply, None where none came.
         retry_after: seconds for which the service asked to be left alone.
@@ -66,7 +67,7 @@ class IncomeClientError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.retryable = self.default_retryable if retryable is None else retryable
+        self.retryable: bool = self.default_retryable if retryable is None else retryable
         self.status = status
         self.retry_after = retry_after
         self.request_id = request_id

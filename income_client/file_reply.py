@@ -75,7 +75,7 @@ class FileReply:
         self._reply = reply
         self._opened = opened
         self._seconds = seconds
-        self.status = reply.status
+        self.status: int = reply.status
         self.headers = headers
 
     def __repr__(self) -> str:

@@ -18,7 +18,20 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 class Secret:
-    """A text that shows itself only when asked: masked in repr, str and format, never pickled."""
+    """A text that shows itself only when asked: masked in repr, str and format, never pickled.
+
+    >>> password = Secret("correct horse")
+    >>> f"{password} {password!r}"
+    "*** Secret('***')"
+    >>> password.reveal()
+    'correct horse'
+
+    Args:
+        text: what is kept to itself.
+
+    Raises:
+        ConfigurationError: it is no str.
+    """
 
     __slots__ = ("_text",)
 
@@ -150,16 +163,20 @@ class OAuth2ClientCredentials:
 class Timeouts:
     """How long things may take, in seconds.
 
+    >>> Timeouts(deadline=0)
+    Traceback (most recent call last):
+    income_client.errors.ConfigurationError: deadline is a finite number above 0
+
     Raises:
         ConfigurationError: one of them is not a finite number above 0.
     """
 
     connect: float = field(default=10.0, validator=positive)
-    """Until a new connection is ready, TLS included."""
+    """Seconds until a new connection is ready, TLS included."""
     read: float = field(default=30.0, validator=positive)
-    """Until the head of a reply is whole, and then between two pieces of its body, unpacked."""
+    """Seconds until the head of a reply is whole, and then between two pieces of its body."""
     deadline: float = field(default=120.0, validator=positive)
-    """For a whole call: token, queueing, every attempt, pauses and the body; not for a file."""
+    """Seconds for a whole call: token, queueing, attempts, pauses and body; not for a file."""
 
 
 @frozen(kw_only=True)

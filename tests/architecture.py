@@ -92,7 +92,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
     "opentelemetry": frozenset({"telemetry"}),
-    "pyarrow": frozenset({"exporting.arrow_batches"}),
+    "pyarrow": frozenset({"exporting.arrow_batches", "exporting.tables"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"retrying"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),

@@ -225,16 +225,20 @@ async def asgi(app: Any, address: str, state: Mapping[str, Any], method: str = "
     return Answer(sent[0]["status"], CIMultiDict(headers), body)
 
 
-RUN: Final[Mapping[str, Callable[[Emulator, Path], Awaitable[None]]]] = {
+RunExample = Callable[[Emulator, Path], Awaitable[None]]
+"""Runs the file of an example beside a service, and says what must come of it."""
+
+RUN: Final[Mapping[str, RunExample]] = {
     "backend.py": serves_with_fastapi,
     "backend_aiohttp.py": serves_with_aiohttp,
     "careful.py": tells_it_is_gone,
     "explicit.py": prints_documents,
     "incomes.py": prints_incomes,
     "nightly.py": resumes,
+    "test_decision.py": passes,
     "test_files.py": passes,
-    "test_incomes.py": passes,
     "test_polling.py": passes,
+    "test_updates.py": passes,
     "w2.py": prints_w2,
     "worker.py": reports_each,
 }

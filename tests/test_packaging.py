@@ -115,7 +115,9 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "callbacks",
         "cli",
         "dev",
+        "parquet",
         "storage",
+        "telemetry",
     ]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
     assert cli == ["cyclopts", "rich"]

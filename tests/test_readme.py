@@ -1,78 +1,206 @@
-"""The README is true: its commands, its output, its error tree and every example in it.
+"""The README is true: sybil reads it, and every block in it is run or compared with its source.
 
-An example names its file in its first line, and the table says how it is run;
-one that stands in no row fails, so that none is only read.
+An example names its file in its first line, and the table says how it is run; a
+command and a text have their tables, too. What stands in no row fails, so that none
+is only read.
 """
 
-import inspect
+import asyncio
 import re
+import shlex
 import subprocess
 import tomllib
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Mapping
+from configparser import ConfigParser
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pytest
-from attrs import fields_dict
+from sybil import Example
+from sybil.example import SybilFailure
 
-from income_client import CheckpointStore, IncomeClient, errors
-from income_client.emulator import CallbackTarget, Emulator, Fault, FaultKind, ServiceRules
-from income_client.receivers import CallbackReceiver
-from tests.cli.entry import ROOT, run
-from tests.readme import README, blocks, commands
+from income_client.cli.app import command_line
+from income_client.cli.config_file import read_config
+from income_client.emulator import Emulator
+from tests.cli.entry import ROOT
+from tests.readme import blocks, commands, examples, file_name, kind_of, label
+from tests.readme_architecture import RUN as RUN_FOR_ARCHITECTURE
 from tests.readme_callbacks import RUN as RUN_FOR_CALLBACKS
-from tests.readme_callbacks import rings_by_command
+from tests.readme_commands import COMMANDS, RunCommand, read_by
 from tests.readme_examples import RUN as RUN_ONCE
-from tests.readme_examples import variables
+from tests.readme_examples import RunExample, variables
+from tests.readme_export import RUN as RUN_FOR_EXPORTS
 from tests.readme_files import RUN as RUN_FOR_FILES
-from tests.readme_files import downloads_by_command
+from tests.readme_observability import RUN as RUN_FOR_OBSERVABILITY
 from tests.readme_polling import RUN as RUN_ON
-from tests.readme_polling import polls_by_command
+from tests.readme_texts import TEXTS
 
-RUN: Final = {**RUN_ONCE, **RUN_ON, **RUN_FOR_FILES, **RUN_FOR_CALLBACKS}
+RUN: Final[Mapping[str, RunExample]] = {
+    **RUN_ONCE,
+    **RUN_ON,
+    **RUN_FOR_FILES,
+    **RUN_FOR_CALLBACKS,
+    **RUN_FOR_ARCHITECTURE,
+    **RUN_FOR_EXPORTS,
+    **RUN_FOR_OBSERVABILITY,
+}
 DEMO: Final = (
     "python3 -m venv .venv && .venv/bin/pip install -e '.[cli]' && .venv/bin/income-client demo"
 )
 TESTS: Final = "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]' && .venv/bin/pytest"
 
 
-def _file_name(example: str) -> str:
-    return example.partition("\n")[0].removeprefix("# ")
+def _run_example(example: Example) -> str | None:
+    """Run a file against the emulator, and see that it does what the text around it says."""
+    name = file_name(example)
+    if name not in RUN:
+        return f"{name} has no row in a table RUN"
+
+    async def play(service: Emulator, folder: Path) -> None:
+        path = folder / name
+        path.write_text(example.parsed, "utf-8")
+        await RUN[name](service, path)
+
+    asyncio.run(_played(play, example.namespace["folder"]))
+    return None
 
 
-EXAMPLES: Final = {_file_name(example): example for example in blocks("python")}
+def _run_commands(example: Example) -> str | None:
+    """Have a shell run each line, and see what comes of it."""
+    for line in str(example.parsed).splitlines():
+        if not line.startswith("$ "):
+            return f"{line!r} is no command; what one prints stands in a text"
+        rows = [row for row in COMMANDS if f"{line[2:]} ".startswith(f"{row} ")]
+        if len(rows) != 1:
+            return f"{line!r} has {len(rows)} rows in the table COMMANDS"
+        asyncio.run(_played(_command(COMMANDS[rows[0]], line[2:]), example.namespace["folder"]))
+    return None
 
 
-@pytest.fixture
-async def service() -> AsyncIterator[Emulator]:
-    """A service whose present is ours, as that of the command is, with updates in its last days."""
+def _command(run: RunCommand, line: str) -> RunExample:
+    async def play(service: Emulator, folder: Path) -> None:
+        await run(service, folder, line)
+
+    return play
+
+
+async def _played(play: RunExample, folder: Path) -> None:
+    """Call something with a service, to which the environment leads meanwhile.
+
+    Its present is ours, as that of the command is, with updates in its last days.
+    """
     start = datetime.now(UTC).replace(tzinfo=None)
-    async with Emulator(300, start=start) as emulator:
-        yield emulator
+    async with Emulator(300, start=start) as service:
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in variables(service).items():
+                patch.setenv(variable, value)
+            patch.chdir(folder)
+            await play(service, folder)
 
 
-def test_every_example_is_run() -> None:
-    """Each block of Python has its row in the table."""
-    assert len(EXAMPLES) == len(blocks("python"))
-    assert sorted(EXAMPLES) == sorted(RUN)
+def _compare_text(example: Example) -> str | None:
+    """Compare what is shown with where it comes from."""
+    checks = [check for start, check in TEXTS.items() if example.parsed.startswith(start)]
+    if len(checks) != 1:
+        return "it begins as no row of the table TEXTS does, or as several"
+    checks[0](example.parsed)
+    return None
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
-async def test_the_example_works(
-    name: str, service: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It does against the emulator what the text around it says."""
-    for variable, value in variables(service).items():
-        monkeypatch.setenv(variable, value)
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / name
-    path.write_text(EXAMPLES[name], "utf-8")
-    await RUN[name](service, path)
+def _find_installation(example: Example) -> str | None:
+    """See that a command stands alone in its block, to be copied as it is; CI runs it."""
+    return None if example.parsed in (f"{DEMO}\n", f"{TESTS}\n") else "it is neither command"
 
 
-def test_both_commands_stand_alone_in_their_blocks() -> None:
-    """They can be copied as they are."""
+def _find_reader(_example: Example) -> str | None:
+    """See that the tests of nginx take their configuration from here."""
+    asyncio.run(_played(_command(read_by("receivers/test_nginx.py", 'blocks("nginx")'), ""), ROOT))
+    return None
+
+
+def _read_configuration(example: Example) -> str | None:
+    """Have the command read a configuration, with each of its profiles."""
+    path = example.namespace["folder"] / "config.toml"
+    path.write_text(example.parsed, "utf-8")
+    path.chmod(0o600)
+    profiles = tomllib.loads(example.parsed).get("profiles", {})
+    read = (read_config(path, profile) for profile in (None, *profiles))
+    return next((complaint for complaint in read if isinstance(complaint, str)), None)
+
+
+def _start_by_unit(example: Example) -> str | None:
+    """Have the command's own parser read what a service unit starts."""
+    unit = ConfigParser(interpolation=None, strict=False)
+    unit.read_string(example.parsed)
+    shell, dash_c, script = shlex.split(unit["Service"]["ExecStart"])
+    words = shlex.split(script.partition(" >> ")[0])
+    assert (shell, dash_c, words[:2]) == ("/bin/sh", "-c", ["exec", "income-client"])
+    command_line().parse_args(words[2:], print_error=False, exit_on_error=False)
+    return None
+
+
+KINDS: Final[Mapping[str, Callable[[Example], str | None]]] = {
+    "console": _run_commands,
+    "ini": _start_by_unit,
+    "nginx": _find_reader,
+    "python": _run_example,
+    "sh": _find_installation,
+    "text": _compare_text,
+    "toml": _read_configuration,
+}
+
+
+def _evaluate(example: Example) -> str | None:
+    evaluate = KINDS.get(kind_of(example))
+    if evaluate is None:
+        return f"nobody knows what to do with a block of the kind {kind_of(example)!r}"
+    return evaluate(example)
+
+
+EXAMPLES: Final = examples(_evaluate)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=label)
+def test_the_block_is_true(example: Example, tmp_path: Path) -> None:
+    """It does, or is, what its row says."""
+    example.namespace["folder"] = tmp_path
+    example.evaluate()
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        ("```python\n# unknown.py\n```", "unknown.py has no row"),
+        ("```console\n$ income-client fly\n```", "has 0 rows"),
+        ("```console\n$ income-client trigger\n{}\n```", "is no command"),
+        ("```sh\npip install everything\n```", "is neither command"),
+        ("```text\nOnce upon a time\n```", "as no row"),
+        ("```toml\nbase_urn = 'https://income.example'\n```", "base_urn"),
+        ("```ruby\nputs 1\n```", "of the kind 'ruby'"),
+        ("```\n1 + 1\n```", "of the kind ''"),
+        ("~~~python\n1 + 1\n~~~", "has no row"),
+    ],
+)
+def test_what_stands_in_no_row_fails(block: str, fault: str, tmp_path: Path) -> None:
+    """A block that nobody runs, or knows, is told."""
+    page = tmp_path / "page.md"
+    page.write_text(f"Read this:\n\n{block}\n", "utf-8")
+    (example,) = examples(_evaluate, page)
+    example.namespace["folder"] = tmp_path
+    with pytest.raises(SybilFailure, match=fault):
+        example.evaluate()
+
+
+def test_every_row_is_of_an_example() -> None:
+    """No row speaks of what the README does not hold, and no two examples share one."""
+    names = [file_name(one) for one in EXAMPLES if kind_of(one) == "python"]
+    assert sorted(names) == sorted(RUN)
+    assert all(commands(row) for row in COMMANDS)
+
+
+def test_both_commands_are_there() -> None:
+    """The demo comes first."""
     assert blocks("sh") == [f"{DEMO}\n", f"{TESTS}\n"]
 
 
@@ -84,74 +212,10 @@ def test_ci_takes_the_commands_from_here() -> None:
     assert ended.stdout.splitlines() == [TESTS, DEMO]
 
 
-def test_the_output_shown_is_the_demo_s() -> None:
-    """The demo prints these lines; only figures differ from machine to machine."""
-
-    def shape(text: str) -> list[str]:
-        return [
-            re.sub(r"[\d,.]+|[▏▎▍▌▋▊▉█]+", "#", " ".join(line.split()))
-            for line in text.splitlines()
-        ]
-
-    shown = blocks("text")[0]
-    assert shape(run("demo").stdout) == shape(shown)
-    assert "Applications found  5,000  of 5,000 existing" in shown
-
-
-def test_the_error_tree_shown_is_the_package_s() -> None:
-    """The tree is the one in the docstring of ``errors``."""
-    drawn = [
-        line for line in (errors.__doc__ or "").splitlines() if re.match("IncomeC| *[├│└]", line)
-    ]
-    assert blocks("text")[1].splitlines() == drawn
-
-
-def test_every_knob_and_fault_is_in_its_table() -> None:
-    """The tables name each field of the rules and of a fault, and each kind of fault."""
-    named = set(re.findall(r"`\"?(\w+)\"?`", "\n".join(re.findall(r"^\|.*", README, re.MULTILINE))))
-    assert set(fields_dict(ServiceRules)) <= named
-    assert set(fields_dict(Fault)) - {"kind"} <= named
-    assert set(fields_dict(CallbackTarget)) - {"url"} <= named
-    assert {kind.value for kind in FaultKind} <= named
-
-
-def test_every_argument_of_what_runs_for_long_is_in_a_table() -> None:
-    """The tables name what `poll` and a receiver take, and the methods of a store."""
-    rows = "\n".join(re.findall(r"^\|.*", README, re.MULTILINE))
-    named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", rows))))
-    assert set(inspect.signature(IncomeClient.poll).parameters) - {"self", "checkpoints"} <= named
-    assert set(inspect.signature(CallbackReceiver).parameters) - {"on_callback", "clock"} <= named
-    for method in ("load", "save", "dead_letters"):
-        parameters = inspect.signature(getattr(CheckpointStore, method)).parameters
-        assert {method, *parameters} - {"self"} <= named
-
-
-async def test_the_command_shown_polls(service: Emulator, tmp_path: Path) -> None:
-    """A shell understands the line, and what it writes is what the text says."""
-    (shown,) = commands("income-client poll")
-    await polls_by_command(service, tmp_path, shown)
-
-
-async def test_the_command_shown_downloads(service: Emulator, tmp_path: Path) -> None:
-    """It writes the paths of pay slips, and a manifest beside them."""
-    (shown,) = commands("income-client download")
-    ids = " ".join(service.world.ids[:2])
-    command = shown.replace("app-1 app-2", ids)
-    lines = await downloads_by_command(service, tmp_path, command)
-    assert lines
-    assert all("/paystub/" in line for line in lines)
-    manifest = (tmp_path / "files" / "manifest.jsonl").read_text("utf-8").splitlines()
-    assert len(manifest) == len(lines)
-
-
-async def test_the_commands_shown_ring(tmp_path: Path) -> None:
-    """One takes callbacks, one sends them, and one has it send one."""
-    await rings_by_command(tmp_path)
-
-
 def test_extras_are_those_that_the_commands_name() -> None:
-    """The commands install extras that exist."""
+    """Whatever is installed in the README exists."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert {"bench", "callbacks", "cli", "dev", "parquet", "storage", "telemetry"} == set(
-        project["project"]["optional-dependencies"]
-    )
+    named = re.findall(r"(?:income-client|\.)\[([\w,]+)\]", (ROOT / "README.md").read_text("utf-8"))
+    extras = {extra for several in named for extra in several.split(",")}
+    assert {"callbacks", "cli", "dev"} <= extras
+    assert extras <= set(project["project"]["optional-dependencies"])

@@ -72,8 +72,9 @@ class HashedFile:
     def rewind(self) -> None:
         """Start again from the front."""
         self._hash = hashlib.sha256()
-        self.size = self._handed_over = 0
-        self.head = b""
+        self.size: int = 0
+        self._handed_over = 0
+        self.head: bytes = b""
         if self._file.seekable():
             self._file.seek(0)
 
@@ -139,7 +140,7 @@ class UnnamedFile:
 
     def __init__(self, mark: str | None) -> None:
         with tempfile.TemporaryFile(buffering=0) as file:
-            self.content = HashedFile(os.dup(file.fileno()))
+            self.content: HashedFile = HashedFile(os.dup(file.fileno()))
         self.mark = mark
 
     def discard(self) -> None:

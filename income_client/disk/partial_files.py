@@ -54,7 +54,7 @@ class PartialFile:
         self, folder: Folder, name: PartName, content: HashedFile, *, is_locked: bool
     ) -> None:
         self.content = content
-        self.mark = name.mark
+        self.mark: str | None = name.mark
         self.folder = folder
         self._name = name
         self._is_locked = is_locked

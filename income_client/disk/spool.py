@@ -93,7 +93,7 @@ class Spool(Generic[F]):
     def __init__(self, source: FileSource[F], held: F | None = None) -> None:
         self._source = source
         self._file = held
-        self.size = 0 if held is None else held.content.size
+        self.size: int = 0 if held is None else held.content.size
         self.mark = None if held is None else held.mark
         self._pieces: list[bytes] = []
         self._gathered = 0
@@ -101,7 +101,7 @@ class Spool(Generic[F]):
         self._in_flight: asyncio.Future[DownloadError | None] | None = None
         self._fault: DownloadError | None = None
         self._is_over = False
-        self.digest = _OF_NOTHING
+        self.digest: Digest = _OF_NOTHING
 
     async def __aenter__(self) -> Self:
         return self

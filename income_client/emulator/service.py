@@ -130,6 +130,9 @@ class Service:
         """Return which callback another process asks for, or the reply that refuses it.
 
         No part of the service: there are no other calls to an emulator as such.
+
+        Args:
+            request: as it came.
         """
         if not is_loopback(request.headers.get("host", "")):
             return json_reply(421, {"error": "misdirected_request"})
