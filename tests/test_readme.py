@@ -20,8 +20,8 @@ import pytest
 from sybil import Example
 from sybil.example import SybilFailure
 
+from income_client.cli.accounts.config_file import read_config
 from income_client.cli.app import command_line
-from income_client.cli.config_file import read_config
 from income_client.emulator import Emulator
 from tests.cli.entry import ROOT
 from tests.readme import blocks, commands, examples, file_name, kind_of, label

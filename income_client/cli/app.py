@@ -15,8 +15,8 @@ from income_client import (
 )
 
 from .command_table import ABOUT, COMMANDS
-from .printable import printable
-from .screen import Screen
+from .output.printable import printable
+from .output.screen import Screen
 
 _FAILED: Final = 1
 _MISUSED: Final = 2

@@ -16,12 +16,12 @@ from income_client import (
     to_json,
 )
 
-from .application_file import check_place, write_private
-from .application_page import page
-from .application_reading import view_of
-from .application_terminal import show
-from .connecting import Connection, connect
-from .output_lines import OutputLines
+from .accounts.connecting import Connection, connect
+from .looking.page import page
+from .looking.page_file import check_place, write_private
+from .looking.reading import view_of
+from .looking.terminal import show
+from .output.lines import OutputLines
 
 _FAILED: Final = 1
 _MISUSED: Final = 2

@@ -15,11 +15,11 @@ from income_client import (
     to_json,
 )
 
-from .connecting import Connection, connect
-from .moments import Moment, When, span_between
-from .package_warnings import say_warnings
-from .status_line import StatusLine
-from .tables import Column, OutputOption, QuietOption, RowWriter
+from .accounts.connecting import Connection, connect
+from .arguments.moments import Moment, When, span_between
+from .output.package_warnings import say_warnings
+from .output.status_line import StatusLine
+from .output.tables import Column, OutputOption, QuietOption, RowWriter
 
 COLUMNS: Final = (
     Column("application_id", "Application", style="cyan"),

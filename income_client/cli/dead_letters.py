@@ -8,8 +8,8 @@ from typing import Final
 
 from income_client import DeadLetter, SQLiteCheckpointStore
 
-from .printable import printable
-from .tables import Column, OutputOption, QuietOption, RowWriter
+from .output.printable import printable
+from .output.tables import Column, OutputOption, QuietOption, RowWriter
 
 _COLUMNS: Final = (
     Column("subject", "What", style="cyan"),

@@ -12,9 +12,9 @@ from cyclopts.validators import Number
 from income_client import ApplicationPaginator, ApplicationRecord, ApplicationSummary, IncomeClient
 from income_client.emulator import Emulator
 
-from .findings import Borrower, Findings, Harvest, YearTotal
-from .screen import Stages
-from .summary import show
+from .demonstration.findings import Borrower, Findings, Harvest, YearTotal
+from .demonstration.summary import show
+from .output.screen import Stages
 
 _LATENCY: Final = 0.02
 _ALL: Final = timedelta(days=91)

@@ -19,16 +19,16 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 
-from .connecting import Connection, Ready, ready
-from .doctor_facts import Configuration, Facts, HostFacts, TokenFacts, Trouble
-from .doctor_list import examine_list
-from .doctor_network import SPOKEN, Origin, visit
-from .doctor_questions import ALL_SECONDS, MOST_CALLS, ONCE, TIMEOUTS, Questions
-from .doctor_report import findings_of, status_of
-from .doctor_times import offset_of
-from .doctor_view import show
-from .screen import Stages
-from .token_keeper import TokenKeeper
+from .accounts.connecting import Connection, Ready, ready
+from .checking.facts import Configuration, Facts, HostFacts, TokenFacts, Trouble
+from .checking.listing import examine_list
+from .checking.network import SPOKEN, Origin, visit
+from .checking.questions import ALL_SECONDS, MOST_CALLS, ONCE, TIMEOUTS, Questions
+from .checking.report import findings_of, status_of
+from .checking.times import offset_of
+from .checking.view import show
+from .output.screen import Stages
+from .tokens.keeper import TokenKeeper
 
 _MOST_TOKENS: Final = 2
 _MOST: Final = SPOKEN + _MOST_TOKENS + MOST_CALLS + 1

@@ -18,12 +18,12 @@ from income_client import (
     to_json,
 )
 
-from .chosen import Chosen
-from .connecting import Connection, connect
-from .id_arguments import IdArgument
-from .package_warnings import say_warnings
-from .status_line import StatusLine
-from .tables import Column, OutputOption, QuietOption, RowWriter
+from .accounts.connecting import Connection, connect
+from .arguments.chosen import Chosen
+from .arguments.id_arguments import IdArgument
+from .output.package_warnings import say_warnings
+from .output.status_line import StatusLine
+from .output.tables import Column, OutputOption, QuietOption, RowWriter
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),

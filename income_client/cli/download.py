@@ -12,18 +12,18 @@ from cyclopts.validators import Number
 
 from income_client import ApplicationPaginator, ConfigurationError, IncomeClient
 
-from .chosen import Chosen
-from .connecting import Connection, connect
-from .download_bars import Bars
-from .download_hosts import HostsOption, download_policy
-from .download_run import DownloadRun, Wanted
-from .id_arguments import IdArgument
-from .id_lines import STANDARD_INPUT
-from .manifest import MANIFEST, Manifest
-from .moments import Moment, When, span_between
-from .package_warnings import say_warnings
-from .stop_signals import StopSignals
-from .tables import QuietOption
+from .accounts.connecting import Connection, connect
+from .arguments.chosen import Chosen
+from .arguments.id_arguments import IdArgument
+from .arguments.id_lines import STANDARD_INPUT
+from .arguments.moments import Moment, When, span_between
+from .downloads.bars import Bars
+from .downloads.hosts import HostsOption, download_policy
+from .downloads.manifest import MANIFEST, Manifest
+from .downloads.run import DownloadRun, Wanted
+from .output.package_warnings import say_warnings
+from .output.tables import QuietOption
+from .stopping.signals import StopSignals
 
 _FAILED: Final = 1
 _MISUSED: Final = 2

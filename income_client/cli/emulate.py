@@ -18,10 +18,10 @@ from cyclopts.validators import Number
 from income_client.emulator import Emulator
 from income_client.emulator.seconds import stamp
 
-from .callback_options import callback_target
-from .emulator_rules import RuleOptions, in_utc
-from .fault_shares import FaultsOption, SharedFaults
-from .update_callbacks import UpdateCallbacks
+from .callbacks.options import callback_target
+from .callbacks.updates import UpdateCallbacks
+from .emulating.fault_shares import FaultsOption, SharedFaults
+from .emulating.rules import RuleOptions, in_utc
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""

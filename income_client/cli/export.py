@@ -10,17 +10,17 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, to_arrow
 
-from .connecting import Connection, connect, said
-from .export_end import Format, check_before, part_beside
-from .export_job import ExportJob
-from .export_part import Part
-from .export_request import Request, service_time
-from .export_run import WALKERS
-from .export_stop import Stoppable
-from .moments import Moment, When
-from .package_warnings import say_warnings
-from .status_line import StatusLine
-from .stop_signals import StopSignals
+from .accounts.connecting import Connection, connect, said
+from .arguments.moments import Moment, When
+from .exports.end import Format, check_before, part_beside
+from .exports.job import ExportJob
+from .exports.part import Part
+from .exports.request import Request, service_time
+from .exports.run import WALKERS
+from .output.package_warnings import say_warnings
+from .output.status_line import StatusLine
+from .stopping.signals import StopSignals
+from .stopping.stoppable import Stoppable
 
 _FAILED: Final = 1
 _MISUSED: Final = 2

@@ -5,10 +5,10 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
+from .accounts.connecting import Connection, connect
 from .applications import COLUMNS, write_summary
-from .connecting import Connection, connect
-from .printable import printable
-from .tables import OutputOption, QuietOption, RowWriter
+from .output.printable import printable
+from .output.tables import OutputOption, QuietOption, RowWriter
 
 _NONE: Final = 1
 

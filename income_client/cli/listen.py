@@ -22,12 +22,12 @@ from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 
-from .callback_checks import CallbackChecks, callback_checks, made_up
-from .callback_forwarding import Forwarding
-from .callback_intake import CallbackIntake, Elsewhere, say_refusals
-from .callback_options import read_credentials
-from .status_line import StatusLine
-from .stop_signals import StopSignals
+from .callbacks.checks import CallbackChecks, callback_checks, made_up
+from .callbacks.forwarding import Forwarding
+from .callbacks.intake import CallbackIntake, Elsewhere, say_refusals
+from .callbacks.options import read_credentials
+from .output.status_line import StatusLine
+from .stopping.signals import StopSignals
 
 _FAILED: Final = 1
 _MISUSED: Final = 2

@@ -20,14 +20,14 @@ from income_client import (
     to_json,
 )
 
-from .connecting import Connection, connect
-from .moments import Moment, When, span_between
-from .output_lines import OutputLines
-from .package_warnings import say_warnings
+from .accounts.connecting import Connection, connect
+from .arguments.moments import Moment, When, span_between
+from .output.lines import OutputLines
+from .output.package_warnings import say_warnings
+from .output.row_text import inert
+from .output.status_line import StatusLine
 from .poll_watch import Watch
-from .row_text import inert
-from .status_line import StatusLine
-from .stop_signals import StopSignals
+from .stopping.signals import StopSignals
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130

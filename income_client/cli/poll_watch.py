@@ -22,8 +22,8 @@ from income_client import (
     RecordDelivered,
 )
 
-from .drawing_task import DrawingTask
-from .status_line import StatusLine
+from .output.drawing_task import DrawingTask
+from .output.status_line import StatusLine
 
 _DRAW_SECONDS: Final = 1.0
 """How long the line stands while nothing happens: it counts seconds."""

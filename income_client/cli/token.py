@@ -16,10 +16,10 @@ from income_client import (
     StoredToken,
 )
 
-from .connecting import Connection, Ready, ready
-from .token_claims import content_of
-from .token_keeper import TokenKeeper
-from .token_view import TokenReport, show
+from .accounts.connecting import Connection, Ready, ready
+from .tokens.claims import content_of
+from .tokens.keeper import TokenKeeper
+from .tokens.view import TokenReport, show
 
 _FAILED: Final = 1
 _REFUSED: Final = 4

@@ -14,8 +14,8 @@ from income_client.emulator import CallbackDelivery
 from income_client.emulator.callback_orders import USUAL_EVENT, CallbackOrder
 from income_client.emulator.callback_remote import OrderFault, RemoteEmulator
 
-from .callback_options import read_credentials
-from .printable import printable
+from .callbacks.options import read_credentials
+from .output.printable import printable
 
 _FAILED: Final = 1
 _SILENCE: Final = 2.0

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from income_client import Application, ApplicationDocuments, ApplicationRecord
-from income_client.cli.application_terminal import show
-from income_client.cli.application_view import RecordView
-from income_client.cli.screen import Screen
+from income_client.cli.looking.terminal import show
+from income_client.cli.looking.view import RecordView
+from income_client.cli.output.screen import Screen
 from income_client.protocol.wire import decode
 from tests import strategies
 from tests.payloads import APPLICATION, DOCUMENTS, Payload

@@ -6,11 +6,11 @@ from typing import Any, Final
 from attrs import evolve
 
 from income_client import BasicAuth, OAuth2ClientCredentials
-from income_client.cli.account import Account
-from income_client.cli.connecting import Ready
+from income_client.cli.accounts.account import Account
+from income_client.cli.accounts.connecting import Ready
+from income_client.cli.checking.facts import Facts, Finding
+from income_client.cli.checking.report import findings_of
 from income_client.cli.doctor import examine
-from income_client.cli.doctor_facts import Facts, Finding
-from income_client.cli.doctor_report import findings_of
 from income_client.emulator import Emulator
 from income_client.emulator.exchange import HttpReply, HttpRequest
 

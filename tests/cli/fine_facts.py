@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from income_client.cli.doctor_facts import (
+from income_client.cli.checking.facts import (
     Calls,
     Certificate,
     Configuration,
@@ -12,8 +12,8 @@ from income_client.cli.doctor_facts import (
     Spoken,
     Trouble,
 )
-from income_client.cli.doctor_list_facts import Clamp, Future, Limits, ListFacts
-from income_client.cli.doctor_times import Reading
+from income_client.cli.checking.list_facts import Clamp, Future, Limits, ListFacts
+from income_client.cli.checking.times import Reading
 
 DAY: Final = 86_400
 TROUBLE: Final = Trouble(kind="ConnectionFailedError", text="the connection was reset")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import BasicAuth, OAuth2ClientCredentials, Secret
-from income_client.cli.account import KEYS, Account, credentials, missing_secret
+from income_client.cli.accounts.account import KEYS, Account, credentials, missing_secret
 
 FILE = "the file"
 PLACE = {"base_url": "https://income.example"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client.cli.application_amounts import amount_text, exact_sum, share, short_text
+from income_client.cli.looking.amounts import amount_text, exact_sum, share, short_text
 from tests.cli.application_records import unhurried
 
 _AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**15), max_value=10**15)

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from income_client.cli.application_page import page
-from income_client.cli.application_reading import view_of
+from income_client.cli.looking.page import page
+from income_client.cli.looking.reading import view_of
 from tests.cli.application_records import CASES, suspicious, twelve_years
 from tests.cli.browser import EXECUTABLE, Browser, Page, browser
 

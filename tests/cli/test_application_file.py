@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from income_client import ConfigurationError
-from income_client.cli.application_file import check_place, write_private
+from income_client.cli.looking.page_file import check_place, write_private
 
 
 def mode_of(path: Path) -> int:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import ApplicationRecord
-from income_client.cli.application_page import page
-from income_client.cli.application_reading import view_of
+from income_client.cli.looking.page import page
+from income_client.cli.looking.reading import view_of
 from tests.cli.application_disguise import BORN, LETTERS, disguised
 from tests.cli.application_records import RECORDS, printed, suspicious, unhurried
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import ApplicationRecord
-from income_client.cli.application_elements import Markup, element
-from income_client.cli.application_page import page
-from income_client.cli.application_reading import view_of
+from income_client.cli.looking.elements import Markup, element
+from income_client.cli.looking.page import page
+from income_client.cli.looking.reading import view_of
 from tests.cli.application_records import CASES, RECORDS, suspicious, unhurried
 
 _ALLOWED: Final = {"class", "style", "href", "id", "role", "aria-label", "aria-hidden", "lang"}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import ApplicationRecord, IncomeSource
-from income_client.cli.application_reading import view_of
-from income_client.cli.application_view import RecordView, SourceView
+from income_client.cli.looking.reading import view_of
+from income_client.cli.looking.view import RecordView, SourceView
 from tests.cli.application_records import (
     RECORDS,
     calculation,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from income_client import ApplicationRecord
-from income_client.cli.application_amounts import amount_text
-from income_client.cli.application_reading import view_of
+from income_client.cli.looking.amounts import amount_text
+from income_client.cli.looking.reading import view_of
 from tests.cli.application_records import (
     CASES,
     RECORDS,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import ApplicationRecord
-from income_client.cli.application_reading import view_of
-from income_client.cli.application_time import TimeLine, spans_of
+from income_client.cli.looking.days import TimeLine, spans_of
+from income_client.cli.looking.reading import view_of
 from tests.cli.application_records import CASES, RECORDS, suspicious, unhurried
 
 

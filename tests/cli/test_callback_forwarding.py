@@ -2,7 +2,7 @@
 
 import pytest
 
-from income_client.cli.callback_forwarding import Forwarding
+from income_client.cli.callbacks.forwarding import Forwarding
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from income_client import ConfigurationError, IncomeClient
-from income_client.cli.chosen import Chosen, Known
-from income_client.cli.download_bars import Bars
-from income_client.cli.id_lines import read_ids
+from income_client.cli.arguments.chosen import Chosen, Known
+from income_client.cli.arguments.id_lines import read_ids
+from income_client.cli.downloads.bars import Bars
 from income_client.emulator import Emulator
 
 

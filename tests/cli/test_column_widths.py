@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from income_client.cli.column_widths import GAP, fitted, widths
+from income_client.cli.output.column_widths import GAP, fitted, widths
 
 CELLS = (("id", "a long heading", "when"), ("app-1", "x" * 60, "2026-01-31"))
 NONE = (False, False, False)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from income_client.cli.account import Account
-from income_client.cli.config_file import default_path, read_config, shown
+from income_client.cli.accounts.account import Account
+from income_client.cli.accounts.config_file import default_path, read_config, shown
 
 TEXT = """
 base_url = "https://income.example"

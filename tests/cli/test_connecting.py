@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from income_client import ConfigurationError
-from income_client.cli.connecting import Connection, Ready, connect, ready
+from income_client.cli.accounts.connecting import Connection, Ready, connect, ready
 from income_client.emulator import Emulator
 from tests.cli.entry import COMMAND, ROOT, Terminal, environment, run
 from tests.cli.polling import variables

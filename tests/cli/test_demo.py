@@ -11,7 +11,7 @@ from attrs import evolve
 
 from income_client import IncomeClient
 from income_client.cli.demo import conclude, read_service
-from income_client.cli.screen import Stages
+from income_client.cli.output.screen import Stages
 from income_client.emulator import Emulator, ServiceRules
 from income_client.emulator.seconds import DAY
 from tests.cli.entry import Terminal, run, run_on_terminal, start

@@ -6,8 +6,8 @@ from typing import Any, Final
 import pytest
 
 from income_client import IncomeClient
+from income_client.cli.checking.facts import Facts, Verdict
 from income_client.cli.doctor import examine
-from income_client.cli.doctor_facts import Facts, Verdict
 from income_client.emulator import Emulator
 from income_client.emulator.seconds import START, second_of
 from tests.cli.doctoring import (

@@ -8,7 +8,7 @@ from attrs import evolve, fields_dict, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.doctor_list_facts import (
+from income_client.cli.checking.list_facts import (
     Cannot,
     Meaning,
     RowOrder,

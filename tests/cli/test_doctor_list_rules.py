@@ -5,9 +5,9 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from income_client.cli.doctor_facts import Finding, Verdict
-from income_client.cli.doctor_list_facts import Clamp, Future, Limits, ListFacts
-from income_client.cli.doctor_times import Reading
+from income_client.cli.checking.facts import Finding, Verdict
+from income_client.cli.checking.list_facts import Clamp, Future, Limits, ListFacts
+from income_client.cli.checking.times import Reading
 from tests.cli.doctoring import by_check
 from tests.cli.fine_facts import FINE
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from income_client import IncomeClient
-from income_client.cli.doctor_facts import Trouble
-from income_client.cli.doctor_questions import MOST_CALLS, ONCE, Page, Questions
+from income_client.cli.checking.facts import Trouble
+from income_client.cli.checking.questions import MOST_CALLS, ONCE, Page, Questions
 from income_client.emulator import Emulator
 from income_client.emulator.faults import Fault
 

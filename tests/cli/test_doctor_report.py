@@ -7,7 +7,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.doctor_facts import (
+from income_client.cli.checking.facts import (
     Calls,
     Certificate,
     Facts,
@@ -16,9 +16,9 @@ from income_client.cli.doctor_facts import (
     Trouble,
     Verdict,
 )
-from income_client.cli.doctor_list_facts import Clamp, Future, Limits, ListFacts
-from income_client.cli.doctor_report import findings_of, status_of
-from income_client.cli.doctor_times import Reading
+from income_client.cli.checking.list_facts import Clamp, Future, Limits, ListFacts
+from income_client.cli.checking.report import findings_of, status_of
+from income_client.cli.checking.times import Reading
 from tests.cli.doctoring import by_check
 from tests.cli.fine_facts import CONFIGURATION, DAY, FINE, HOST, TLS, TROUBLE
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.doctor_times import (
+from income_client.cli.checking.times import (
     Offset,
     Reading,
     in_words,

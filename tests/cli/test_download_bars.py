@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from income_client import DownloadProgress
-from income_client.cli.download_bars import Bars
-from income_client.cli.manifest import FileKey
+from income_client.cli.downloads.bars import Bars
+from income_client.cli.downloads.manifest import FileKey
 from income_client.emulator import Emulator, Fault
 from tests.cli.downloading import FILES, Command, documents_of
 from tests.cli.entry import Terminal

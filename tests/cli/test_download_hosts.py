@@ -3,7 +3,7 @@
 import pytest
 
 from income_client import DownloadPolicy
-from income_client.cli.download_hosts import download_policy
+from income_client.cli.downloads.hosts import download_policy
 
 
 def test_nothing_said_is_the_usual() -> None:

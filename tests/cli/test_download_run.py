@@ -13,9 +13,9 @@ from income_client import (
     IncomeClient,
     UnsafeLinkError,
 )
-from income_client.cli.download_bars import Bars
-from income_client.cli.download_run import DownloadRun, Wanted
-from income_client.cli.manifest import Manifest
+from income_client.cli.downloads.bars import Bars
+from income_client.cli.downloads.manifest import Manifest
+from income_client.cli.downloads.run import DownloadRun, Wanted
 from income_client.emulator import Emulator
 from income_client.protocol.links import read_link
 from income_client.protocol.peers import peer_refusal

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from income_client.cli.download_bars import Bars
-from income_client.cli.drawing_task import DrawingTask
+from income_client.cli.downloads.bars import Bars
+from income_client.cli.output.drawing_task import DrawingTask
 
 
 async def test_it_draws_until_it_is_ended() -> None:

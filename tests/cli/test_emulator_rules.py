@@ -8,7 +8,7 @@ import pytest
 from attrs import fields_dict
 
 from income_client.cli.app import run
-from income_client.cli.emulator_rules import RuleOptions
+from income_client.cli.emulating.rules import RuleOptions
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
 from income_client.emulator.seconds import START, second_of
 

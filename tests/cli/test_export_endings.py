@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 
 from income_client import to_json
-from income_client.cli.export_end import Account, publish_lines, publish_tables
-from income_client.cli.export_part import Gain, Part
-from income_client.cli.export_request import Request, Span
+from income_client.cli.exports.end import Account, publish_lines, publish_tables
+from income_client.cli.exports.part import Gain, Part
+from income_client.cli.exports.request import Request, Span
 from income_client.emulator import Emulator, Fault
 from tests.cli.entry import COMMAND, ROOT, environment, run_on_terminal
 from tests.cli.exporting import Command

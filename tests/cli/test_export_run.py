@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import pytest
 
 from income_client import IncomeClient
-from income_client.cli.export_part import Part
-from income_client.cli.export_request import Request, Span
-from income_client.cli.export_run import ExportRun
-from income_client.cli.export_stop import Stoppable
-from income_client.cli.status_line import StatusLine
+from income_client.cli.exports.part import Part
+from income_client.cli.exports.request import Request, Span
+from income_client.cli.exports.run import ExportRun
+from income_client.cli.output.status_line import StatusLine
+from income_client.cli.stopping.stoppable import Stoppable
 from income_client.emulator import Emulator
 
 T = TypeVar("T")

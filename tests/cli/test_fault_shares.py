@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.fault_shares import SharedFaults, read_fault_shares
+from income_client.cli.emulating.fault_shares import SharedFaults, read_fault_shares
 from income_client.emulator import Fault, FaultKind
 from income_client.emulator.service import Call
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import Callback
-from income_client.cli.callback_lines import callback_line
+from income_client.cli.callbacks.lines import callback_line
 
 NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
 JSON = st.recursive(

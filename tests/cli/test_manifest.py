@@ -14,7 +14,7 @@ from attrs import asdict, evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.manifest import MANIFEST, Manifest, ManifestEntry, noted_at
+from income_client.cli.downloads.manifest import MANIFEST, Manifest, ManifestEntry, noted_at
 
 _CONTENT: Final = b"%PDF-1.7 invented"
 _ENTRY: Final = ManifestEntry(

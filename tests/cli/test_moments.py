@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import IncomeClient
-from income_client.cli.moments import Moment, read_moment, span_between
+from income_client.cli.arguments.moments import Moment, read_moment, span_between
 from income_client.emulator import Emulator
 
 PRESENT = datetime(2026, 6, 30)  # noqa: DTZ001 - the service's times carry no zone

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from income_client.cli.package_warnings import say_warnings
+from income_client.cli.output.package_warnings import say_warnings
 
 
 @pytest.fixture

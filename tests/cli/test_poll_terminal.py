@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 from rich.text import Text
 
+from income_client.cli.output.status_line import StatusLine, _fitting
 from income_client.cli.poll_watch import _span
-from income_client.cli.status_line import StatusLine, _fitting
 from income_client.emulator import Emulator, Fault
 from tests.cli.entry import Terminal
 from tests.cli.polling import Command

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.printable import printable
+from income_client.cli.output.printable import printable
 
 
 @given(text=st.text())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.row_text import csv_line, inert, json_line, shown
+from income_client.cli.output.row_text import csv_line, inert, json_line, shown
 
 DAY = date(2026, 1, 31)
 SERVICE_TIME = datetime(2026, 1, 31, 12, 0, 5)  # noqa: DTZ001 - the service's times carry no zone

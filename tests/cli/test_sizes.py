@@ -2,7 +2,7 @@
 
 import pytest
 
-from income_client.cli.sizes import read_size
+from income_client.cli.emulating.sizes import read_size
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import sys
 from datetime import datetime
 from decimal import Decimal
 from income_client import IncomeClientError
-from income_client.cli.tables import Column, RowWriter
+from income_client.cli.output.tables import Column, RowWriter
 
 columns = (
     Column("id", "Id", style="cyan"),

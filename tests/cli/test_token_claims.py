@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.token_claims import content_of
+from income_client.cli.tokens.claims import content_of
 from tests.cli.claimed_tokens import jwt, part
 
 _JSON = st.recursive(

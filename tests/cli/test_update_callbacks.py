@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from income_client.cli.update_callbacks import UpdateCallbacks
+from income_client.cli.callbacks.updates import UpdateCallbacks
 from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 

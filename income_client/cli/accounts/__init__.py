@@ -1,0 +1,1 @@
+"""Where the service is and who asks: variables, a file, a prompt."""

@@ -1,0 +1,1 @@
+"""Arguments that several sub-commands take: times and ids."""

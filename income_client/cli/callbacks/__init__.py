@@ -1,0 +1,1 @@
+"""What `listen`, `trigger` and `emulate` know of callbacks."""

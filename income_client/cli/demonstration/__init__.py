@@ -1,0 +1,1 @@
+"""What `demo` has found, and how it is shown."""

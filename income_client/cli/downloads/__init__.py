@@ -1,0 +1,1 @@
+"""What `download` shows and writes down while files come."""

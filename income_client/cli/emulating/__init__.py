@@ -1,0 +1,1 @@
+"""What `emulate` can be told of the service that it plays."""

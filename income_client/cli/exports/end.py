@@ -1,0 +1,213 @@
+"""An export that has all its lines put at its place, whole or not at all; reads no service."""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from attrs import asdict, frozen
+
+from income_client import ApplicationRecord, ConfigurationError, ParquetTables, Window, from_json
+
+from .notes import Missing
+from .part import Part, remove
+from .request import Request, Span
+
+Format = Literal["jsonl", "parquet"]
+Tell = Callable[[float, int], None]
+"""Takes the share that is done, 0 to 1, and how many records that are."""
+
+_TABLES: Final = "tables"
+_MANIFEST: Final = "manifest.json"
+_PRIVATE: Final = 0o600
+_PUBLISHED: Final = "published"
+
+
+@frozen(kw_only=True)
+class Account:
+    """What an export says of itself."""
+
+    request: Request
+    """What it was asked to be."""
+    span: Span
+    """What it is of."""
+    missing: tuple[Missing, ...]
+    """What could not be read."""
+    saturated: tuple[Window, ...]
+    """Seconds that hold more applications than can be asked for."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is known to be missing."""
+        return not self.missing and not self.saturated
+
+    def manifest(self, **more: object) -> bytes:
+        """Return it as JSON, further members behind."""
+        said: dict[str, Any] = {
+            "service": self.request.service,
+            "updated_after": self.span.after and self.span.after.isoformat(),
+            "updated_before": self.span.before.isoformat(),
+            "next_updated_after": self.span.next_after.isoformat(),
+            "documents": self.request.documents,
+            "pages": self.request.pages,
+            "whole": self.is_whole,
+            "missing": [asdict(one) for one in self.missing],
+            "saturated_seconds": [one.starts_at.isoformat() for one in self.saturated],
+            **more,
+        }
+        return json.dumps(said, indent=2).encode() + b"\n"
+
+
+def manifest_beside(target: Path) -> Path:
+    """Return where the manifest of a file of lines stands."""
+    return target.with_name(f"{target.name}.{_MANIFEST}")
+
+
+def part_beside(target: Path) -> Path:
+    """Return where the part of what is to be at a place stands."""
+    return target.with_name(f"{target.name}.part")
+
+
+def publish_lines(part: Part, target: Path, account: Account) -> None:
+    """Put the lines at their place, and the manifest beside them.
+
+    Raises:
+        OSError: they cannot be put there, or something is there.
+    """
+    manifest = account.manifest(format="jsonl", records=part.records, size=part.size)
+    _write(part.folder / _MANIFEST, manifest)
+    (part.folder / _MANIFEST).replace(manifest_beside(target))
+    part.note(**{_PUBLISHED: _identity(part.lines)})
+    _put(part.lines, target)
+    _sync(target.parent)
+
+
+def publish_tables(
+    part: Part, target: Path, account: Account, tell: Tell, is_stopped: Callable[[], bool]
+) -> bool:
+    """Put the lines at their place as Parquet files, with the manifest among them.
+
+    Args:
+        part: holds the lines.
+        target: the folder to be.
+        account: what the manifest says.
+        tell: is told how far it is.
+        is_stopped: whether it is to end without a result.
+
+    Returns:
+        Whether they are there; False if it was to end.
+
+    Raises:
+        ConfigurationError: a record holds what a column cannot hold exactly.
+        OSError: they cannot be put there, or something is there.
+    """
+    for left in part.folder.iterdir():
+        if left.name.lstrip(".").startswith(_TABLES):
+            remove(left)
+    folder = part.folder / _TABLES
+    with suppress(_Stopped), ParquetTables(folder) as tables:
+        for record in _records(part, tell):
+            if is_stopped():
+                raise _Stopped
+            tables.write(record)
+    if not folder.exists():
+        return False
+    rows = tables.rows
+    _write(folder / _MANIFEST, account.manifest(format="parquet", records=part.records, rows=rows))
+    _sync(folder)
+    part.note(**{_PUBLISHED: _identity(folder)})
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    folder.rename(target)
+    _sync(target.parent)
+    return True
+
+
+def was_published(part: Part, target: Path) -> bool:
+    """Say whether what is at a place is this very export, put there before a crash."""
+    with suppress(FileNotFoundError):
+        return part.fact(_PUBLISHED) == _identity(target)
+    return False
+
+
+def check_place(target: Path, format_: Format, *, is_new: bool) -> None:
+    """Make sure that nothing would be replaced.
+
+    Args:
+        target: the place.
+        format_: decides where the manifest stands.
+        is_new: whether no run was before, that may have left the manifest.
+
+    Raises:
+        ConfigurationError: something is there.
+    """
+    places: Iterable[Path] = (target,)
+    if format_ == "jsonl" and is_new:
+        places = (target, manifest_beside(target))
+    for place in places:
+        if os.path.lexists(place):
+            raise ConfigurationError(f"{place} exists already, and is not overwritten")
+
+
+def check_before(target: Path, format_: Format) -> None:
+    """Make sure that nothing would be replaced by an export that has not begun.
+
+    Args:
+        target: the place.
+        format_: decides where the manifest stands.
+
+    Raises:
+        ConfigurationError: something is there.
+    """
+    if not os.path.lexists(part_beside(target)):
+        check_place(target, format_, is_new=True)
+
+
+class _Stopped(Exception):  # noqa: N818 - no fault, and caught here
+    """It was to end."""
+
+
+def _records(part: Part, tell: Tell) -> Iterator[ApplicationRecord]:
+    done = 0
+    with part.lines.open("rb") as lines:
+        for count, line in enumerate(lines):
+            tell(done / part.size, count)
+            done += len(line)
+            yield from_json(ApplicationRecord, line)
+
+
+def _identity(path: Path) -> str:
+    facts = path.lstat()
+    return f"{facts.st_dev}:{facts.st_ino}"
+
+
+def _put(path: Path, target: Path) -> None:
+    """Give a file its place; never replace anything."""
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no second names.
+        if os.path.lexists(target):
+            raise
+        path.rename(target)
+
+
+def _write(path: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, _PRIVATE), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

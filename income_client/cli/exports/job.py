@@ -1,0 +1,229 @@
+"""An export from its first question to the file at its place, over as many runs as it takes."""
+
+import asyncio
+import os
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from rich.filesize import decimal
+
+from income_client import ConfigurationError, IncomeClient, IncomeClientError
+from income_client.cli.arguments.moments import read_moment
+from income_client.cli.output.lines import OutputLines
+from income_client.cli.output.status_line import StatusLine
+from income_client.cli.stopping.stoppable import Stoppable
+
+from .end import (
+    Account,
+    Format,
+    check_place,
+    publish_lines,
+    publish_tables,
+    was_published,
+)
+from .part import Part
+from .progress import ExportProgress
+from .request import Request, Span
+from .run import ExportRun
+
+_BEGINS: Final = "span_begins"
+_ENDS: Final = "span_ends"
+_END_OF_TIME: Final = datetime(2090, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+"""A bound beyond it stands for none."""
+
+
+class ExportJob:
+    """What one call of the command does.
+
+    Args:
+        client: reads.
+        part: what has come, of earlier calls too.
+        request: what is wanted.
+        target: where it is to be.
+        format_: as what.
+        line: where it is told.
+        stop: says when it is to end early.
+    """
+
+    def __init__(
+        self,
+        client: IncomeClient,
+        part: Part,
+        request: Request,
+        target: Path,
+        format_: Format,
+        line: StatusLine,
+        stop: Stoppable,
+    ) -> None:
+        self._client = client
+        self._part = part
+        self._request = request
+        self._target = target
+        self._format: Format = format_
+        self._line = line
+        self._stop = stop
+        self._began = monotonic()
+
+    async def run(self, concurrency: int, *, allow_missing: bool) -> bool:
+        """Go on until the file is at its place, or it is to stop.
+
+        Args:
+            concurrency: requests about applications in flight at a time.
+            allow_missing: whether it may lack what could not be read.
+
+        Returns:
+            Whether the file is there.
+
+        Raises:
+            ConfigurationError: it cannot be meant, or put where it is to be.
+            IncomeClientError: the service gives nothing more.
+            OSError: the disk is full, or fails.
+        """
+        self._check()
+        if was_published(self._part, self._target):
+            self._end(f"{self._part.records:,} applications were there already")
+            return True
+        check_place(self._target, self._format, is_new=self._part.request is None)
+        span = await self._span()
+        if span is None:
+            return False
+        run = ExportRun(self._client, self._part, self._request, span, self._line, self._stop)
+        try:
+            await run.run(concurrency)
+        except (IncomeClientError, OSError):
+            self._line.clear()
+            self._line.say(self._kept)
+            raise
+        self._line.clear()
+        if not run.is_whole:
+            self._line.say(f"interrupted; {self._kept}")
+            return False
+        missing = tuple(await asyncio.to_thread(self._part.missing))
+        account = Account(
+            request=self._request, span=span, missing=missing, saturated=run.saturated
+        )
+        self._tell_saturated(account)
+        if not account.is_whole and not allow_missing:
+            self._line.say(
+                f"not exported, as {_lost(account)}; {self._kept}, "
+                "or with --allow-missing to do without"
+            )
+            return False
+        return await self._publish(account)
+
+    def _check(self) -> None:
+        """Make sure that the part is one of the same export.
+
+        Raises:
+            ConfigurationError: it is of another.
+        """
+        kept = self._part.request
+        if kept is None:
+            return
+        differences = ", ".join(Request.from_text(kept).differences(self._request))
+        if differences:
+            raise ConfigurationError(
+                f"{self._part.folder} was begun with {differences}: "
+                "go on with its arguments, or delete it to begin again"
+            )
+
+    async def _span(self) -> Span | None:
+        """Return the span, fixed for all runs by the first; None if it is to stop before."""
+        ends = _time(self._part.fact(_ENDS))
+        if ends is not None:
+            return Span(_time(self._part.fact(_BEGINS)), ends)
+        page = await self._stop.wait_for(self._client.get_application_page(limit=1))
+        if page is None:
+            return None
+        present = page.updated_before
+        after = _seen_from(present, self._request.updated_after)
+        before = _seen_from(present, self._request.updated_before)
+        if before is None and present > _END_OF_TIME:
+            raise ConfigurationError("the service tells no time: say --updated-before")
+        span = Span(after, present if before is None else min(before, present))
+        if after is not None and after > span.before:
+            raise ConfigurationError(
+                f"the span begins at {after.isoformat()}, and ends before, "
+                f"at {span.before.isoformat()}; it is {present.isoformat()} at the service"
+            )
+        facts = {_ENDS: span.before.isoformat()}
+        if after is not None:
+            facts[_BEGINS] = after.isoformat()
+        await asyncio.to_thread(self._part.begin, self._request.text, **facts)
+        return span
+
+    async def _publish(self, account: Account) -> bool:
+        part, target = self._part, self._target
+        records, size = part.records, part.size
+        if self._format == "jsonl":
+            await asyncio.to_thread(publish_lines, part, target, account)
+        else:
+            progress = ExportProgress(self._line)
+            try:
+                is_there = await asyncio.to_thread(
+                    publish_tables,
+                    part,
+                    target,
+                    account,
+                    lambda fraction, count: progress.show("Writing tables", fraction, count),
+                    lambda: self._stop.is_stopped,
+                )
+            except ConfigurationError:
+                self._line.clear()
+                self._line.say("--format jsonl, with the same other arguments, loses nothing")
+                raise
+            self._line.clear()
+            if not is_there:
+                self._line.say(f"interrupted; {self._kept}")
+                return False
+        but = "" if account.is_whole else f", though {_lost(account)}"
+        self._end(
+            f"{records:,} application{'s' * (records != 1)} updated from {account.span}{but}; "
+            f"{decimal(size)} of JSON in {monotonic() - self._began:,.1f} s; the next export "
+            f"goes on with --updated-after {account.span.next_after.isoformat()}"
+        )
+        return True
+
+    def _end(self, said: str) -> None:
+        """Say where it is, and let go of the part."""
+        self._part.remove()
+        self._line.say(said)
+        failure = OutputLines().write(os.fsencode(self._target))
+        if failure is not None:
+            raise failure
+
+    def _tell_saturated(self, account: Account) -> None:
+        for second in account.saturated:
+            self._line.say(
+                f"{second.starts_at.isoformat()}: more applications were updated "
+                "in this second than can be asked for"
+            )
+
+    @property
+    def _kept(self) -> str:
+        records = self._part.records
+        return (
+            f"{self._part.folder} keeps {records:,} application{'s' * (records != 1)}: "
+            "run it again with the same arguments to go on"
+        )
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _seen_from(present: datetime, bound: str | None) -> datetime | None:
+    return None if bound is None else read_moment(bound).seen_from(present)
+
+
+def _lost(account: Account) -> str:
+    parts = []
+    if account.missing:
+        count = len(account.missing)
+        parts.append(f"{count:,} application{'s' * (count != 1)} could not be read")
+    if account.saturated:
+        count = len(account.saturated)
+        parts.append(f"{count:,} second{'s' * (count != 1)} could not be listed whole")
+    return " and ".join(parts)

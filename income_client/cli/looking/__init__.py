@@ -1,0 +1,1 @@
+"""What `application` shows, decided once and drawn on a terminal or as a page."""

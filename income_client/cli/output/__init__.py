@@ -1,0 +1,1 @@
+"""Rows, lines and progress: data on standard output, all else on standard error."""

@@ -1,0 +1,1 @@
+"""Signals, and work that ends when they come."""

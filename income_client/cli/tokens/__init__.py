@@ -1,0 +1,1 @@
+"""What `token` tells of an access token."""
