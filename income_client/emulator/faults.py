@@ -100,6 +100,16 @@ class Fault:
         """
         return fnmatchcase(path, self.path) and fnmatchcase(method, self.method)
 
+    def falls_now(self, path: str) -> bool:  # noqa: ARG002 - for those that count by it
+        """Say whether it falls on a request that it matches; asked once for each.
+
+        This one always does; a fault that has its time, or its chance, may count here.
+
+        Args:
+            path: raw path.
+        """
+        return True
+
 
 def replacement(fault: Fault) -> HttpReply | None:
     """Return the reply that stands in for the true one, None if the fault needs the wire itself."""
@@ -171,7 +181,7 @@ class Faults:
             path: raw path.
         """
         for armed in self._armed:
-            if not armed.fault.matches(method, path):
+            if not armed.fault.matches(method, path) or not armed.fault.falls_now(path):
                 continue
             if armed.skip:
                 armed.skip -= 1

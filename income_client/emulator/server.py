@@ -98,8 +98,8 @@ class Emulator(ServiceControls):
         now = second_of(start)
         times = update_times(applications, pattern, seed=seed, days=days, now=now)
         clock = clock or SystemClock()
-        world = World(times, seed=seed, now=now, rules=rules)
-        super().__init__(Service(world), ServiceTime(now, flows=time_flows, clock=clock))
+        service = self._make_service(times, seed=seed, now=now, rules=rules)
+        super().__init__(service, ServiceTime(now, flows=time_flows, clock=clock))
         self.faults: Faults = Faults()
         self.requests: list[RecordedRequest] = []
         self.url: str = ""
@@ -192,6 +192,12 @@ class Emulator(ServiceControls):
         await self._open.aclose()
         # Cancelled handlers need a turn of the loop to leave it.
         await asyncio.sleep(0)
+
+    def _make_service(
+        self, updates: Sequence[int], *, seed: int, now: int, rules: ServiceRules
+    ) -> Service:
+        """Make what replies; who puts more into the service than is invented makes another one."""
+        return Service(World(updates, seed=seed, now=now, rules=rules))
 
     def _answer(self, request: HttpRequest) -> HttpReply:
         return respond(self._service, request)

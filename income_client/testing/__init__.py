@@ -4,8 +4,8 @@ Knows where each name lives and nothing else, so that finding the pytest plug-in
 costs a test run nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .factories import make_applicant, make_application, make_document, make_paystub
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .record_factory import make_record
     from .requests import Requests
     from .service_faults import ServiceFaults
+else:
+    from income_client._homes import Homes
 
 __all__ = [
     "IncomeService",
@@ -45,37 +47,26 @@ __all__ = [
     "throttled",
 ]
 
-_HOMES: Final = {
-    "IncomeService": "income_service",
-    "JumpingClock": "jumping_clock",
-    "LoopRunner": "loop_runner",
-    "Requests": "requests",
-    "ServiceFaults": "service_faults",
-    "make_record": "record_factory",
-    **dict.fromkeys(
-        ("make_applicant", "make_application", "make_document", "make_paystub"), "factories"
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "factories": ("make_applicant", "make_application", "make_document", "make_paystub"),
+    "fault_scripts": (
+        "cut_body",
+        "expired_token",
+        "flaky",
+        "outage",
+        "script",
+        "slow",
+        "throttled",
     ),
-    **dict.fromkeys(
-        ("cut_body", "expired_token", "flaky", "outage", "script", "slow", "throttled"),
-        "fault_scripts",
-    ),
+    "income_service": ("IncomeService",),
+    "jumping_clock": ("JumpingClock",),
+    "loop_runner": ("LoopRunner",),
+    "record_factory": ("make_record",),
+    "requests": ("Requests",),
+    "service_faults": ("ServiceFaults",),
 }
+"""The modules, and what each gives."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name; it stands in the package from then on.
-
-    Raises:
-        AttributeError: there is no such name.
-    """
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """Return the names, and the modules imported so far."""
-    return sorted({*globals(), *_HOMES})
+if not TYPE_CHECKING:
+    __getattr__ = Homes(__name__, NAMES).find
+    __dir__ = Homes(__name__, NAMES).known

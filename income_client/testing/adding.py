@@ -52,6 +52,8 @@ class Adding:
             before = None if number is None else self._emulator.world.given(number)
             whole = evolve(whole, documents=before.record.documents if before else None)
         self._emulator.world.check_given(whole)
+        # Written down once for nothing: what is refused leaves service time as it was.
+        given(_updated_at(whole, self._emulator.now))
         self._move_on(whole.application_id)
         whole = _updated_at(whole, self._emulator.now)
         self._emulator.world.replace(given(whole))

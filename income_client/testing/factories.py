@@ -135,9 +135,26 @@ def make_application(
     """
     number = _numbered(number)
     people = by_slot(number, applicants)
-    documents = tuple(documents)
+    made = invented_application(number, people, tuple(documents), suspected)
+    return changed(made, fields, "number", "documents", "suspected")
+
+
+def invented_application(
+    number: int,
+    people: Mapping[str, Applicant],
+    documents: Sequence[Document],
+    suspected: Iterable[Document | str],
+) -> Application:
+    """Return an application in which everything is invented but people and documents.
+
+    Args:
+        number: what everything invented hangs on.
+        people: its applicants by slot.
+        documents: what the amounts are calculated from.
+        suspected: documents, or their ids, that the service has doubts about.
+    """
     doubted = [each if isinstance(each, str) else each.document_id for each in suspected]
-    made = Application(
+    return Application(
         application_id=application_id_of(number),
         last_updated_at=_updated(number),
         application_reference_id=f"TEST-{number:08d}",
@@ -146,7 +163,6 @@ def make_application(
         income_calculations=calculations(number, tuple(people), documents, doubted),
         data_sources=DataSources(image_files=_files(documents), structured_data=()),
     )
-    return changed(made, fields, "number", "documents", "paystubs", "suspected")
 
 
 def application_id_of(number: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from income_client import ConfigurationError
 from income_client.emulator import Fault
+from income_client.emulator.arguments import check_figure, check_whole
 
 from .planned_faults import CALLS, PlannedFault
 
@@ -79,6 +80,8 @@ def _step(what: str, pause: str | None, where: Mapping[str, Any]) -> Fault:
 def _call(name: str) -> str | None:
     if name == "any":
         return None
+    if not isinstance(name, str):
+        raise ConfigurationError(f"call is a str, not {type(name).__name__}")
     if name not in CALLS:
         raise ConfigurationError(f"there is no call {name}{_meant(name, (*CALLS, 'any'))}")
     return name
@@ -119,7 +122,8 @@ def flaky(rate: float, *, seed: int = 7, status: int = 503, call: str = "any") -
     Raises:
         ConfigurationError: an argument cannot be meant.
     """
-    if not 0 <= rate <= 1:
+    check_figure("rate", rate)
+    if rate > 1:
         raise ConfigurationError(f"rate is a share from 0 to 1, not {rate!r}")
     fault = PlannedFault(
         "status", status=status, call=_call(call), times=None, rate=rate, seed=seed
@@ -138,6 +142,7 @@ def throttled(retry_after: int, *, times: int = 1, call: str = "any") -> Faults:
     Raises:
         ConfigurationError: an argument cannot be meant.
     """
+    check_whole("retry_after", retry_after, least=0)
     headers = {"Retry-After": str(retry_after)}
     return (PlannedFault("status", status=429, headers=headers, times=times, call=_call(call)),)
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from attrs import evolve
 
-from income_client.emulator import CallbackTarget, Emulator, Service, World
-from income_client.emulator.callback_desk import CallbackDesk
+from income_client.emulator import Emulator, Service, ServiceRules
 from income_client.emulator.cases import Paper, Seed, compose_case
 from income_client.emulator.content import DocumentsTemplate
 from income_client.emulator.seconds import stamp
@@ -91,32 +90,21 @@ class GivenService(Service):
 
 
 class GivenEmulator(Emulator):
-    """An emulator to whose applications others can be added.
+    """An emulator to whose applications others can be added; made as `Emulator` is.
 
-    Args:
-        applications: how many are invented.
-        callbacks: where callbacks lead.
-        **options: of `Emulator`.
-
-    Raises:
-        ConfigurationError: an argument cannot be meant.
+    Attributes:
+        advanced: seconds that its time was moved by hand, fractions included.
     """
 
     world: GivenWorld
+    advanced: float = 0.0
 
-    def __init__(
-        self,
-        applications: Any = 100,
-        *,
-        callbacks: CallbackTarget | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(applications, **options)
-        self.world = _open_world(self.world)
-        self._service = GivenService(self.world)
-        self._callbacks = CallbackDesk(self.world, callbacks, self._clock)
+    def advance(self, seconds: float) -> None:
+        """Move service time forward, as by `Emulator.advance`."""
+        super().advance(seconds)
+        self.advanced += seconds
 
-
-def _open_world(bare: World) -> GivenWorld:
-    updates = [bare.updated_second(number) for number in range(len(bare))]
-    return GivenWorld(updates, seed=bare.seed, now=bare.now, rules=bare.rules)
+    def _make_service(
+        self, updates: Sequence[int], *, seed: int, now: int, rules: ServiceRules
+    ) -> GivenService:
+        return GivenService(GivenWorld(updates, seed=seed, now=now, rules=rules))

@@ -18,7 +18,7 @@ from income_client import (
     DownloadPolicy,
     OAuth2ClientCredentials,
 )
-from income_client.clock import Clock
+from income_client.clock import Clock, SystemClock
 from income_client.emulator import CallbackDelivery, CallbackTarget, ServiceRules
 from income_client.emulator.seconds import moment_of
 
@@ -65,6 +65,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         thread: LoopThread | None = None,
         **options: Any,
     ) -> None:
+        clock = SystemClock() if clock is None else clock
         if isinstance(clock, JumpingClock):
             clock = ServiceSideClock(clock)
         self._emulator = GivenEmulator(applications, clock=clock, **options)
@@ -72,7 +73,8 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         self._is_own_thread = thread is None
         self._thread = thread or LoopThread()
         self._open = ExitStack()
-        self.faults: Final = ServiceFaults(self._emulator, self._thread)
+        passing = clock if options.get("time_flows") else None
+        self.faults: Final = ServiceFaults(self._emulator, self._thread, passing)
         for record in records:
             self._adding.add(record, None, now=False)
         self.faults.plan(faults)

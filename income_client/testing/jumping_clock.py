@@ -31,6 +31,15 @@ class JumpingClock:
         with self._moving:
             self._now += seconds
 
+    def advance_to(self, moment: float) -> None:
+        """Move the clock forward to a moment, unless others have moved it further already.
+
+        Args:
+            moment: by `monotonic`, in seconds.
+        """
+        with self._moving:
+            self._now = max(self._now, moment)
+
     async def sleep(self, seconds: float) -> None:
         """Jump to the moment at which this pause ends.
 
@@ -43,5 +52,4 @@ class JumpingClock:
         wakes_at = self._now + seconds
         self.slept.append(seconds)
         await asyncio.sleep(0)
-        with self._moving:
-            self._now = max(self._now, wakes_at)
+        self.advance_to(wakes_at)

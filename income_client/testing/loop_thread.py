@@ -3,36 +3,59 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any, Self, TypeVar
+
+from attrs import frozen
 
 from income_client import ConfigurationError
 
 T = TypeVar("T")
 
 
+@frozen
+class _Turning:
+    """A loop, and where it turns."""
+
+    loop: asyncio.AbstractEventLoop
+    """The loop."""
+    thread: Thread
+    """Its thread."""
+
+
 class LoopThread:
     """An event loop that turns while the threads that call into it wait, or do not.
 
     Calls must come from outside of it: from within, they would wait for themselves.
+    The loop exists between entering and leaving.
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="income_service", daemon=True)
+        self._turning: _Turning | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        loop = asyncio.new_event_loop()
+        thread = Thread(target=loop.run_forever, name="income_service", daemon=True)
+        self._turning = _Turning(loop, thread)
+        thread.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if self._turning is None:
+            return
+        loop, thread = self._turning.loop, self._turning.thread
+        self.run(loop.shutdown_asyncgens())
+        self._turning = None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
     def call(self, work: Callable[[], T]) -> T:
-        """Call a function in the loop, and return what it returned."""
+        """Call a function in the loop, and return what it returned.
+
+        Raises:
+            ConfigurationError: as by `run`.
+        """
 
         async def called() -> T:
             return work()
@@ -40,7 +63,17 @@ class LoopThread:
         return self.run(called())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop to its end, and return its result."""
+        """Run a coroutine in the loop to its end, and return its result.
+
+        Raises:
+            ConfigurationError: the loop does not turn, or this is its own thread.
+        """
+        if self._turning is not None and current_thread() is self._turning.thread:
+            work.close()
+            raise ConfigurationError(
+                "this is the service's own thread, which cannot wait for itself; "
+                "call it from another one"
+            )
         return self.begin(work).result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -49,10 +82,10 @@ class LoopThread:
         Raises:
             ConfigurationError: the loop does not turn.
         """
-        if not self._thread.is_alive():
+        if self._turning is None:
             work.close()
             raise ConfigurationError("the service does not run; enter it first, by with")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(work, self._turning.loop)
 
     async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop while the caller's own loop turns on."""

@@ -7,9 +7,10 @@ from typing import Final
 from urllib.parse import unquote
 
 from attrs import asdict, field, frozen
+from attrs.validators import optional
 
 from income_client.emulator import Fault
-from income_client.emulator.arguments import figure
+from income_client.emulator.arguments import figure, whole
 from income_client.emulator.service import Call, call_of
 
 CALLS: Final = tuple(
@@ -23,6 +24,7 @@ CALLS: Final = tuple(
     )
 )
 """Names of the calls that faults and requests are told apart by."""
+_DIGITS: Final = 6
 
 
 @frozen
@@ -35,11 +37,11 @@ class PlannedFault(Fault):
     """The application or document that it falls on; None for all."""
     after: float = field(default=0.0, kw_only=True, validator=figure())
     """Seconds of the service's time from when it is added until it begins."""
-    seconds: float | None = field(default=None, kw_only=True)
+    seconds: float | None = field(default=None, kw_only=True, validator=optional(figure()))
     """Seconds that it lasts; None for ever."""
     rate: float = field(default=1.0, kw_only=True, validator=figure())
     """The share of requests that it falls on."""
-    seed: int = field(default=7, kw_only=True)
+    seed: int = field(default=7, kw_only=True, validator=whole())
     """What that chance hangs on."""
 
     def matches(self, method: str, path: str) -> bool:
@@ -61,11 +63,10 @@ class ArmedFault(PlannedFault):
     asked: Counter[str] = field(factory=Counter, kw_only=True, repr=False, eq=False)
     """How often each path was asked for since."""
 
-    def matches(self, method: str, path: str) -> bool:
-        """Say whether it falls on a request of now; the answer counts as one request."""
-        if not super().matches(method, path):
-            return False
-        passed = self.clock() - self.added_at - self.after
+    def falls_now(self, path: str) -> bool:
+        """Say whether its time has come, and chance would have it; the answer counts."""
+        # Rounded, as sums of fractions of a second come to a little less than the whole.
+        passed = round(self.clock() - self.added_at - self.after, _DIGITS)
         if passed < 0 or (self.seconds is not None and passed >= self.seconds):
             return False
         if self.rate >= 1:

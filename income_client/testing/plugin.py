@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SERVICE: Final = pytest.StashKey["IncomeService"]()
 _MARKERS: Final = (
     "income_service(**options): of income_service, such as applications=200, faults='token: 500'",
-    "income_client(**options): of income_client, such as retry=RetryPolicy(attempts=1)",
+    "income_client(**options): of income_client, such as retry=RetryPolicy(max_attempts=1)",
 )
 
 

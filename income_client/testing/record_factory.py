@@ -15,8 +15,14 @@ from income_client import (
 )
 
 from . import invented
-from .factories import Applicants, by_slot, make_application, make_document
-from .factory_fields import ApplicationFields
+from .factories import (
+    Applicants,
+    application_id_of,
+    by_slot,
+    invented_application,
+    make_document,
+)
+from .factory_fields import ApplicationFields, changed
 from .given import INVENTED_ADDRESS, by_type
 
 
@@ -41,21 +47,17 @@ def make_record(
         ConfigurationError: there is no such field, or there are fewer pay slips than that.
     """
     number = invented.next_number() if number is None else number
+    application_id = fields.get("application_id", application_id_of(number))
     people = by_slot(number, applicants)
     documents = [
         document
         for slot, person in people.items()
-        for document in _slips(number, slot, person, paystubs)
+        for document in _slips(number, application_id, slot, person, paystubs)
     ]
     if not 0 <= suspected <= len(documents):
         raise ConfigurationError(f"suspected is from 0 to {len(documents)}, the pay slips")
-    application = make_application(
-        number=number,
-        applicants=people,
-        documents=documents,
-        suspected=documents[:suspected],
-        **fields,
-    )
+    made = invented_application(number, people, documents, documents[:suspected])
+    application = changed(made, fields, "number", "paystubs", "suspected")
     return ApplicationRecord(
         application=application,
         documents=ApplicationDocuments(
@@ -66,12 +68,15 @@ def make_record(
     )
 
 
-def _slips(number: int, slot: str, person: Applicant, how_many: int) -> Iterator[Document]:
+def _slips(
+    number: int, application_id: str, slot: str, person: Applicant, how_many: int
+) -> Iterator[Document]:
     pay = number if slot == "applicant1" else f"{number} {slot}"
     for turn, slip in enumerate(invented.paystubs(pay, slot, person, how_many), 1):
         name = f"{number:06d}-{slot}-{turn:02d}"
         yield make_document(
             number=number,
+            application_id=application_id,
             document_id=f"doc-{name}",
             file_ids=(f"file-{name}",),
             file_reference_ids=(f"paystub {slip.pay_date} {slot}.pdf",),

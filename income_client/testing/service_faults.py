@@ -5,9 +5,11 @@ from functools import partial
 from typing import TypeAlias
 
 from income_client import ConfigurationError
-from income_client.emulator import Emulator, Fault
+from income_client.clock import Clock
+from income_client.emulator import Fault
 
 from .fault_scripts import script
+from .given_service import GivenEmulator
 from .loop_thread import LoopThread
 from .planned_faults import armed
 
@@ -21,11 +23,13 @@ class ServiceFaults:
     Args:
         emulator: whose.
         thread: where that runs.
+        clock: what the service's time passes by; None where it is moved by hand only.
     """
 
-    def __init__(self, emulator: Emulator, thread: LoopThread) -> None:
+    def __init__(self, emulator: GivenEmulator, thread: LoopThread, clock: Clock | None) -> None:
         self._emulator = emulator
         self._thread = thread
+        self._clock = clock
 
     def __len__(self) -> int:
         return self._thread.call(self._emulator.faults.__len__)
@@ -53,7 +57,12 @@ class ServiceFaults:
             plans: scripts, troubles and single faults.
         """
         faults = [fault for plan in plans for fault in _faults_of(plan)]
-        self._emulator.faults.add(*[armed(fault, lambda: self._emulator.now) for fault in faults])
+        self._emulator.faults.add(*[armed(fault, self._seconds) for fault in faults])
+
+    def _seconds(self) -> float:
+        """Return the service's time since some fixed moment; its own present is a whole second."""
+        passed = 0.0 if self._clock is None else self._clock.monotonic()
+        return self._emulator.advanced + passed
 
 
 def _faults_of(plan: FaultPlan) -> Iterable[Fault]:

@@ -6,10 +6,15 @@ Knows nothing of a client or a service.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from threading import get_ident
+from typing import Final
 
 from income_client.clock import Clock
 
 from .jumping_clock import JumpingClock
+
+_PATIENCE: Final = 30.0
+"""Seconds for another thread to close a user, whose machine has other things to do."""
 
 
 class ServiceSideClock:
@@ -32,7 +37,7 @@ class ServiceSideClock:
         """Move the client's clock to the end of this pause."""
         wakes_at = self._clock.monotonic() + seconds
         await asyncio.sleep(0)
-        self._clock.advance(max(0.0, wakes_at - self._clock.monotonic()))
+        self._clock.advance_to(wakes_at)
 
 
 class LoopBoundClock:
@@ -51,6 +56,7 @@ class LoopBoundClock:
         self._clock = clock
         self._aclose = aclose
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._keeper: AsyncGenerator[None, None] | None = None
 
     def monotonic(self) -> float:
@@ -64,17 +70,26 @@ class LoopBoundClock:
         await self._clock.sleep(seconds)
 
     def close(self) -> None:
-        """Close the user now, if its loop has not ended yet."""
+        """Close the user now, if its loop has not ended yet, and wait for it.
+
+        Within that very loop nobody can wait: there, it is closed soon.
+
+        Raises:
+            TimeoutError: a loop in another thread has not got round to it.
+        """
         if self._loop is None or self._keeper is None or self._loop.is_closed():
             return
-        if self._loop.is_running():  # in another thread, which goes on by itself
-            asyncio.run_coroutine_threadsafe(self._ended(self._keeper), self._loop)
+        if self._loop.is_running():  # in another thread, or around the caller
+            ended = asyncio.run_coroutine_threadsafe(self._ended(self._keeper), self._loop)
+            if get_ident() != self._thread:
+                ended.result(_PATIENCE)
         else:
             self._loop.run_until_complete(self._keeper.aclose())
 
     def _bind(self) -> None:
         with suppress(RuntimeError):  # read outside of any loop, which binds nobody
             self._loop = asyncio.get_running_loop()
+            self._thread = get_ident()
             self._keeper = self._kept()
             with suppress(StopIteration):
                 # It comes to its yield without waiting; from there the loop knows of it.

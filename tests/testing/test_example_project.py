@@ -11,6 +11,10 @@ import pytest
 from tests.cli.entry import environment
 
 PROJECT: Final = Path(__file__).parent / "example_project"
+PATIENCE: Final = 300
+"""Seconds for a process that knows nothing yet, on a machine that has other things to do."""
+
+pytestmark = pytest.mark.timeout(PATIENCE)
 
 
 def _scopes(scope: str) -> tuple[str, ...]:
@@ -32,7 +36,6 @@ def _run(folder: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=55,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout.splitlines()[-1]

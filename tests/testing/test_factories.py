@@ -119,10 +119,43 @@ async def test_what_was_made_is_what_is_read(
     assert made == {}
 
 
-def test_a_keyword_of_the_factory_is_meant_too() -> None:
+@pytest.mark.parametrize(
+    ("make", "wrong", "meant"),
+    [
+        (make_record, "suspeced", "did you mean suspected"),
+        (make_record, "paystub", "did you mean paystubs"),
+        (make_application, "document", "did you mean documents"),
+        (make_paystub, "aplicant", "did you mean applicant"),
+    ],
+)
+def test_a_keyword_of_the_factory_is_meant_too(
+    make: Callable[..., Any], wrong: str, meant: str
+) -> None:
     """Not only fields can be misspelt."""
-    with pytest.raises(ConfigurationError, match="did you mean suspected"):
-        make_record(suspeced=1)  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match=meant):
+        make(**{wrong: 1})
+
+
+@pytest.mark.parametrize("make", [make_application, make_record])
+def test_what_is_offered_is_taken(make: Callable[..., Any]) -> None:
+    """Each factory names its own keywords, and no other's."""
+    with pytest.raises(ConfigurationError, match="there are ") as told:
+        make(xyzzy=1)
+    offered = str(told.value).partition("there are ")[2].split(", ")
+    assert ("paystubs" in offered) is (make is make_record)
+    assert ("documents" in offered) is (make is make_application)
+
+
+def test_documents_of_a_record_name_its_application() -> None:
+    """Also where its id is a test's own."""
+    for record, name in (
+        (make_record(application_id="app-mine", applicants=2), "app-mine"),
+        (make_record(number=7), "app-test-000007"),
+    ):
+        assert record.documents is not None
+        sources = [document.source for _, document in record.documents.all()]
+        assert {source and source.application_id for source in sources} == {name}
+        assert {source and source.document_type for source in sources} == {"paystub"}
 
 
 @pytest.mark.income_service(applications=0)

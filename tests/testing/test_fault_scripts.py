@@ -1,12 +1,15 @@
 """Scripts of faults mean what they say; what cannot be read is refused."""
 
+import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import ConfigurationError, IncomeClient, ServerError
+from income_client import ConfigurationError, IncomeClient, RetryPolicy, ServerError
 from income_client.emulator import Fault, Faults
 from income_client.testing import (
     IncomeService,
@@ -82,6 +85,34 @@ def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
         script(text)
 
 
+@pytest.mark.parametrize(
+    ("trouble", "arguments", "message"),
+    [
+        (outage, {"seconds": -1}, "seconds is a number, 0 or more, not -1"),
+        (outage, {"seconds": "x"}, "seconds is a number, 0 or more, not 'x'"),
+        (outage, {"seconds": math.inf}, "seconds is a number, 0 or more, not inf"),
+        (outage, {"seconds": 1, "after": -1}, "after is a number, 0 or more"),
+        (outage, {"seconds": 1, "status": "down"}, "status is a whole number"),
+        (outage, {"seconds": 1, "call": 503}, "call is a str, not int"),
+        (flaky, {"rate": "often"}, "rate is a number, 0 or more, not 'often'"),
+        (flaky, {"rate": -0.5}, "rate is a number, 0 or more, not -0.5"),
+        (flaky, {"rate": 1.5}, "rate is a share from 0 to 1, not 1.5"),
+        (flaky, {"rate": 0.5, "seed": None}, "seed is a whole number"),
+        (throttled, {"retry_after": -5}, "retry_after is 0 or more, not -5"),
+        (throttled, {"retry_after": "soon"}, "retry_after is a whole number"),
+        (throttled, {"retry_after": 1, "times": 0}, "times is 1 or more"),
+        (cut_body, {"keep": -1}, "keep is 0 or more"),
+        (slow, {"seconds_a_byte": -1}, "interval is a number, 0 or more"),
+    ],
+)
+def test_a_trouble_that_cannot_be_meant_is_refused(
+    trouble: Callable[..., Any], arguments: dict[str, Any], message: str
+) -> None:
+    """Where it is made, and not where it should have been played."""
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        trouble(**arguments)
+
+
 def test_an_outage_begins_and_ends() -> None:
     """It counts from when it is added."""
     clock, faults = JumpingClock(), Faults()
@@ -91,6 +122,17 @@ def test_an_outage_begins_and_ends() -> None:
         seen += _played(faults, APPLICATION, 1)
         clock.advance(10)
     assert seen == ["ok", 503, 503, 503, "ok"]
+
+
+def test_only_requests_that_it_matches_are_counted() -> None:
+    """Who merely asks whether a fault is about a request changes nothing."""
+    (fault,) = (armed(each, lambda: 0.0) for each in flaky(0.5))
+    faults, asked = Faults(), Faults()
+    faults.add(fault)
+    asked.add(*[armed(each, lambda: 0.0) for each in flaky(0.5)])
+    meant = _played(asked, APPLICATION, 40)
+    assert all(fault.matches("GET", APPLICATION) for _ in range(40))
+    assert _played(faults, APPLICATION, 40) == meant
 
 
 def test_a_flaky_service_fails_by_its_seed() -> None:
@@ -104,8 +146,6 @@ def test_a_flaky_service_fails_by_its_seed() -> None:
 
     assert failed(paths, 1) == failed(paths[::-1], 1) != failed(paths, 2)
     assert 60 < len(failed(paths, 1)) < 180
-    with pytest.raises(ConfigurationError, match="from 0 to 1"):
-        flaky(1.5)
 
 
 @pytest.mark.income_service(applications=3)
@@ -127,6 +167,22 @@ async def test_troubles_are_played_over_sockets(
     await income_client.get_application(first)
     income_service.faults.clear()
     assert len(income_service.faults) == 0
+
+
+@pytest.mark.income_client(retry=RetryPolicy(max_attempts=1))
+async def test_an_outage_lasts_as_long_as_it_says(
+    income_service: IncomeService, income_client: IncomeClient, income_clock: JumpingClock
+) -> None:
+    """To the fraction of a second, though the service's own present is a whole one."""
+    (first, *_) = income_service.ids
+    income_clock.advance(0.9)
+    income_service.faults.add(outage(0.5))
+    income_clock.advance(0.2)
+    income_service.advance(0.2)
+    with pytest.raises(ServerError):
+        await income_client.get_application(first)
+    income_clock.advance(0.1)
+    await income_client.get_application(first)
 
 
 def test_what_is_no_fault_is_refused(income_service: IncomeService) -> None:

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from anyio.from_thread import start_blocking_portal
+from attrs import evolve
 
 from income_client import (
     BasicAuth,
@@ -168,6 +169,12 @@ async def test_every_update_is_delivered(
             ),
             "keeps its application_reference_id",
         ),
+        (
+            lambda service, record: service.update(
+                evolve(record.application, application_date="soon")
+            ),
+            "holds what JSON cannot carry",
+        ),
         (lambda service, record: service.touch("nobody"), "no application of this id"),
     ],
 )
@@ -175,7 +182,8 @@ def test_what_cannot_be_served_is_refused(
     income_service: IncomeService, attempt: Callable[[IncomeService, Any], Any], message: str
 ) -> None:
     """And nothing has changed."""
-    record = income_service.add(make_record())
+    # Updated in this very second, so that service time would move on for an update.
+    record = income_service.add(make_record(), now=True)
     before = income_service.ids, income_service.now
     with pytest.raises(ConfigurationError, match=message):
         attempt(income_service, record)
