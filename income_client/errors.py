@@ -29,6 +29,7 @@ context. They are made as values where the reply is read and raised further
 up, in frames that hold none of these either.
 """
 
+import enum
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, ClassVar, Self, TypeVar
@@ -235,8 +236,33 @@ class DownloadError(IncomeClientError):
         self.code = code
 
 
+class LinkRefusal(enum.Enum):
+    """Why nothing is sent to a download address."""
+
+    ADDRESS = "address"
+    """It is missing, or not written as the address of a file is."""
+    PLAIN_HTTP = "plain_http"
+    """It is not https, and must be."""
+    HOST = "host"
+    """Its host is not one of those that files may come from."""
+    PRIVATE_NETWORK = "private_network"
+    """Its host is in a private network, and those are not allowed."""
+    THIS_MACHINE = "this_machine"
+    """Its host is this machine, which is not allowed by its name."""
+    SPECIAL_NETWORK = "special_network"
+    """Its host is in a network that no policy allows."""
+
+
 class UnsafeLinkError(DownloadError):
-    """A download address leads where `DownloadPolicy` lets nothing go; nothing was sent there."""
+    """A download address leads where `DownloadPolicy` lets nothing go; nothing was sent there.
+
+    Attributes:
+        reason: which rule speaks against it.
+    """
+
+    def __init__(self, message: str, *, reason: LinkRefusal, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.reason = reason
 
 
 class CheckpointError(IncomeClientError):

@@ -122,7 +122,7 @@ class FilePool:
                     ssl=True if self._policy.ssl is None else self._policy.ssl,
                 )
         except _RefusedPeerError as refusal:
-            return UnsafeLinkError(f"{link.host}: {refusal.reason}")
+            return UnsafeLinkError(f"{link.host}: {refusal.message}", reason=refusal.reason)
         except LostError as lost:
             fault = lost.fault
         except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
@@ -169,9 +169,10 @@ class _RefusedPeerError(RuntimeError):
     every address of the host was refused and each error has the same text.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, refused: UnsafeLinkError) -> None:
         super().__init__()
-        self.reason = reason
+        self.message = refused.message
+        self.reason = refused.reason
 
 
 def _checked_socket(policy: DownloadPolicy, info: aiohttp.AddrInfoType) -> socket.socket:
@@ -179,5 +180,5 @@ def _checked_socket(policy: DownloadPolicy, info: aiohttp.AddrInfoType) -> socke
     family, kind, protocol, _, address = info
     refused = peer_refusal(str(address[0]), policy)
     if refused is not None:
-        raise _RefusedPeerError(refused.message)
+        raise _RefusedPeerError(refused)
     return socket.socket(family, kind, protocol)

@@ -6,17 +6,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from .exit_status import ExitStatus
+from .output.lines import UnwritableError, discard_rest
+from .output.saying import say
+
 _NEEDED: Final = ("cyclopts", "rich")
-_INTERRUPTED: Final = 130
-_PIPE_CLOSED: Final = 141
 
 
 def main() -> None:
-    """Run the command line and exit with its status.
-
-    0 for success, 1 for failure, 2 for arguments that cannot be meant, 130
-    after Ctrl-C and 141 when nobody reads the output any more.
-    """
+    """Run the command line and exit with one of `ExitStatus`."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(
@@ -36,12 +34,23 @@ def _status() -> int:
         # Loading takes a moment, and Ctrl-C in it is as quiet as later on.
         from .app import run  # noqa: PLC0415
 
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
+        return _flushed(run(sys.argv[1:]))
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return ExitStatus.INTERRUPTED
     except BrokenPipeError:
-        # What is left in the buffer would fail once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _PIPE_CLOSED
+        discard_rest()
+        return ExitStatus.PIPE_CLOSED
+
+
+def _flushed(status: int) -> int:
+    """Return the status once nothing is left that could fail when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_rest()
+        if status == ExitStatus.DONE:
+            say(str(UnwritableError(error)))
+            return ExitStatus.FAILED
     return status

@@ -1,8 +1,6 @@
 """The sub-commands, each loaded when it is called; knows what their errors exit with."""
 
-import sys
 from collections.abc import Sequence
-from typing import Final
 
 from cyclopts import App, CycloptsError, CycloptsPanel, UnusedCliTokensError
 from rich.console import Group
@@ -14,14 +12,11 @@ from income_client import (
     __version__,
 )
 
+from .arguments.misuse import MisuseError
 from .command_table import ABOUT, COMMANDS
-from .output.printable import printable
+from .exit_status import ExitStatus
+from .output.saying import say
 from .output.screen import Screen
-
-_FAILED: Final = 1
-_MISUSED: Final = 2
-_REFUSED: Final = 4
-_REFUSALS: Final = (AuthenticationError, PermissionDeniedError)
 
 
 def command_line() -> App:
@@ -38,9 +33,9 @@ def command_line() -> App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for name, text in COMMANDS.items():
+    for place, (name, text) in enumerate(COMMANDS.items()):
         module = name.replace("-", "_")
-        app.command(f"income_client.cli.{module}:{module}", name=name, help=text)
+        app.command(f"income_client.cli.{module}:{module}", name=name, help=text, sort_key=place)
     return app
 
 
@@ -54,12 +49,22 @@ def run(arguments: Sequence[str]) -> int:
         The exit status.
     """
     try:
-        return command_line()(list(arguments)) or 0
+        return command_line()(list(arguments)) or ExitStatus.DONE
     except CycloptsError:
-        return _MISUSED
+        return ExitStatus.MISUSED
     except IncomeClientError as error:
-        print(f"income-client: {printable(str(error))}", file=sys.stderr)
-        return _REFUSED if isinstance(error, _REFUSALS) else _FAILED
+        say(str(error))
+        return _status_of(error)
+
+
+def _status_of(error: IncomeClientError) -> ExitStatus:
+    match error:
+        case MisuseError():
+            return ExitStatus.MISUSED
+        case AuthenticationError() | PermissionDeniedError():
+            return ExitStatus.REFUSED
+        case _:
+            return ExitStatus.FAILED
 
 
 def _explained(error: CycloptsError) -> object:

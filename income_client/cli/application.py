@@ -1,12 +1,9 @@
 """``income-client application``: one application to look at, on a terminal or as a page."""
 
-import os
-import sys
+from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated, Final, Literal
 
 from attrs import evolve
-from cyclopts import Parameter
 
 from income_client import (
     ApplicationDocuments,
@@ -17,16 +14,15 @@ from income_client import (
 )
 
 from .accounts.connecting import Connection, connect
+from .arguments.misuse import MisuseError
+from .arguments.options import Switch, TableOrJson
+from .exit_status import ExitStatus
 from .looking.page import page
 from .looking.page_file import check_place, write_private
 from .looking.reading import view_of
-from .looking.terminal import show
-from .output.lines import OutputLines
-
-_FAILED: Final = 1
-_MISUSED: Final = 2
-
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+from .looking.terminal import show_record
+from .output.lines import OutputLines, UnwritableError, write_text
+from .output.row_text import inert
 
 
 async def application(
@@ -36,7 +32,7 @@ async def application(
     show_personal_data: Switch = False,
     html: Path | None = None,
     overwrite: Switch = False,
-    output: Literal["table", "json"] = "table",
+    output: TableOrJson = "table",
     addresses: Switch = False,
     connection: Connection | None = None,
 ) -> int:
@@ -52,24 +48,24 @@ async def application(
         connection: which service.
 
     Returns:
-        The exit status: 2 for JSON without --show-personal-data.
+        The exit status: 2 for JSON without --show-personal-data, and for what can be no id.
     """
     if problem := _contradiction(output, html, shows_all=show_personal_data):
-        print(f"income-client: {problem}", file=sys.stderr)
-        return _MISUSED
+        raise MisuseError(problem)
     if html is not None:
         check_place(html, overwrite=overwrite)
     async with connect(connection) as client:
         record = await _read(client, application_id)
     if output == "json":
-        return _write_json(record if addresses else _without_addresses(record))
+        _write_json(record if addresses else _without_addresses(record))
+        return ExitStatus.DONE
     view = view_of(record, show_personal_data=show_personal_data)
     if html is None:
-        show(view)
+        show_record(view)
     else:
         write_private(html, page(view), overwrite=overwrite)
-        print(html, flush=True)
-    return 0
+        write_text(str(html))
+    return ExitStatus.DONE
 
 
 def _contradiction(output: str, html: Path | None, *, shows_all: bool) -> str | None:
@@ -86,9 +82,11 @@ def _contradiction(output: str, html: Path | None, *, shows_all: bool) -> str | 
 
 
 async def _read(client: IncomeClient, application_id: str) -> ApplicationRecord:
-    async for record in client.fetch_records([application_id], pages=False):
-        return record
-    raise ConfigurationError("the application's id is empty")
+    async with aclosing(client.fetch_records([application_id], pages=False)) as records:
+        try:
+            return await anext(records)
+        except ConfigurationError as error:
+            raise MisuseError(error.message) from None
 
 
 def _without_addresses(record: ApplicationRecord) -> ApplicationRecord:
@@ -103,10 +101,7 @@ def _without_addresses(record: ApplicationRecord) -> ApplicationRecord:
     return evolve(record, documents=documents)
 
 
-def _write_json(record: ApplicationRecord) -> int:
-    failure = OutputLines().write(to_json(record))
-    if failure is None:
-        return 0
-    reason = os.strerror(failure.errno or 0).lower()
-    print(f"income-client: cannot write to standard output: {reason}", file=sys.stderr)
-    return _FAILED
+def _write_json(record: ApplicationRecord) -> None:
+    failure = OutputLines().write(inert(to_json(record)))
+    if failure is not None:
+        raise UnwritableError(failure)

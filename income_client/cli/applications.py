@@ -1,5 +1,6 @@
 """``income-client applications``: lists what was updated in a span, each application once."""
 
+from contextlib import aclosing
 from typing import Annotated, Final
 
 from cyclopts import Parameter
@@ -16,7 +17,10 @@ from income_client import (
 )
 
 from .accounts.connecting import Connection, connect
-from .arguments.moments import Moment, When, span_between
+from .arguments.chosen import overfull
+from .arguments.misuse import MisuseError
+from .arguments.moments import Moment, When, ends_before_it_begins, span_between
+from .exit_status import ExitStatus
 from .output.package_warnings import say_warnings
 from .output.status_line import StatusLine
 from .output.tables import Column, OutputOption, QuietOption, RowWriter
@@ -26,7 +30,6 @@ COLUMNS: Final = (
     Column("application_reference_id", "Reference"),
     Column("application_date", "Date"),
 )
-_FAILED: Final = 1
 
 
 async def applications(
@@ -49,8 +52,11 @@ async def applications(
         connection: which service.
 
     Returns:
-        The exit status: 1 where a second holds more than can be listed.
+        The exit status: 1 where a second holds more than can be listed, 2 for a span that
+            ends before it begins.
     """
+    if ends_before_it_begins(updated_after, updated_before):
+        raise MisuseError("--updated-after is later than --updated-before")
     line = StatusLine()
     say_warnings(line.say)
     alone = COLUMNS[0].key if quiet else None
@@ -65,19 +71,19 @@ async def applications(
     finally:
         line.clear()
     for window in walk.saturated:
-        line.say(f"the second {window.starts_at.isoformat()} holds more than can be listed")
+        line.say(overfull(window))
     if line.is_shown and not rows.rows:
         line.say("no application was updated in that span")
-    return _FAILED if walk.saturated else 0
+    return ExitStatus.FAILED if walk.saturated else ExitStatus.DONE
 
 
 async def _write_all(walk: ApplicationPaginator, rows: RowWriter, limit: int | None) -> None:
-    async for page in walk.pages():
-        for summary in page.applications:
-            write_summary(summary, rows)
-            if rows.rows == limit:
-                await walk.aclose()
-                return
+    async with aclosing(walk), aclosing(walk.pages()) as pages:
+        async for page in pages:
+            for summary in page.applications:
+                write_summary(summary, rows)
+                if rows.rows == limit:
+                    return
 
 
 def write_summary(summary: ApplicationSummary, rows: RowWriter) -> None:

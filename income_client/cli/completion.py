@@ -3,6 +3,8 @@
 from typing import Literal
 
 from .app import command_line
+from .exit_status import ExitStatus
+from .output.lines import write_text
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
@@ -14,5 +16,5 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     Returns:
         The exit status.
     """
-    print(command_line().generate_completion(shell=shell))
-    return 0
+    write_text(command_line().generate_completion(shell=shell))
+    return ExitStatus.DONE

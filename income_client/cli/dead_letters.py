@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from income_client import DeadLetter, SQLiteCheckpointStore
+from income_client import ConfigurationError, DeadLetter, SQLiteCheckpointStore
 
-from .output.printable import printable
+from .arguments.misuse import MisuseError
+from .exit_status import ExitStatus
+from .output.saying import say
 from .output.tables import Column, OutputOption, QuietOption, RowWriter
 
 _COLUMNS: Final = (
@@ -19,10 +20,6 @@ _COLUMNS: Final = (
     Column("next_try_at", "Next try"),
     Column("reason", "Reason", is_prose=True),
 )
-_FAILED: Final = 1
-_FIRST_PAUSE: Final = timedelta(seconds=30)
-_LONGEST_PAUSE: Final = timedelta(days=1)
-_MOST_DOUBLINGS: Final = 12
 
 
 async def dead_letters(
@@ -41,12 +38,13 @@ async def dead_letters(
         quiet: only ids of applications, one a line.
 
     Returns:
-        The exit status: 1 if there is no such file, or no such name in it.
+        The exit status: 1 if there is no such file, or no such name in it; 2 for what
+            can be neither.
     """
     checkpoints = _existing(store)
     if checkpoints is None:
         return _failed(f"there is no store at {store}")
-    if not (await checkpoints.load(name)).version:
+    if not await _is_known(checkpoints, name):
         return _failed(f"nobody has polled as {name!r} in {store}")
     letters = await checkpoints.dead_letters(name)
     with RowWriter(_COLUMNS, output, quiet="application_id" if quiet else None) as rows:
@@ -54,18 +52,25 @@ async def dead_letters(
             if letter.application_id is not None or not quiet:
                 rows.write(_row(letter))
     if not letters and sys.stderr.isatty():
-        print("income-client: all that was listed could be read", file=sys.stderr)
-    return 0
+        say("all that was listed could be read")
+    return ExitStatus.DONE
 
 
 def _existing(store: Path) -> SQLiteCheckpointStore | None:
     """Return a store that is there: one that is only looked for is never made."""
-    return SQLiteCheckpointStore(store) if store.exists() else None
+    try:
+        checkpoints = SQLiteCheckpointStore(store)
+    except ConfigurationError:
+        raise MisuseError("--store: this is no path of a file") from None
+    return checkpoints if store.exists() else None
 
 
-def pause_after(letter: DeadLetter) -> timedelta:
-    """Return how long after its last try a poller that runs tries it again, at the earliest."""
-    return min(_FIRST_PAUSE * (1 << min(letter.attempts, _MOST_DOUBLINGS)), _LONGEST_PAUSE)
+async def _is_known(checkpoints: SQLiteCheckpointStore, name: str) -> bool:
+    try:
+        return bool((await checkpoints.load(name)).version)
+    except ConfigurationError as error:
+        fault = error.message
+    raise MisuseError(f"--name: {fault}")
 
 
 def _row(letter: DeadLetter) -> Mapping[str, object]:
@@ -78,11 +83,11 @@ def _row(letter: DeadLetter) -> Mapping[str, object]:
         "attempts": letter.attempts,
         "first_tried_at": letter.first_tried_at,
         "last_tried_at": letter.last_tried_at,
-        "next_try_at": letter.last_tried_at + pause_after(letter),
+        "next_try_at": letter.next_try_at,
         "reason": letter.reason,
     }
 
 
 def _failed(message: str) -> int:
-    print(f"income-client: {printable(message)}", file=sys.stderr)
-    return _FAILED
+    say(message)
+    return ExitStatus.FAILED

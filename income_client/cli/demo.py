@@ -13,7 +13,8 @@ from income_client import ApplicationPaginator, ApplicationRecord, ApplicationSu
 from income_client.emulator import Emulator
 
 from .demonstration.findings import Borrower, Findings, Harvest, YearTotal
-from .demonstration.summary import show
+from .demonstration.summary import show_summary
+from .exit_status import ExitStatus
 from .output.screen import Stages
 
 _LATENCY: Final = 0.02
@@ -80,8 +81,8 @@ async def read_service(service: Emulator, stages: Stages) -> Findings:
 
 def conclude(findings: Findings) -> int:
     """Print the summary and return the exit status: 0 if all counts agree, 1 if not."""
-    show(findings)
-    return 0 if findings.agree else 1
+    show_summary(findings)
+    return ExitStatus.DONE if findings.agree else ExitStatus.FAILED
 
 
 async def _walk(paginator: ApplicationPaginator, stages: Stages) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 Its output holds no secret, no borrower's data and no id, so that it can be handed on.
 """
 
-import asyncio
 import os
-import sys
 from collections.abc import Callable
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -26,7 +24,8 @@ from .checking.network import SPOKEN, Origin, visit
 from .checking.questions import ALL_SECONDS, MOST_CALLS, ONCE, TIMEOUTS, Questions
 from .checking.report import findings_of, status_of
 from .checking.times import offset_of
-from .checking.view import show
+from .checking.view import show_findings
+from .output.saying import say
 from .output.screen import Stages
 from .tokens.keeper import TokenKeeper
 
@@ -34,7 +33,8 @@ _MOST_TOKENS: Final = 2
 _MOST: Final = SPOKEN + _MOST_TOKENS + MOST_CALLS + 1
 """Requests at the most: a token that is refused costs another, and its call once more."""
 _STEP_SECONDS: Final = 5.0
-_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
+_PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+"""Variables that name a proxy, in letters of either size."""
 _SHOWN: Final = 3
 
 
@@ -58,16 +58,12 @@ async def doctor(
         if isinstance(found, str):
             facts = Facts(configuration=Trouble(kind="configuration", text=found))
         else:
-            print(
-                f"income-client: at most {_MOST} requests, one after the other, "
-                f"for {ALL_SECONDS:g} s or so",
-                file=sys.stderr,
-            )
+            say(f"at most {_MOST} requests, one after the other, for {ALL_SECONDS:g} s or so")
             with stages.stage("Checking", total=MOST_CALLS) as stage:
                 facts = await examine(found, lambda made: stage.reach(made, f"{made} calls"))
                 stage.reach(MOST_CALLS, f"{facts.calls.made} calls")
     findings = findings_of(evolve(facts, proxies=_proxies()))
-    show(findings, output)
+    show_findings(findings, output)
     return status_of(facts, findings)
 
 
@@ -80,10 +76,7 @@ async def examine(found: Ready, on_call: Callable[[int], object]) -> Facts:
     """
     keeper = TokenKeeper()
     try:
-        client = IncomeClient(
-            found.account.base_url or "",
-            auth=found.auth,
-            auth_url=found.account.auth_url,
+        client = found.client(
             timeouts=TIMEOUTS,
             retry=ONCE,
             token_store=keeper if isinstance(found.auth, OAuth2ClientCredentials) else None,
@@ -99,14 +92,14 @@ async def examine(found: Ready, on_call: Callable[[int], object]) -> Facts:
 
 
 async def _hosts(found: Ready) -> tuple[HostFacts, ...]:
-    origins = [Origin.of("service", found.account.base_url or "")]
+    """Look at the service's server and then at that of its tokens, which is asked for nothing."""
+    service = Origin.of("service", found.account.base_url or "")
+    hosts = [await visit(service, seconds=_STEP_SECONDS, questions=SPOKEN)]
     if found.account.auth_url is not None and isinstance(found.auth, OAuth2ClientCredentials):
         origin = Origin.of("token endpoint", found.account.auth_url)
-        if origin.authority != origins[0].authority:
-            origins.append(origin)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(visit(each, seconds=_STEP_SECONDS)) for each in origins]
-    return tuple(task.result() for task in tasks)
+        if origin.authority != service.authority:
+            hosts.append(await visit(origin, seconds=_STEP_SECONDS, questions=0))
+    return tuple(hosts)
 
 
 async def _calls(
@@ -116,9 +109,7 @@ async def _calls(
     first = await questions.page()
     token = keeper.token
     if token is not None:
-        facts = evolve(
-            facts, token=TokenFacts(lifetime=token.lifetime, expires_at=token.expires_at)
-        )
+        facts = evolve(facts, token=TokenFacts(lifetime=token.lifetime))
     if isinstance(first, Trouble):
         return evolve(facts, accepted=first, calls=questions.calls)
     spoken = facts.hosts[0].spoken
@@ -150,4 +141,4 @@ def _short(name: str) -> str:
 
 
 def _proxies() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.upper() for name in _PROXIES if os.environ.get(name)))
+    return tuple(name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower()))

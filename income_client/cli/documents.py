@@ -1,6 +1,7 @@
 """``income-client documents``: lists documents of applications, with the data read from them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Annotated, Any, Final
 
 import orjson
@@ -13,7 +14,6 @@ from income_client import (
     Document,
     DocumentEntry,
     FetchFailure,
-    IncomeClient,
     Paystub,
     to_json,
 )
@@ -21,6 +21,8 @@ from income_client import (
 from .accounts.connecting import Connection, connect
 from .arguments.chosen import Chosen
 from .arguments.id_arguments import IdArgument
+from .arguments.options import Switch
+from .exit_status import ExitStatus
 from .output.package_warnings import say_warnings
 from .output.status_line import StatusLine
 from .output.tables import Column, OutputOption, QuietOption, RowWriter
@@ -36,9 +38,6 @@ _COLUMNS: Final = (
     Column("data_action", "Action", is_optional=True),
 )
 _PAGES: Final = Column("pages", "Pages", "right")
-_FAILED: Final = 1
-
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 async def documents(
@@ -74,9 +73,12 @@ async def documents(
     rows = RowWriter(columns, output, quiet=alone, before=line.make_way)
     failures = 0
     try:
-        async with connect(connection) as client:
+        async with (
+            connect(connection) as client,
+            aclosing(client.fetch_documents(chosen.ids(), pages, on_error="yield")) as fetched,
+        ):
             with rows:
-                async for found in _read(client, chosen.ids(), pages=pages):
+                async for found in fetched:
                     if isinstance(found, FetchFailure):
                         failures += 1
                         line.say(str(found.error))
@@ -90,13 +92,7 @@ async def documents(
         line.clear()
     if line.is_shown and not rows.rows and not failures:
         line.say("there are no such documents")
-    return _FAILED if failures else 0
-
-
-def _read(
-    client: IncomeClient, ids: AsyncIterator[str], *, pages: bool
-) -> AsyncIterator[ApplicationDocuments | FetchFailure]:
-    return client.fetch_documents(ids, pages, on_error="yield")
+    return ExitStatus.FAILED if failures else ExitStatus.DONE
 
 
 def _write(

@@ -1,6 +1,5 @@
 """``income-client download``: puts the files of documents into a folder, and lists them there."""
 
-import os
 import re
 import signal
 import sys
@@ -13,21 +12,22 @@ from cyclopts.validators import Number
 from income_client import ApplicationPaginator, ConfigurationError, IncomeClient
 
 from .accounts.connecting import Connection, connect
-from .arguments.chosen import Chosen
+from .arguments.chosen import Chosen, overfull
 from .arguments.id_arguments import IdArgument
 from .arguments.id_lines import STANDARD_INPUT
-from .arguments.moments import Moment, When, span_between
+from .arguments.moments import Moment, When, ends_before_it_begins, span_between
+from .arguments.options import Switch
 from .downloads.bars import Bars
 from .downloads.hosts import HostsOption, download_policy
 from .downloads.manifest import MANIFEST, Manifest
 from .downloads.run import DownloadRun, Wanted
+from .exit_status import ExitStatus
 from .output.package_warnings import say_warnings
+from .output.saying import reason_of
 from .output.tables import QuietOption
 from .stopping.signals import StopSignals
+from .stopping.stoppable import Stoppable
 
-_FAILED: Final = 1
-_MISUSED: Final = 2
-_STATUSES: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _SERVICE_CONCURRENCY: Final = 16
 _EXTENSION: Final = ".{ext}"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -36,8 +36,6 @@ _NAMES_HELP: Final = (
     "file_reference_id and ext; without a folder they end with .{ext}. Files that the manifest "
     "lists stay where they are, and are not asked for."
 )
-
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 def _names(_: Any, template: str) -> None:
@@ -96,7 +94,7 @@ async def download(
     bars = Bars(is_wanted=not quiet)
     if fault is not None:
         bars.say(fault)
-        return _MISUSED
+        return ExitStatus.MISUSED
     say_warnings(bars.say)
     async with connect(
         connection,
@@ -115,13 +113,14 @@ async def download(
             concurrency=concurrency,
             overwrite=overwrite,
         )
-        run = DownloadRun(wanted, to, bars)
-        signals = StopSignals(run.stop)
+        stop = Stoppable()
+        run = DownloadRun(wanted, to, bars, stop)
+        signals = StopSignals(stop.stop)
         try:
             manifest = Manifest(to)
         except OSError as error:
-            bars.say(f"cannot keep {MANIFEST} in {to}: {_reason(error)}")
-            return _FAILED
+            bars.say(f"cannot keep {MANIFEST} in {to}: {reason_of(error)}")
+            return ExitStatus.FAILED
         with manifest:
             try:
                 downloads = client.download_all(
@@ -136,7 +135,7 @@ async def download(
                 )
             except ConfigurationError as error:
                 bars.say(f"--names: {error.message}")
-                return _MISUSED
+                return ExitStatus.MISUSED
             async with bars:
                 failure = await run.take(downloads, manifest)
     return _concluded(run, chosen, bars, failure, signals.received, is_told=not quiet)
@@ -155,15 +154,15 @@ def _concluded(
     if failure is not None:
         bars.say(failure)
     for window in chosen.saturated:
-        bars.say(f"the second {window.starts_at.isoformat()} holds more than can be listed")
+        bars.say(overfull(window))
     if run.unseen:
         bars.say(f"no document of type {run.unseen}")
     if is_told:
         bars.say(f"{run.summary}{'; interrupted, run it again to go on' * bool(received)}")
     if received is not None:
-        return _STATUSES[received]
+        return ExitStatus.of_signal(received)
     is_complete = failure is None and run.tally.is_complete and not chosen.saturated
-    return 0 if is_complete else _FAILED
+    return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 
 
 def _contradiction(
@@ -172,6 +171,8 @@ def _contradiction(
     has_span = after is not None or before is not None
     if has_span and applications:
         return "either APPLICATION_IDs, or --updated-after and --updated-before"
+    if ends_before_it_begins(after, before):
+        return "--updated-after is later than --updated-before"
     if not has_span and not applications:
         return "name one APPLICATION_ID or more, - for standard input, or a span: --updated-after"
     return None
@@ -182,7 +183,3 @@ async def _changed(
 ) -> ApplicationPaginator:
     span = await span_between(client, after, before)
     return client.list_applications(span.after, span.before, on_saturated="report")
-
-
-def _reason(error: OSError) -> str:
-    return (os.strerror(error.errno) if error.errno else str(error.strerror)).lower()

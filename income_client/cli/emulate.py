@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import shlex
 import signal
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +16,15 @@ from cyclopts.validators import Number
 from income_client.emulator import Emulator
 from income_client.emulator.seconds import stamp
 
+from .arguments.options import Seconds
+from .arguments.service_times import service_time
 from .callbacks.options import callback_target
 from .callbacks.updates import UpdateCallbacks
 from .emulating.fault_shares import FaultsOption, SharedFaults
-from .emulating.rules import RuleOptions, in_utc
+from .emulating.rules import RuleOptions
+from .exit_status import ExitStatus
+from .output.lines import write_text
+from .output.saying import reason_of, say
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
@@ -33,7 +36,7 @@ async def emulate(
     applications: Annotated[int, Parameter(validator=Number(gte=0))] = 5000,
     seed: int = 7,
     start: Literal["now"] | datetime = "now",
-    latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
+    latency: Seconds = 0.0,
     updates: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
     faults: FaultsOption = (),
@@ -79,7 +82,7 @@ async def emulate(
     service = Emulator(
         applications,
         seed=seed,
-        start=_service_time(start),
+        start=service_time(datetime.now(UTC) if isinstance(start, str) else start),
         time_flows=True,
         latency=latency,
         port=port,
@@ -91,17 +94,16 @@ async def emulate(
     try:
         await service.start()
     except OSError as error:
-        reason = os.strerror(error.errno or 0).lower()
-        print(f"income-client: cannot listen on port {port}: {reason}", file=sys.stderr)
-        return 1
+        say(f"cannot listen on port {port}: {reason_of(error)}")
+        return ExitStatus.FAILED
     try:
-        print(*_lines(service, basic=basic), sep="\n", flush=True)
+        write_text(*_lines(service, basic=basic))
         await _update(service, updates, stop)
     finally:
         await service.close()
     if isinstance(service.faults, SharedFaults):
-        print(f"income-client: {service.faults.summary()}", file=sys.stderr)
-    return 0
+        say(service.faults.summary())
+    return ExitStatus.DONE
 
 
 async def _update(service: Emulator, updates: float, stop: asyncio.Event) -> None:
@@ -120,11 +122,7 @@ async def _update(service: Emulator, updates: float, stop: asyncio.Event) -> Non
             turn += 1
     summary = told.summary()
     if summary is not None:
-        print(f"income-client: {summary}", file=sys.stderr)
-
-
-def _service_time(start: datetime | str) -> datetime:
-    return in_utc(datetime.now(UTC) if isinstance(start, str) else start)
+        say(summary)
 
 
 def _lines(service: Emulator, *, basic: bool) -> Iterator[str]:

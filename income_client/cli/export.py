@@ -1,32 +1,30 @@
 """``income-client export``: everything changed in a span, as lines of JSON or Parquet files."""
 
 import os
-import signal
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client import ConfigurationError, to_arrow
 
-from .accounts.connecting import Connection, connect, said
-from .arguments.moments import Moment, When
+from .accounts.connecting import Connection, ready
+from .arguments.moments import Moment, When, ends_before_it_begins
+from .arguments.options import Switch
+from .arguments.service_times import service_time
+from .exit_status import ExitStatus
 from .exports.end import Format, check_before, part_beside
 from .exports.job import ExportJob
 from .exports.part import Part
-from .exports.request import Request, service_time
+from .exports.request import Request
 from .exports.run import WALKERS
+from .output.lines import OutputLines, UnwritableError
 from .output.package_warnings import say_warnings
+from .output.saying import reason_of
 from .output.status_line import StatusLine
 from .stopping.signals import StopSignals
 from .stopping.stoppable import Stoppable
-
-_FAILED: Final = 1
-_MISUSED: Final = 2
-_STATUSES: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
-
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 def _place(_: object, to: Path) -> None:
@@ -54,7 +52,8 @@ async def export(
             by default.
         updated_before: where it ends; at the latest the service's present, the default.
         format_: lines of JSON, or five Parquet files (needs the extra "parquet").
-        documents: whether the documents are exported too.
+        documents: whether the documents are exported too; lines of JSON hold the addresses of
+            their files, which let anybody read these until they expire.
         pages: have the pages block in each document.
         concurrency: requests about applications in flight at a time.
         allow_missing: make the file even if applications could not be read.
@@ -66,50 +65,64 @@ async def export(
     """
     line = StatusLine()
     say_warnings(line.say)
-    if pages and not documents:
-        line.say("--pages is about documents, and cannot go with --no-documents")
-        return _MISUSED
+    fault = _contradiction(updated_after, updated_before, documents=documents, pages=pages)
+    if fault is not None:
+        line.say(fault)
+        return ExitStatus.MISUSED
     if format_ == "parquet":
         to_arrow(())  # what is not installed is said before anything is read
-    connection = connection or Connection()
+    found = ready(connection)
+    if isinstance(found, str):
+        raise ConfigurationError(found)
+    request = Request(
+        service=(found.account.base_url or "").rstrip("/"),
+        updated_after=None if updated_after == Moment() else _text(updated_after, up=False),
+        updated_before=_text(updated_before, up=True),
+        documents=documents,
+        pages=pages,
+    )
     stop = Stoppable()
-    async with connect(connection, concurrency=concurrency + WALKERS) as client:
-        request = Request(
-            service=_service(connection),
-            updated_after=_text(updated_after, up=False),
-            updated_before=_text(updated_before, up=True),
-            documents=documents,
-            pages=pages,
-        )
+    async with found.client(concurrency=concurrency + WALKERS) as client:
         check_before(to, format_)
         signals = StopSignals(stop.stop)
         try:
             with Part(part_beside(to)) as part:
                 job = ExportJob(client, part, request, to, format_, line, stop)
                 is_done = await job.run(concurrency, allow_missing=allow_missing)
-        except BrokenPipeError:
-            raise
         except OSError as error:
-            line.say(f"cannot write {to}: {_reason(error)}")
-            return _FAILED
-    if signals.received is not None and not is_done:
-        return _STATUSES[signals.received]
-    return 0 if is_done else _FAILED
+            line.say(f"cannot write {to}: {reason_of(error)}")
+            return ExitStatus.FAILED
+    if is_done:
+        _tell_path(to)
+        return ExitStatus.DONE
+    if signals.received is not None:
+        return ExitStatus.of_signal(signals.received)
+    return ExitStatus.FAILED
 
 
-def _service(connection: Connection) -> str:
-    """Return the address that `connect` has found."""
-    found = said(connection)
-    if isinstance(found, str) or found.account.base_url is None:
-        raise ConfigurationError("the address of the service is said nowhere")
-    return found.account.base_url.rstrip("/")
+def _contradiction(
+    after: Moment | None, before: Moment | None, *, documents: bool, pages: bool
+) -> str | None:
+    if pages and not documents:
+        return "--pages is about documents, and cannot go with --no-documents"
+    if ends_before_it_begins(after, before):
+        return "--updated-after is later than --updated-before"
+    return None
 
 
 def _text(when: Moment | None, *, up: bool) -> str | None:
-    if when is None or when == Moment():
+    if when is None:
         return None
     return when.text if when.at is None else service_time(when.at, up=up).isoformat()
 
 
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno or 0).lower()
+def _tell_path(path: Path) -> None:
+    """Say where the file is, which is whole by now whatever becomes of that.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+        UnwritableError: standard output takes no more.
+    """
+    failure = OutputLines().write(os.fsencode(path))
+    if failure is not None:
+        raise UnwritableError(failure)

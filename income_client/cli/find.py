@@ -1,16 +1,17 @@
 """``income-client find``: finds the application with a reference of the partner's own."""
 
-import sys
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import Parameter
 
+from income_client import ConfigurationError
+
 from .accounts.connecting import Connection, connect
 from .applications import COLUMNS, write_summary
-from .output.printable import printable
+from .arguments.misuse import MisuseError
+from .exit_status import ExitStatus
+from .output.saying import say
 from .output.tables import OutputOption, QuietOption, RowWriter
-
-_NONE: Final = 1
 
 
 async def find(
@@ -30,15 +31,17 @@ async def find(
         connection: which service.
 
     Returns:
-        The exit status: 1 if there is none.
+        The exit status: 1 if there is none, 2 for what can be no reference.
     """
     rows = RowWriter(COLUMNS, output, quiet=COLUMNS[0].key if quiet else None)
     async with connect(connection) as client:
-        found = await client.find_application(reference)
+        try:
+            found = await client.find_application(reference)
+        except ConfigurationError as error:
+            raise MisuseError(error.message) from None
     if found is None:
-        message = f"no application has the reference {printable(reference)}"
-        print(f"income-client: {message}", file=sys.stderr)
-        return _NONE
+        say(f"no application has the reference {reference}")
+        return ExitStatus.FAILED
     with rows:
         write_summary(found, rows)
-    return 0
+    return ExitStatus.DONE

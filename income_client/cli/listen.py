@@ -1,13 +1,13 @@
 """``income-client listen``: a real receiver on a port, whose callbacks become lines of JSON."""
 
 import asyncio
-import os
 import re
 import shlex
 import signal
+import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,16 +22,18 @@ from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 
+from .arguments.misuse import MisuseError
+from .arguments.options import Switch
 from .callbacks.checks import CallbackChecks, callback_checks, made_up
 from .callbacks.forwarding import Forwarding
 from .callbacks.intake import CallbackIntake, Elsewhere, say_refusals
 from .callbacks.options import read_credentials
+from .exit_status import ExitStatus
+from .output.saying import reason_of
 from .output.status_line import StatusLine
 from .stopping.signals import StopSignals
 
-_FAILED: Final = 1
-_MISUSED: Final = 2
-_STATUS: Final = {signal.SIGINT: 130, signal.SIGTERM: 0}
+_STATUS: Final = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.DONE}
 _NOTHING_CHECKED: Final = (
     "set INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or INCOME_CALLBACK_CLIENT_ID "
     "and INCOME_CALLBACK_CLIENT_SECRET: other machines than this one can ring here"
@@ -39,7 +41,6 @@ _NOTHING_CHECKED: Final = (
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
 
 Several = Annotated[list[str] | None, Parameter(negative=())]
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 async def listen(
@@ -76,8 +77,8 @@ async def listen(
         payload: write the whole payload, which may hold personal data.
 
     Returns:
-        The exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 for a failure, 2 where
-            nothing would be checked.
+        The exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 for a failure, 2 for options
+            that cannot be meant, or with which nothing would be checked.
     """
     line = StatusLine()
     _check_addresses(path, token_path)
@@ -93,7 +94,7 @@ async def listen(
     is_made_up = not checks.has_identity
     if is_made_up and not is_local:
         line.say(_NOTHING_CHECKED)
-        return _MISUSED
+        return ExitStatus.MISUSED
     if is_made_up:
         checks = evolve(checks, basic=made_up())
     if not is_local and context is None:
@@ -106,9 +107,7 @@ async def listen(
         payload=payload,
         forwarding=forwarding,
     )
-    receiver = CallbackReceiver(
-        intake.take, auth=checks.checks(), trusted_proxies=trusted_proxy or ()
-    )
+    receiver = _receiver(intake, checks, trusted_proxy or ())
     say_refusals(line.say)
     elsewhere = Elsewhere(line.say, path)
     signals = StopSignals(stop.set)
@@ -121,9 +120,9 @@ async def listen(
             url = await stack.enter_async_context(server)
         except OSError as error:
             line.say(f"cannot listen on {host} port {port}: {_reason(error)}")
-            return _FAILED
+            return ExitStatus.FAILED
         if forwarding is not None and forwarding.leads_to(int(url.rpartition(":")[2]), path):
-            raise ConfigurationError("--forward-to leads back here")
+            raise MisuseError("--forward-to leads back here")
         line.say(f"callbacks are taken at {url}{path}")
         if checks.issuer is not None:
             line.say(f"tokens for them are sold at {url}{token_path}")
@@ -131,6 +130,17 @@ async def listen(
             print(*_exports(checks.basic, f"{url}{path}"), sep="\n", file=sys.stderr, flush=True)
         await stop.wait()
     return _status(intake, receiver, signals.received, line)
+
+
+def _receiver(
+    intake: CallbackIntake, checks: CallbackChecks, trusted_proxies: Sequence[str]
+) -> CallbackReceiver:
+    try:
+        return CallbackReceiver(intake.take, auth=checks.checks(), trusted_proxies=trusted_proxies)
+    except ConfigurationError as error:
+        # Credentials were looked at before: what is left are networks and proxies.
+        fault = error.message
+    raise MisuseError(fault)
 
 
 def _status(
@@ -146,28 +156,28 @@ def _status(
     if intake.is_unread:
         raise BrokenPipeError
     if intake.failure is not None:
-        line.say(f"cannot write to standard output: {_reason(intake.failure)}")
-        return _FAILED
-    return _FAILED if received is None else _STATUS[received]
+        line.say(f"cannot write to standard output: {reason_of(intake.failure)}")
+        return ExitStatus.FAILED
+    return ExitStatus.FAILED if received is None else _STATUS[received]
 
 
 def _check_addresses(path: str, token_path: str) -> None:
     for name, one in (("--path", path), ("--token-path", token_path)):
         if _PATH.fullmatch(one) is None:
-            raise ConfigurationError(f"{name} is a path such as /callbacks")
+            raise MisuseError(f"{name} is a path such as /callbacks")
     if path == token_path:
-        raise ConfigurationError("--path and --token-path are the same")
+        raise MisuseError("--path and --token-path are the same")
 
 
 def _tls(
     certificate: Path | None, key: Path | None, client_ca: Path | None, *, has_pins: bool
 ) -> ssl.SSLContext | None:
     if has_pins and client_ca is None:
-        raise ConfigurationError("--subject and --san need --client-ca")
+        raise MisuseError("--subject and --san need --client-ca")
     if certificate is not None and key is not None:
         return callback_ssl_context(certificate, key, client_ca)
     if not (certificate is None and key is None and client_ca is None):
-        raise ConfigurationError("TLS needs --certificate and --key")
+        raise MisuseError("TLS needs --certificate and --key")
     return None
 
 
@@ -176,8 +186,7 @@ def _forwarding(url: str, checks: CallbackChecks) -> Forwarding:
 
 
 def _reason(error: OSError) -> str:
-    known = error.errno is not None and error.errno > 0
-    return os.strerror(error.errno or 0).lower() if known else "no such host"
+    return "no such host" if isinstance(error, socket.gaierror) else reason_of(error)
 
 
 def _exports(auth: BasicAuth, url: str) -> Iterator[str]:

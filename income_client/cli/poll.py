@@ -1,11 +1,11 @@
 """``income-client poll``: writes every update as a line of JSON, and keeps how far it has come."""
 
-import os
 import signal
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
 
+from attrs import frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
@@ -21,24 +21,17 @@ from income_client import (
 )
 
 from .accounts.connecting import Connection, connect
-from .arguments.moments import Moment, When, span_between
-from .output.lines import OutputLines
+from .arguments.misuse import MisuseError
+from .arguments.moments import NOW, Moment, When, span_between
+from .arguments.options import Seconds, Switch
+from .exit_status import ExitStatus
+from .output.lines import OutputLines, UnwritableError
 from .output.package_warnings import say_warnings
 from .output.row_text import inert
 from .output.status_line import StatusLine
 from .poll_watch import Watch
 from .stopping.signals import StopSignals
 
-_FAILED: Final = 1
-_INTERRUPTED: Final = 130
-_TERMINATED: Final = 143
-_BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
-_UNITS: Final = {
-    "day": timedelta(days=1),
-    "hour": timedelta(hours=1),
-    "minute": timedelta(minutes=1),
-    "second": timedelta(seconds=1),
-}
 _START_HELP: Final = (
     "now, unless given; beginning, a span back from now such as 7d or 12h, or a time in ISO 8601, "
     "the service's own if it has no zone. Ignored once the file knows the name; to begin again, "
@@ -46,8 +39,15 @@ _START_HELP: Final = (
 )
 _SAID_BY_THE_WATCH: Final = "income_client.poller"
 
-Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+
+@frozen
+class _Opened:
+    """A file that can keep how far a poller has come."""
+
+    store: SQLiteCheckpointStore
+    """Keeps it."""
+    is_known: bool
+    """Whether it knows the name already."""
 
 
 async def poll(
@@ -78,20 +78,21 @@ async def poll(
         connection: which service.
 
     Returns:
-        The exit status: 1 for a failure, 130 after Ctrl-C, 143 for a single
-            poll that SIGTERM cut short.
+        The exit status: 1 for a failure, 2 for arguments that cannot be meant,
+            130 after Ctrl-C, 143 for a single poll that SIGTERM cut short.
     """
     line = StatusLine()
     say_warnings(line.say, _SAID_BY_THE_WATCH)
-    checkpoints, is_known = await _opened(store, name)
+    start = start or NOW
+    opened = await _opened(store, name)
     if line.is_shown:
-        _say_where_it_begins(name, start, line, is_known=is_known)
-    watch = Watch(checkpoints, name, line)
+        _say_where_it_begins(name, start, line, is_known=opened.is_known)
+    watch = Watch(opened.store, name, line)
     async with connect(connection, on_event=watch.take) as client:
         poller = client.poll(
-            checkpoints,
+            opened.store,
             name=name,
-            start=None if is_known else await _start(start, client),
+            start=None if opened.is_known else await _start(start, client),
             interval=interval,
             settle=settle,
             lookback=lookback,
@@ -106,66 +107,48 @@ async def poll(
                 failure = await _write_all(poller, line)
         except CheckpointConflictError:
             line.say(f"another process has begun to poll as {name!r} in {store}; this one ends")
-            return _FAILED
+            return ExitStatus.FAILED
     if failure is not None:
-        reason = os.strerror(failure.errno or 0).lower()
-        line.say(f"cannot write to standard output: {reason}")
-        return _FAILED
+        raise UnwritableError(failure)
     if once and watch.losses < poller.status.dead_letters:
         line.say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
     return _status(poller, signals.received, once=once)
 
 
-async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
-    """Return the store, and whether it knows the name; refuse here what cannot be one."""
-    fault = None
+async def _opened(store: Path, name: str) -> _Opened:
+    """Return the store; refuse here what cannot be one."""
+    fault: ConfigurationError
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise ConfigurationError("--store: this is no path of a file") from None
+        raise MisuseError("--store: this is no path of a file") from None
     try:
         stored = await checkpoints.load(name)
     except CheckpointError as error:
         is_lost = not store.parent.is_dir()
-        fault = f"--store: {f'there is no folder {store.parent}' if is_lost else error.message}"
+        reason = f"there is no folder {store.parent}" if is_lost else error.message
+        fault = ConfigurationError(f"--store: {reason}")
     except ConfigurationError as error:
-        fault = f"--name: {error.message}"
-    if fault is not None:
-        raise ConfigurationError(fault)
-    return checkpoints, bool(stored.version)
+        fault = MisuseError(f"--name: {error.message}")
+    else:
+        return _Opened(checkpoints, is_known=bool(stored.version))
+    raise fault
 
 
-def _say_where_it_begins(
-    name: str, start: Moment | None, line: StatusLine, *, is_known: bool
-) -> None:
-    if is_known and not _is_now(start):
+def _say_where_it_begins(name: str, start: Moment, line: StatusLine, *, is_known: bool) -> None:
+    if is_known and start != NOW:
         line.say(f"--start is ignored: {name!r} is known, and goes on where it was")
     if not is_known:
-        line.say(f"{name!r} is new, and begins {_told(start)}")
+        begins = f"{start.text} ago" if start.back else f"at {start.text}"
+        line.say(f"{name!r} is new, and begins {begins}")
 
 
-def _is_now(start: Moment | None) -> bool:
-    return start is None or start == Moment(back=timedelta(0))
-
-
-def _told(start: Moment | None) -> str:
-    if start is None or _is_now(start):
-        return "at now"
-    if start.back is None:
-        return f"at {start.at or 'beginning'}"
-    unit, count = next(
-        (unit, start.back // size) for unit, size in _UNITS.items() if not start.back % size
-    )
-    return f"{count:,} {unit}{'s' * (count != 1)} ago"
-
-
-async def _start(start: Moment | None, client: IncomeClient) -> datetime | None:
-    if start is None or _is_now(start):
-        return None
-    return (await span_between(client, start, None)).after or _BEGINNING
+async def _start(start: Moment, client: IncomeClient) -> datetime | None:
+    return None if start == NOW else (await span_between(client, start, None)).after
 
 
 async def _write_all(poller: Poller, line: StatusLine) -> OSError | None:
+    """Write batch after batch, each on the disk before it is committed."""
     lines = OutputLines()
     async for batch in poller.batches():
         for record in batch:
@@ -186,7 +169,7 @@ def _json(record: ApplicationRecord) -> bytes:
 
 def _status(poller: Poller, received: signal.Signals | None, *, once: bool) -> int:
     if received is signal.SIGINT:
-        return _INTERRUPTED
+        return ExitStatus.INTERRUPTED
     if once and not poller.status.polls:
-        return _TERMINATED
-    return 0
+        return ExitStatus.TERMINATED
+    return ExitStatus.DONE

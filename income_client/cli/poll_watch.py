@@ -22,7 +22,9 @@ from income_client import (
     RecordDelivered,
 )
 
+from .output.counts import counted
 from .output.drawing_task import DrawingTask
+from .output.durations import in_short
 from .output.status_line import StatusLine
 
 _DRAW_SECONDS: Final = 1.0
@@ -30,7 +32,6 @@ _DRAW_SECONDS: Final = 1.0
 _LEAST_SECONDS: Final = 0.1
 """How long it stands however much happens."""
 _MOST_LETTERS: Final = 10
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 class Watch:
@@ -123,7 +124,7 @@ def _failure(status: PollerStatus) -> str:
 
 def _loss(letter: DeadLetter) -> str:
     what = letter.application_id or f"the list in {letter.window}"
-    tries = f"{letter.attempts} attempt{'s' * (letter.attempts != 1)}"
+    tries = counted(letter.attempts, "attempt")
     return f"{what} could not be read in {tries} ({letter.reason}); it is tried again later"
 
 
@@ -140,26 +141,15 @@ def _state(status: PollerStatus) -> Text:
 def _facts(status: PollerStatus) -> Iterator[Text]:
     if status.failures:
         name = type(status.last_error).__name__
-        yield Text(f"{_counted(status.failures, 'failure')} ({name})", style="red")
-    yield Text(_counted(status.polls, "poll"))
-    yield Text(_counted(status.records, "record"))
+        yield Text(f"{counted(status.failures, 'failure')} ({name})", style="red")
+    yield Text(counted(status.polls, "poll"))
+    yield Text(counted(status.records, "record"))
     if status.dead_letters:
-        yield Text(_counted(status.dead_letters, "dead letter"), style="yellow")
+        yield Text(counted(status.dead_letters, "dead letter"), style="yellow")
     if status.lag is not None:
-        yield Text(f"{_span(status.lag)} behind")
+        yield Text(f"{in_short(status.lag)} behind")
     if status.reached is not None:
         yield Text(f"at {status.reached:%Y-%m-%d %H:%M:%S}", style="dim")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-def _span(seconds: float) -> str:
-    for size, unit in _UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
 
 
 def _seconds_until(moment: datetime) -> int:

@@ -2,37 +2,34 @@
 
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
-
-from cyclopts import Parameter
+from typing import Final
 
 from income_client import (
     AuthenticationError,
     BasicAuth,
     ConfigurationError,
-    IncomeClient,
     IncomeClientError,
     PermissionDeniedError,
     StoredToken,
 )
 
 from .accounts.connecting import Connection, Ready, ready
+from .arguments.options import Switch, TableOrJson
+from .exit_status import ExitStatus
+from .output.lines import write_text
+from .output.saying import say
 from .tokens.claims import content_of
 from .tokens.keeper import TokenKeeper
-from .tokens.view import TokenReport, show
+from .tokens.view import TokenReport, show_token
 
-_FAILED: Final = 1
-_REFUSED: Final = 4
-_WARNING: Final = (
-    "income-client: whoever has this reads what you may read; this terminal keeps it on screen"
-)
+_WARNING: Final = "whoever has this reads what you may read; this terminal keeps it on screen"
 
 
 async def token(
     *,
     connection: Connection | None = None,
-    output: Literal["table", "json"] = "table",
-    reveal: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: TableOrJson = "table",
+    reveal: Switch = False,
 ) -> int:
     """Buy an access token, and tell how long it serves and what it says.
 
@@ -48,37 +45,29 @@ async def token(
     if isinstance(found, str):
         raise ConfigurationError(found)
     if isinstance(found.auth, BasicAuth):
-        print(
-            "income-client: there is no token: user name and password go with every request",
-            file=sys.stderr,
-        )
-        return _FAILED
+        say("there is no token: user name and password go with every request")
+        return ExitStatus.FAILED
     keeper = TokenKeeper()
     refusal = await _bought(found, keeper)
     bought = keeper.token
     if bought is None:
         if refusal is not None:
             raise refusal
-        print("income-client: no token was bought", file=sys.stderr)
-        return _FAILED
+        say("no token was bought")
+        return ExitStatus.FAILED
     if refusal is not None:
-        print(f"income-client: bought, and not taken by the service: {refusal}", file=sys.stderr)
+        say(f"bought, and not taken by the service: {refusal}")
     if reveal:
         _reveal(bought)
     else:
-        show(_report(bought), output)
+        show_token(_report(bought), output)
     is_refused = isinstance(refusal, AuthenticationError | PermissionDeniedError)
-    return _REFUSED if is_refused else 0
+    return ExitStatus.REFUSED if is_refused else ExitStatus.DONE
 
 
 async def _bought(found: Ready, keeper: TokenKeeper) -> IncomeClientError | None:
     """Have a client buy a token by the smallest call there is, and return how that ended."""
-    async with IncomeClient(
-        found.account.base_url or "",
-        auth=found.auth,
-        auth_url=found.account.auth_url,
-        token_store=keeper,
-    ) as client:
+    async with found.client(token_store=keeper) as client:
         try:
             await client.get_application_page(limit=1)
         except IncomeClientError as error:
@@ -98,5 +87,5 @@ def _report(bought: StoredToken) -> TokenReport:
 
 def _reveal(bought: StoredToken) -> None:
     if sys.stdout.isatty():
-        print(_WARNING, file=sys.stderr)
-    print(bought.access_token.reveal(), flush=True)
+        say(_WARNING)
+    write_text(bought.access_token.reveal())

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from functools import partial
 from typing import Annotated, Final, assert_never
 
@@ -14,15 +13,16 @@ from income_client.emulator import CallbackDelivery
 from income_client.emulator.callback_orders import USUAL_EVENT, CallbackOrder
 from income_client.emulator.callback_remote import OrderFault, RemoteEmulator
 
+from .arguments.misuse import MisuseError
 from .callbacks.options import read_credentials
+from .exit_status import ExitStatus
+from .output.lines import write_text
 from .output.printable import printable
+from .output.saying import say
 
-_FAILED: Final = 1
 _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""
-_STILL_SENDING: Final = (
-    "income-client: not taken so far; the emulator sends it again, for half a minute in all"
-)
+_STILL_SENDING: Final = "not taken so far; the emulator sends it again, for half a minute in all"
 
 
 async def trigger(
@@ -43,23 +43,30 @@ async def trigger(
     Returns:
         The exit status: 1 if one was not delivered.
     """
+    order = _order(application_id, event, update=update)
     emulator = _emulator()
-    order = CallbackOrder(application_id=application_id, event_type=event, update=update)
     are_delivered = True
     for _ in range(count):
         outcome = await _fired(emulator, order)
         if isinstance(outcome, OrderFault):
-            print(f"income-client: {_explained(outcome)}", file=sys.stderr)
-            return _FAILED
-        print(printable(_line(outcome)), flush=True)
+            say(_explained(outcome))
+            return ExitStatus.FAILED
+        write_text(printable(_line(outcome)))
         are_delivered = are_delivered and outcome.delivered
-    return 0 if are_delivered else _FAILED
+    return ExitStatus.DONE if are_delivered else ExitStatus.FAILED
+
+
+def _order(application_id: str | None, event: str, *, update: bool) -> CallbackOrder:
+    try:
+        return CallbackOrder(application_id=application_id, event_type=event, update=update)
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
 
 
 async def _fired(emulator: RemoteEmulator, order: CallbackOrder) -> CallbackDelivery | OrderFault:
     """Have one fired, and say so if that takes its time."""
     loop = asyncio.get_running_loop()
-    saying = loop.call_later(_SILENCE, partial(print, _STILL_SENDING, file=sys.stderr))
+    saying = loop.call_later(_SILENCE, partial(say, _STILL_SENDING))
     try:
         return await emulator.fire(order)
     finally:

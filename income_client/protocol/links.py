@@ -13,7 +13,7 @@ from typing import Final
 from attrs import field, frozen
 from yarl import URL
 
-from income_client.errors import UnsafeLinkError
+from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.hosts import HostPattern, is_ip, plain_host, read_host_pattern
 from income_client.settings import DownloadPolicy
 
@@ -55,11 +55,11 @@ def read_link(address: object, policy: DownloadPolicy) -> Link | UnsafeLinkError
         The address with what was found in it, or the reason against it.
     """
     if not isinstance(address, str):
-        return UnsafeLinkError("the download address is missing")
+        return _malformed("the download address is missing")
     fault = next((fault for is_wrong, fault in _TEXT_FAULTS if is_wrong(address)), None)
     link = _parsed(address) if fault is None else fault
     if isinstance(link, str):
-        return UnsafeLinkError(f"the download address {link}")
+        return _malformed(f"the download address {link}")
     return _refusal(link, policy) or link
 
 
@@ -75,7 +75,7 @@ def redirected(link: Link, location: object, policy: DownloadPolicy) -> Link | U
         The next address, or the reason against it.
     """
     if not isinstance(location, str) or not location:
-        return UnsafeLinkError("the redirect leads nowhere")
+        return _malformed("the redirect leads nowhere")
     return read_link(_joined(link.address, location), policy)
 
 
@@ -128,13 +128,21 @@ def _patterns(allowed_hosts: tuple[str, ...]) -> tuple[HostPattern, ...]:
 
 def _refusal(link: Link, policy: DownloadPolicy) -> UnsafeLinkError | None:
     if policy.require_https and not link.is_https:
-        return UnsafeLinkError(f"{link.host}: not https, which DownloadPolicy requires")
+        return UnsafeLinkError(
+            f"{link.host}: not https, which DownloadPolicy requires", reason=LinkRefusal.PLAIN_HTTP
+        )
     default_port = _DEFAULT_PORTS["https" if link.is_https else "http"]
     patterns = _patterns(policy.allowed_hosts)
     if any(pattern.allows(link.host, link.port, default_port) for pattern in patterns):
         return peer_refusal(link.host, policy) if is_ip(link.host) else None
     shown = link.host if link.port == default_port else f"{link.host}, port {link.port}"
-    return UnsafeLinkError(f"{shown}: not a host that DownloadPolicy allows")
+    return UnsafeLinkError(
+        f"{shown}: not a host that DownloadPolicy allows", reason=LinkRefusal.HOST
+    )
+
+
+def _malformed(message: str) -> UnsafeLinkError:
+    return UnsafeLinkError(message, reason=LinkRefusal.ADDRESS)
 
 
 def _joined(address: str, location: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias, assert_never
 
-from income_client.errors import UnsafeLinkError
+from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.hosts import read_host_pattern
 from income_client.settings import DownloadPolicy
 
@@ -54,6 +54,12 @@ _TEXTS: Final[Mapping[Range, tuple[str, ...]]] = {
 }  # fmt: skip
 """By range, its networks; the first that holds an address decides."""
 
+_REFUSALS: Final[Mapping[Range, LinkRefusal]] = {
+    Range.PRIVATE: LinkRefusal.PRIVATE_NETWORK,
+    Range.LOOPBACK: LinkRefusal.THIS_MACHINE,
+}
+"""Why there is none, by range; the others are never allowed."""
+
 _NETWORKS: Final[tuple[tuple[_Net, Range], ...]] = tuple(
     (ipaddress.ip_network(text), kind) for kind, texts in _TEXTS.items() for text in texts
 )
@@ -77,11 +83,14 @@ def peer_refusal(ip: str, policy: DownloadPolicy) -> UnsafeLinkError | None:
     try:
         outer: _Ip = ipaddress.ip_address(ip)
     except ValueError:
-        return UnsafeLinkError("the host is at an address of no known kind")
+        return UnsafeLinkError(
+            "the host is at an address of no known kind", reason=LinkRefusal.SPECIAL_NETWORK
+        )
     for address in (outer, *_inner(outer)):
         kind = range_of(address)
         if not _may_be(kind, policy):
-            return UnsafeLinkError(f"the host is at {kind.value}")
+            reason = _REFUSALS.get(kind, LinkRefusal.SPECIAL_NETWORK)
+            return UnsafeLinkError(f"the host is at {kind.value}", reason=reason)
     return None
 
 

@@ -92,15 +92,18 @@ if _HttpToolsProtocol is not None:
 
 else:
 
+    class _NotInstalledError(ConfigurationError, ImportError):
+        """What is not installed, told to ``except ImportError`` as well."""
+
     def __getattr__(name: str) -> Any:
         """Say what to install where somebody asks for the protocol on httptools.
 
         Raises:
-            ConfigurationError: it is the one that is asked for.
+            ConfigurationError: it is the one that is asked for; an ImportError, too.
             AttributeError: it is another name.
         """
         if name == "HttpToolsProtocol":
-            raise ConfigurationError(
+            raise _NotInstalledError(
                 "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
             )
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

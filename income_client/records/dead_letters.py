@@ -1,10 +1,15 @@
 """What a poller could not read, so that nobody forgets it; knows no reply and no content."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from attrs import frozen
 
 from .window import Window
+
+_FIRST_PAUSE: Final = timedelta(seconds=30)
+_LONGEST_PAUSE: Final = timedelta(days=1)
+_MOST_DOUBLINGS: Final = 12
 
 
 @frozen(kw_only=True)
@@ -22,6 +27,8 @@ class DeadLetter:
     ... )
     >>> letter.key
     'window:1782820800'
+    >>> letter.next_try_at.isoformat()
+    '2026-06-30T13:04:00'
     """
 
     application_id: str | None
@@ -43,6 +50,14 @@ class DeadLetter:
         if self.application_id is None:
             return key_of_second(self.window)
         return key_of_application(self.application_id)
+
+    @property
+    def next_try_at(self) -> datetime:
+        """Service time, without zone, from which on a poller that runs tries it again."""
+        pause: timedelta = _FIRST_PAUSE * (1 << min(self.attempts, _MOST_DOUBLINGS))
+        # There is no time after the last one.
+        left = datetime.max - self.last_tried_at  # noqa: DTZ901 - without zone, as all of these
+        return self.last_tried_at + min(pause, _LONGEST_PAUSE, left)
 
 
 def key_of_application(application_id: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from income_client import Application, ApplicationDocuments, ApplicationRecord
-from income_client.cli.looking.terminal import show
+from income_client.cli.looking.terminal import show_record
 from income_client.cli.looking.view import RecordView
 from income_client.cli.output.screen import Screen
 from income_client.protocol.wire import decode
@@ -167,5 +167,5 @@ def printed(view: RecordView, *, width: int = 80, encoding: str = "utf-8", **opt
     """Return what is printed of an application, without a terminal unless that is asked for."""
     written = io.BytesIO()
     with io.TextIOWrapper(written, encoding=encoding, write_through=True) as file:
-        show(view, Screen(file=file, width=width, highlight=False, **options))
+        show_record(view, Screen(file=file, width=width, highlight=False, **options))
         return written.getvalue().decode(encoding)

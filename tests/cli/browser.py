@@ -4,6 +4,7 @@ import base64
 import fcntl
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,8 @@ _START: Final = (
 )
 _ABOVE: Final = 10
 _END: Final = b"\0"
+_SILENCE: Final = 40.0
+"""Seconds after which nothing more is to come; below the limit of a test."""
 
 
 @frozen(kw_only=True)
@@ -82,13 +85,12 @@ class Browser:
         self._rest = b""
         self._number = 0
         self._events: list[dict[str, Any]] = []
+        self._session: str | None = None
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         attached = self._ask("Target.attachToTarget", targetId=target, flatten=True)
-        self._session: str | None = attached["sessionId"]
+        self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._ask(f"{domain}.enable")
-
-    _session: str | None = None
 
     def look(self, path: Path, *, width: int, scheme: str = "light") -> Page:
         """Open a page and return what is to be seen.
@@ -156,6 +158,8 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while _END not in self._rest:
+            is_there, _, _ = select.select([self._from], [], [], _SILENCE)
+            assert is_there, f"the browser has said nothing for {_SILENCE:g} s"
             piece = os.read(self._from, 1 << 20)
             assert piece, "the browser has ended"
             self._rest += piece

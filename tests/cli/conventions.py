@@ -11,14 +11,9 @@ from attrs import field, frozen
 from income_client import SQLiteCheckpointStore
 from income_client.cli.command_table import COMMANDS
 from income_client.emulator import Emulator
+from tests.checkpoints.store_files import letter
 from tests.cli.polling import served
 
-TABLE: Final = COMMANDS
-"""The help texts by sub-command."""
-PROMISED: Final = (
-    "application", "applications", "dead-letters", "demo", "documents", "doctor", "download",
-    "emulate", "export", "find", "listen", "poll", "token", "trigger",
-)  # fmt: skip
 PERSONAL: Final = "--show-personal-data"
 
 
@@ -28,6 +23,8 @@ class Case:
 
     arguments: Callable[[Emulator, Path], tuple[str, ...]]
     """What follows its name."""
+    forms: tuple[tuple[str, ...], ...] = ()
+    """What may follow them, for output of another form."""
     statuses: frozenset[int] = frozenset({0})
     """What it may exit with."""
     waits: bool = True
@@ -36,27 +33,51 @@ class Case:
     """What must be there before, awaited with a folder of its own."""
 
 
+@frozen
+class Form:
+    """A sub-command with what makes its output another one."""
+
+    name: str
+    """Which one."""
+    more: tuple[str, ...] = ()
+    """What follows all else."""
+
+    def __str__(self) -> str:
+        return " ".join((self.name, *self.more))
+
+
 def _first(service: Emulator) -> str:
     return service.world.ids[0]
 
 
+def _reference(service: Emulator) -> str:
+    reference: str = served(service, _first(service))["application_reference_id"]
+    return reference
+
+
 async def _store(folder: Path) -> None:
     store = SQLiteCheckpointStore(folder / "polls.db")
-    await store.save("default", "nothing", version=0)
+    await store.save("default", "nothing", version=0, dead_letters=(letter(1),))
 
 
+_ROWS: Final = (("--output", "json"), ("-q",))
+_ONE_THING: Final = (("--output", "json"),)
 CASES: Final = {
-    "application": Case(arguments=lambda service, _: (_first(service), PERSONAL)),
-    "applications": Case(arguments=lambda *_: ("--updated-after", "beginning")),
+    "application": Case(
+        arguments=lambda service, _: (_first(service), PERSONAL),
+        forms=_ONE_THING,
+    ),
+    "applications": Case(arguments=lambda *_: ("--updated-after", "beginning"), forms=_ROWS),
     "completion": Case(arguments=lambda *_: ("bash",), waits=False),
     "dead-letters": Case(
         arguments=lambda _, folder: ("--store", str(folder / "polls.db")),
+        forms=_ROWS,
         waits=False,
         prepare=_store,
     ),
     "demo": Case(arguments=lambda *_: ("--applications", "40"), waits=False),
-    "doctor": Case(arguments=lambda *_: (), statuses=frozenset({0, 1})),
-    "documents": Case(arguments=lambda service, _: (_first(service),)),
+    "doctor": Case(arguments=lambda *_: (), forms=_ONE_THING, statuses=frozenset({0, 1})),
+    "documents": Case(arguments=lambda service, _: (_first(service),), forms=_ROWS),
     "download": Case(
         arguments=lambda service, folder: (
             "--to", str(folder / "files"), "--allow-host", "127.0.0.1", _first(service),
@@ -68,22 +89,23 @@ CASES: Final = {
         )
     ),
     "find": Case(
-        arguments=lambda service, _: (served(service, _first(service))["application_reference_id"],)
+        arguments=lambda service, _: (_reference(service),),
+        forms=_ROWS,
     ),
     "poll": Case(
         arguments=lambda _, folder: (
             "--store", str(folder / "polls.db"), "--start", "beginning", "--once",
         )
     ),
-    "token": Case(arguments=lambda *_: ()),
+    "token": Case(arguments=lambda *_: (), forms=(*_ONE_THING, ("--reveal",))),
 }  # fmt: skip
 """All but those that serve until they are told to end, or that ask an emulator for callbacks."""
-LANDED: Final = tuple(name for name in CASES if name in TABLE)
+FORMS: Final = tuple(Form(name, more) for name, case in CASES.items() for more in ((), *case.forms))
 
 
 def summary_of(name: str) -> str:
     """Return the first line of a help text."""
-    return TABLE[name].partition("\n")[0]
+    return COMMANDS[name].partition("\n")[0]
 
 
 def examples_in(text: str) -> Iterator[list[str]]:

@@ -1,19 +1,15 @@
 """``income-client download`` against an emulated service in the test's own process."""
 
-import asyncio
 import hashlib
 import json
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
 
 from income_client.emulator import Emulator
-from tests.cli.entry import run, start
-from tests.cli.polling import served, variables
+from tests.cli.polling import served
+from tests.cli.running import ServiceCommand
 
 HERE: Final = ("--allow-host", "127.0.0.1")
 FILES: Final = "/documents/*"
@@ -21,36 +17,18 @@ FILES: Final = "/documents/*"
 
 
 @frozen
-class Command:
+class Command(ServiceCommand):
     """The command on one service and one folder."""
 
-    service: Emulator
-    """Where the documents are."""
     folder: Path
-    """Where their files go."""
+    """Where the files go."""
     hosts: tuple[str, ...] = HERE
     """What is said about where they may come from."""
 
-    def arguments(self, *arguments: str) -> tuple[str, ...]:
+    def line(self, *arguments: str) -> tuple[str, ...]:
         """Return the command line: of every application unless some are named."""
         ids = () if any(one.startswith("app-") for one in arguments) else self.service.world.ids
         return ("download", "--to", str(self.folder), *self.hosts, *arguments, *ids)
-
-    async def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run it to its end while the service goes on."""
-        whole = self.arguments(*arguments)
-        return await asyncio.to_thread(run, *whole, **variables(self.service))
-
-    @contextmanager
-    def started(self, *arguments: str, **options: Any) -> "Iterator[subprocess.Popen[str]]":
-        """Run it beside what happens inside; nothing of it is left afterwards."""
-        together: dict[str, Any] = {**variables(self.service), **options}
-        process = start(*self.arguments(*arguments), **together)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
 
     @property
     def listed(self) -> list[Any]:

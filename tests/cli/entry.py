@@ -9,8 +9,10 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 from attrs import frozen
 
@@ -18,6 +20,7 @@ _SCRIPT: Final = shutil.which("income-client", path=str(Path(sys.executable).par
 COMMAND: Final = [_SCRIPT] if _SCRIPT else [sys.executable, "-m", "income_client.cli"]
 _KEPT: Final = ("PATH", "HOME", "PYTHONPATH", "SYSTEMROOT", "LANG", "LC_ALL")
 ROOT: Final = Path(__file__).parents[2]
+_PATIENCE: Final = 5.0
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -53,6 +56,17 @@ def start(
     )
 
 
+@contextmanager
+def running(*arguments: str, **options: Any) -> "Iterator[subprocess.Popen[str]]":
+    """Run the command beside what happens inside; nothing of it is left afterwards."""
+    process = start(*arguments, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @frozen(kw_only=True)
 class Shown:
     """What a command showed on a terminal, and what it wrote elsewhere."""
@@ -66,17 +80,36 @@ class Shown:
 
 
 class Terminal:
-    """A pseudo-terminal of 24 lines and 80 columns that remembers what it is sent."""
+    """A pseudo-terminal that remembers what it is sent; a context manager.
 
-    def __init__(self) -> None:
+    Args:
+        rows: how many lines it has.
+        width: how many columns.
+    """
+
+    def __init__(self, rows: int = 24, width: int = 80) -> None:
         self._master, self.device = pty.openpty()
-        fcntl.ioctl(self.device, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(self.device, termios.TIOCSWINSZ, struct.pack("HHHH", rows, width, 0, 0))
+        self._is_attended = False
+        self._is_closed = False
         self._pieces: list[bytes] = []
         self._arrived = threading.Condition()
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Whoever holds the device has ended by now, unless the test failed before.
+        if not self._is_attended:
+            self.attend()
+        self._reader.join(_PATIENCE)
+        if not self._reader.is_alive():
+            self.close()
 
     def attend(self) -> None:
         """Begin to read; the device now belongs to the commands that were started on it."""
+        self._is_attended = True
         os.close(self.device)
         self._reader.start()
 
@@ -93,7 +126,9 @@ class Terminal:
     def close(self) -> str:
         """Wait until the last command has ended, and return everything."""
         self._reader.join()
-        os.close(self._master)
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._master)
         return self.shown
 
     def _read(self) -> None:
@@ -111,13 +146,10 @@ class Terminal:
 
 def run_on_terminal(*arguments: str, pipe_stdout: bool = False, **variables: str) -> Shown:
     """Run the command to its end on a terminal, with standard output there or in a pipe."""
-    terminal = Terminal()
-    process = start(
-        *arguments,
-        stdout=subprocess.PIPE if pipe_stdout else terminal.device,
-        stderr=terminal.device,
-        **variables,
-    )
-    terminal.attend()
-    piped, _ = process.communicate(timeout=50)
-    return Shown(status=process.returncode, screen=terminal.close(), piped=piped or "")
+    with Terminal() as terminal:
+        stdout = subprocess.PIPE if pipe_stdout else terminal.device
+        with running(*arguments, stdout=stdout, stderr=terminal.device, **variables) as process:
+            terminal.attend()
+            piped, _ = process.communicate(timeout=50)
+            shown = terminal.close()
+    return Shown(status=process.returncode, screen=shown, piped=piped or "")

@@ -1,45 +1,28 @@
 """``income-client export`` against an emulated service in the test's own process."""
 
-import asyncio
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
-from income_client.emulator import Emulator, Fault
-from tests.cli.entry import run, start
-from tests.cli.polling import ended, reads, until, variables
+from income_client.emulator import Fault
+from tests.cli.polling import reads
+from tests.cli.running import ServiceCommand, ended, until
 
 
 @frozen
-class Command:
+class Command(ServiceCommand):
     """The command on one service and one place."""
 
-    service: Emulator
-    """What is exported."""
     target: Path
     """Where to."""
 
-    async def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run it to its end while the service goes on."""
-        whole = ("export", "--to", str(self.target), *arguments)
-        return await asyncio.to_thread(run, *whole, **variables(self.service))
-
-    @contextmanager
-    def started(self, *arguments: str, **options: Any) -> "Iterator[subprocess.Popen[str]]":
-        """Run it beside what happens inside; nothing of it is left afterwards."""
-        together: dict[str, Any] = {**variables(self.service), **options}
-        process = start("export", "--to", str(self.target), *arguments, **together)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
+    def line(self, *arguments: str) -> tuple[str, ...]:
+        """Return the command line with some arguments."""
+        return ("export", "--to", str(self.target), *arguments)
 
     async def stopped(
         self, *arguments: str, by: signal.Signals = signal.SIGKILL

@@ -39,7 +39,6 @@ HOST: Final = HostFacts(
     is_literal=False,
     connected=TLS,
     spoken=Spoken(
-        status=401,
         answers=3,
         asked=3,
         dates=(Reading(second=1000, sent_at=1000.2, received_at=1000.4),),

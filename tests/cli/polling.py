@@ -1,11 +1,8 @@
 """``income-client poll`` against an emulated service in the test's own process."""
 
-import asyncio
 import json
-import subprocess
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -14,57 +11,22 @@ from attrs import frozen
 
 from income_client.emulator import Emulator
 from income_client.emulator.exchange import HttpRequest
-from tests.cli.entry import run, start
+from tests.cli.running import ServiceCommand, ended, until, variables
 
+__all__ = ["ended", "until", "variables"]  # from before these had a module of their own
 FROM_THE_BEGINNING: Final = ("--start", "beginning", "--once")
 
 
-def variables(service: Emulator) -> dict[str, str]:
-    """Return the environment that leads the command to a service."""
-    return {
-        "INCOME_BASE_URL": service.url,
-        "INCOME_CLIENT_ID": service.oauth2.client_id,
-        "INCOME_CLIENT_SECRET": service.oauth2.client_secret.reveal(),
-    }
-
-
 @frozen
-class Command:
+class Command(ServiceCommand):
     """The command on one store and one service."""
 
-    service: Emulator
-    """What it polls."""
     store: Path
     """Where it keeps how far it has come."""
 
-    async def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run it to its end while the service goes on."""
-        whole = ("poll", "--store", str(self.store), *arguments)
-        return await asyncio.to_thread(run, *whole, **variables(self.service))
-
-    @contextmanager
-    def started(self, *arguments: str, **options: Any) -> "Iterator[subprocess.Popen[str]]":
-        """Run it beside what happens inside; nothing of it is left afterwards."""
-        whole = ("poll", "--store", str(self.store), *arguments)
-        together: dict[str, Any] = {**variables(self.service), **options}
-        process = start(*whole, **together)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds that another process brings about."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - another process sets no event
-            await asyncio.sleep(0.01)
-
-
-async def ended(process: "subprocess.Popen[str]") -> tuple[str | None, str]:
-    """Wait for a process, and return what it wrote to both streams; None if not to a pipe."""
-    return await asyncio.to_thread(process.communicate, timeout=50)
+    def line(self, *arguments: str) -> tuple[str, ...]:
+        """Return the command line with some arguments."""
+        return ("poll", "--store", str(self.store), *arguments)
 
 
 def reads(service: Emulator) -> int:

@@ -90,7 +90,7 @@ async def test_a_page_is_private_and_its_path_is_told(tmp_path: Path) -> None:
 async def test_json_is_the_services_own() -> None:
     """All of the record is there but the addresses of files, unless these are asked for."""
     async with Emulator(1) as service:
-        bare = await command(service, "--output", "json", "--show-personal-data")
+        bare = await command(service, "-o", "json", "--show-personal-data")
         whole = await command(service, "--output", "json", "--show-personal-data", "--addresses")
         expected = orjson.loads(to_json(await read(service)))
     shown = orjson.loads(bare.stdout)

@@ -47,7 +47,7 @@ def test_every_page_is_quiet_and_fits(
         assert seen.complaints == ()
         assert seen.content_width <= width
         assert (seen.cut, seen.outside) == ((), ())
-        assert len(colours_in(seen)) > 20, "the picture is blank"
+        assert len(unlike_rows_in(seen)) > 20, "the picture is blank"
 
 
 def test_what_matters_is_to_be_seen(opened: Browser, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def rows_of(seen: Page) -> Iterator[bytes]:
         yield flat[start : start + width * depth + 1]
 
 
-def colours_in(seen: Page) -> set[bytes]:
+def unlike_rows_in(seen: Page) -> set[bytes]:
     """Return the lines of a picture that differ."""
     return set(rows_of(seen))
 

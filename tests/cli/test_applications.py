@@ -146,3 +146,28 @@ async def test_find_tells_that_there_is_none(service: Emulator) -> None:
     ran = await listed(service, "find", "LOAN-none")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == "income-client: no application has the reference LOAN-none\n"
+
+
+@pytest.mark.parametrize("bounds", [("2026-02-01", "2026-01-01"), ("1d", "7d")], ids=str)
+async def test_a_span_that_ends_before_it_begins_is_misuse(
+    service: Emulator, bounds: tuple[str, str]
+) -> None:
+    """That is plain before anybody is asked: status 2."""
+    after, before = bounds
+    ran = await listed(
+        service, "applications", "--updated-after", after, "--updated-before", before
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "income-client: --updated-after is later than --updated-before\n"
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("arguments", [("find", ""), ("find", "a\x1bb"), ("application", "")])
+async def test_what_can_be_no_name_of_an_application_is_misuse(
+    service: Emulator, arguments: tuple[str, ...]
+) -> None:
+    """Nobody is asked about it: one line, and status 2."""
+    ran = await listed(service, *arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.count("\n") == 1
+    assert service.requests == []

@@ -1,6 +1,8 @@
 """Which applications a command is about, and how many are known of them."""
 
+import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -61,6 +63,31 @@ async def test_input_that_cannot_be_read_is_told() -> None:
         pass
     with pytest.raises(ConfigurationError, match="standard input cannot be read: bad file"):
         assert [one async for one in read_ids(descriptor)] == []
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"ssn":"CANARY"}', b"CANARY\xff", b'{"application_id":7,"a":"CANARY']
+)
+async def test_no_frame_of_the_error_holds_a_line(line: bytes) -> None:
+    """A line may be a record of somebody's: crash reports about it have none."""
+    before = b'{"application_id":"app-1","ssn":"CANARY"}\n'
+    caught = None
+    with pipe(before + line + b"\n" + before + b'{"ssn":"CANARY"') as descriptor:
+        try:
+            assert [one async for one in read_ids(descriptor)] == []
+        except ConfigurationError as error:
+            caught = error
+        # Who reads ahead would go on with whatever gets the descriptor's number next.
+        for thread in threading.enumerate():
+            if thread.name == "standard input":
+                await asyncio.to_thread(thread.join)
+    assert caught is not None
+    assert caught.message == "line 2 of standard input has no id of an application"
+    assert caught.__context__ is None
+    inner = caught.__traceback__ and caught.__traceback__.tb_next
+    while inner is not None:
+        assert "CANARY" not in repr(inner.tb_frame.f_locals)
+        inner = inner.tb_next
 
 
 def test_bars_say_that_more_may_come() -> None:

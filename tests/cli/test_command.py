@@ -1,12 +1,14 @@
 """The command itself: its version, its help, and what it says of arguments it cannot mean."""
 
+import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from income_client import __version__
-from tests.cli.entry import ROOT, environment, run
+from tests.cli.entry import ROOT, environment, run, start
 
 
 def test_version() -> None:
@@ -96,3 +98,17 @@ def test_sub_commands_are_loaded_when_called() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("poll", "--help")], ids=str)
+@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}], ids=str)
+def test_a_full_disk_is_one_line(arguments: tuple[str, ...], variables: dict[str, Any]) -> None:
+    """What cannot be written is said once, with status 1, wherever it waited before."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        process = start(*arguments, stdout=full, **variables)
+    finally:
+        os.close(full)
+    _, errors = process.communicate(timeout=50)
+    assert process.returncode == 1
+    assert errors == "income-client: cannot write to standard output: no space left on device\n"

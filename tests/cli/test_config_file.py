@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from income_client.cli.accounts.account import Account
-from income_client.cli.accounts.config_file import default_path, read_config, shown
+from income_client.cli.accounts.config_file import default_path, name_of, read_config
 
 TEXT = """
 base_url = "https://income.example"
@@ -152,5 +152,5 @@ def test_where_it_is_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_path({}) == here
     assert default_path({"XDG_CONFIG_HOME": "relative"}) == here
     assert default_path({"XDG_CONFIG_HOME": "/x"}) == Path("/x/income-client/config.toml")
-    assert shown(here) == "~/.config/income-client/config.toml"
-    assert shown(Path("/etc/x")) == "/etc/x"
+    assert name_of(here) == "~/.config/income-client/config.toml"
+    assert name_of(Path("/etc/x")) == "/etc/x"

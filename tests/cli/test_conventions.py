@@ -8,7 +8,9 @@ import pytest
 from cyclopts.argument import Argument
 
 from income_client.cli.app import command_line, run
-from tests.cli.conventions import PROMISED, TABLE, examples_in, summary_of
+from income_client.cli.command_table import ABOUT, COMMANDS
+from income_client.cli.exit_status import ExitStatus
+from tests.cli.conventions import examples_in, summary_of
 
 _WIDTH: Final = 80
 _SUMMARY: Final = 78
@@ -26,21 +28,29 @@ def arguments_of(name: str) -> Sequence[Argument]:
     return command_line()[name].assemble_argument_collection(parse_docstring=True)
 
 
-@pytest.mark.parametrize("name", PROMISED)
-def test_it_is_there(name: str) -> None:
-    """Every sub-command that the package promises is in the table."""
-    assert name in TABLE
+def test_help_is_in_the_order_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """What one tries first comes first, and not what begins with an A."""
+    assert run(["--help"]) == 0
+    listed = re.findall(r"^│ ([a-z-]+) ", capsys.readouterr().out, re.MULTILINE)
+    assert [name for name in listed if not name.startswith("-")] == list(COMMANDS)
 
 
-@pytest.mark.parametrize("name", TABLE)
+def test_every_exit_status_is_told() -> None:
+    """The help of the command has them all, and no other."""
+    told = re.findall(r"^  (\d+) +\w", ABOUT, re.MULTILINE)
+    assert [int(one) for one in told] == sorted(ExitStatus)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_it_is_told_in_a_line(name: str) -> None:
     """The first line says what it does, in one sentence that fits a terminal."""
     summary = summary_of(name)
     assert re.fullmatch(r"[A-Z][^.]*\.", summary)
     assert len(summary) <= _SUMMARY
+    assert max(map(len, COMMANDS[name].splitlines())) <= _WIDTH, "it would be broken once more"
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_its_help_fits_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Help is data: on standard output, plain in a pipe, and no wider than a terminal."""
     assert run([name, "--help"]) == 0
@@ -52,17 +62,17 @@ def test_its_help_fits_a_terminal(name: str, capsys: pytest.CaptureFixture[str])
     assert max(map(len, shown.out.splitlines())) <= _WIDTH
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_its_examples_can_be_typed(name: str) -> None:
     """Each command line of the example is one that can be meant."""
-    examples = list(examples_in(TABLE[name]))
+    examples = list(examples_in(COMMANDS[name]))
     assert any(example[0] == name for example in examples)
     for example in examples:
-        assert example[0] in TABLE
+        assert example[0] in COMMANDS
         command_line().parse_args(example)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
     """No option is without a text, and that begins with what it is and ends its sentence."""
     for argument in arguments_of(name):
@@ -71,7 +81,7 @@ def test_every_option_is_explained(name: str) -> None:
             assert argument.parameter.help.rstrip().endswith(".")
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_secret_is_an_argument(name: str) -> None:
     """What is typed is in the history of the shell and in the list of processes."""
     for argument in arguments_of(name):
@@ -80,7 +90,7 @@ def test_no_secret_is_an_argument(name: str) -> None:
             assert is_switch or not _SECRET.search(option), option
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_wrong_option_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong usage is told on standard error, with status 2, and begins nothing."""
     assert run([name, "--no-such-option", "value"]) == 2

@@ -3,7 +3,6 @@
 import asyncio
 import csv
 import json
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import SQLiteCheckpointStore
-from income_client.cli.dead_letters import pause_after
 from income_client.emulator import Emulator, Fault
 from income_client.protocol.dead_letters import DeadLetters
 from income_client.protocol.echo import second_of
@@ -119,8 +117,18 @@ async def test_it_works_while_the_poller_runs(tmp_path: Path) -> None:
 def test_the_next_try_is_when_the_poller_tries(attempts: int) -> None:
     """What is told is what the poller goes by."""
     one = letter(1, attempts=attempts)
-    due = second_of(one.last_tried_at + pause_after(one))
+    due = second_of(one.next_try_at)
     letters = DeadLetters([one])
     assert not letters.due(due - 1, most=9)
     assert letters.due(due, most=9) == [one]
-    assert pause_after(one) <= timedelta(days=1)
+
+
+async def test_what_can_be_no_store_and_no_name_is_misuse(store: str) -> None:
+    """What the command line alone shows is told with status 2."""
+    for arguments, said in (
+        (("--store", ":memory:"), "--store: this is no path of a file"),
+        (("--store", store, "--name", ""), "--name: name is a text that is not empty"),
+    ):
+        ran = await asyncio.to_thread(run, "dead-letters", *arguments)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert ran.stderr == f"income-client: {said}\n"

@@ -12,7 +12,7 @@ import pytest
 from income_client.emulator import Emulator
 from income_client.emulator.faults import Fault
 from tests.cli.entry import Shown, run, run_on_terminal
-from tests.cli.polling import variables
+from tests.cli.running import ServiceCommand, variables
 
 _LIST: Final = "/v1/income/applications"
 
@@ -28,7 +28,7 @@ async def doctor(
     service: Emulator, *arguments: str, **changes: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run the command while the service goes on."""
-    return await asyncio.to_thread(run, "doctor", *arguments, **{**variables(service), **changes})
+    return await ServiceCommand(service).run("doctor", *arguments, **changes)
 
 
 async def on_terminal(service: Emulator, **changes: Any) -> Shown:
@@ -189,6 +189,18 @@ async def test_a_token_endpoint_that_is_down_is_told(service: Emulator) -> None:
     assert found["connection (token endpoint)"]["verdict"] == "failed"
 
 
+async def test_a_token_endpoint_of_its_own_is_only_connected_to(service: Emulator) -> None:
+    """Nobody wants to know what else it answers: what was promised holds with two hosts too."""
+    elsewhere = service.url.replace("127.0.0.1", "localhost")
+    status, found = await findings(service, INCOME_AUTH_URL=elsewhere)
+    assert status == 0
+    assert found["connection (token endpoint)"]["verdict"] == "ok"
+    asked = [request for request in service.requests if request.method == "HEAD"]
+    assert len(asked) == 3
+    assert len(service.requests) <= 40
+    assert service.max_in_flight == 1
+
+
 async def test_sources_are_told(service: Emulator, tmp_path: Path) -> None:
     """Each key is told with the variable or the file that gives it, the secret among them."""
     file = tmp_path / "config.toml"
@@ -208,10 +220,12 @@ async def test_sources_are_told(service: Emulator, tmp_path: Path) -> None:
     assert said["INCOME_CLIENT_SECRET"] not in ended.stdout
 
 
-async def test_a_proxy_of_the_environment_is_told(service: Emulator) -> None:
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+async def test_a_proxy_of_the_environment_is_told(service: Emulator, name: str) -> None:
     """It is not used, and its address, which may hold a password, is not shown."""
-    _, found = await findings(service, HTTPS_PROXY="http://user:hush@proxy.example:3128")
-    assert found["proxy"]["finding"] == "HTTPS_PROXY set, and not used"
+    _, found = await findings(service, **{name: "http://user:hush@proxy.example:3128"})
+    assert found["proxy"]["finding"] == f"{name.upper()} set, and not used"
+    assert "hush" not in str(found)
 
 
 async def test_any_encoding_will_do(service: Emulator) -> None:

@@ -46,9 +46,7 @@ _HOSTS: Final = st.builds(
     connected=st.sampled_from([TLS, evolve(TLS, tls=None, certificate=None), TROUBLE, None]),
     spoken=st.none()
     | st.just(TROUBLE)
-    | st.builds(
-        Spoken, status=st.just(401), answers=st.integers(1, 3), asked=st.just(3), dates=_READINGS
-    ),
+    | st.builds(Spoken, answers=st.integers(1, 3), asked=st.just(3), dates=_READINGS),
 )
 _ROWS: Final = st.integers(0, 1200)
 _ALL_LISTS: Final = st.builds(
@@ -180,13 +178,13 @@ def test_a_certificate_ends(days: float, verdict: Verdict) -> None:
 def test_clocks_differ(ahead: int, verdict: Verdict) -> None:
     """Some seconds are a note, and more than half a minute a warning."""
     dates = (Reading(second=1000 + ahead, sent_at=1000.2, received_at=1000.4),)
-    spoken = Spoken(status=401, answers=3, asked=3, dates=dates)
+    spoken = Spoken(answers=3, asked=3, dates=dates)
     assert finding("clock", host(spoken=spoken)).verdict is verdict
 
 
 def test_a_service_without_dates_has_no_clock_to_compare() -> None:
     """Nothing is said of a clock that nobody read."""
-    spoken = Spoken(status=401, answers=1, asked=3, dates=())
+    spoken = Spoken(answers=1, asked=3, dates=())
     found = by_check(host(spoken=spoken))
     assert found["clock"].verdict is Verdict.SKIPPED
     assert found["service time"].verdict is Verdict.SKIPPED
@@ -214,6 +212,15 @@ def test_a_proxy_that_is_not_used_is_told() -> None:
     """By the name of its variable, since its address may hold a password."""
     said = finding("proxy", evolve(FINE, proxies=("HTTPS_PROXY",)))
     assert (said.verdict, said.finding) == (Verdict.NOTE, "HTTPS_PROXY set, and not used")
+
+
+def test_a_configuration_that_is_missing_is_told_with_what_says_it() -> None:
+    """The advice is for an account of one's own: variables, or the file."""
+    trouble = Trouble(kind="configuration", text="set INCOME_BASE_URL")
+    said = finding("configuration", Facts(configuration=trouble))
+    assert "INCOME_CLIENT_ID and INCOME_CLIENT_SECRET" in said.advice
+    assert "--config" in said.advice
+    assert "emulate" not in said.advice
 
 
 def test_each_source_is_named_once() -> None:

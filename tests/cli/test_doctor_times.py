@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from income_client.cli.checking.times import (
     Offset,
     Reading,
-    in_words,
     offset_of,
     zone_name,
     zone_shift,
 )
+from income_client.cli.output.durations import in_words
 
 _MOMENTS = st.integers(0, 2**20).map(lambda n: 1_700_000_000 + n / 16)
 _SPANS = st.integers(0, 400).map(lambda n: n / 16)

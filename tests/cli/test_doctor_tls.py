@@ -15,7 +15,7 @@ import trustme
 
 from income_client.emulator import Emulator
 from tests.cli.entry import run
-from tests.cli.polling import variables
+from tests.cli.running import variables
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """``income-client download``: which files it has, what it lists, and what it does not ask again."""
 
-import asyncio
 import re
 import stat
 from pathlib import Path
@@ -8,8 +7,7 @@ from typing import Final
 
 from income_client.emulator import Emulator, Fault
 from tests.cli.downloading import Command, asked, documents_of, sha256_of
-from tests.cli.entry import run
-from tests.cli.polling import served, variables
+from tests.cli.polling import served
 
 _SUMMARY: Final = re.compile(
     r"income-client: (?P<counts>.+ failed)(?P<unread>, .+ not read)?, "
@@ -176,8 +174,7 @@ async def test_failures_leave_the_others_alone(tmp_path: Path) -> None:
 async def test_wrong_credentials_end_it(tmp_path: Path) -> None:
     """What fails for every application is said once, and not tried with each."""
     async with Emulator(200) as service:
-        wrong = {**variables(service), "INCOME_CLIENT_SECRET": "invented"}
-        ended = await asyncio.to_thread(run, *Command(service, tmp_path).arguments(), **wrong)
+        ended = await Command(service, tmp_path).run(INCOME_CLIENT_SECRET="invented")
         assert (ended.returncode, ended.stdout) == (4, "")
         assert len(ended.stderr.splitlines()) == 1
         assert "401" in ended.stderr

@@ -67,16 +67,19 @@ async def shown_of(
     **variables: str,
 ) -> str:
     """Run the command on a terminal to its end, or to SIGINT once something was seen there."""
-    terminal = Terminal()
-    output = terminal.device if is_shared else subprocess.DEVNULL
-    with command.started(*arguments, stdout=output, stderr=terminal.device, **variables) as process:
-        terminal.attend()
-        for text in until:
-            await asyncio.to_thread(terminal.wait_for, text)
-        if until:
-            process.send_signal(signal.SIGINT)
-        await asyncio.to_thread(process.wait, 50)
-        shown = await asyncio.to_thread(terminal.close)
+    with Terminal() as terminal:
+        streams = {
+            "stdout": terminal.device if is_shared else subprocess.DEVNULL,
+            "stderr": terminal.device,
+        }
+        with command.started(*arguments, **streams, **variables) as process:
+            terminal.attend()
+            for text in until:
+                await asyncio.to_thread(terminal.wait_for, text)
+            if until:
+                process.send_signal(signal.SIGINT)
+            await asyncio.to_thread(process.wait, 50)
+            shown = await asyncio.to_thread(terminal.close)
     assert process.returncode == (130 if until else 0)
     return shown
 

@@ -12,7 +12,8 @@ from income_client.emulator import Emulator, ServiceRules
 from income_client.emulator.seconds import DAY
 from tests.cli.downloading import HERE, documents_of
 from tests.cli.entry import COMMAND, ROOT, environment, run
-from tests.cli.polling import ids_of, served, until, variables
+from tests.cli.polling import ids_of, served
+from tests.cli.running import until, variables
 
 
 async def fed(
@@ -188,4 +189,13 @@ def test_it_is_one_or_the_other(tmp_path: Path, arguments: tuple[str, ...]) -> N
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "APPLICATION_ID" in ended.stderr
     assert "--updated-after" in ended.stderr
+    assert not (tmp_path / "files").exists()
+
+
+def test_a_span_that_ends_before_it_begins_is_a_wrong_argument(tmp_path: Path) -> None:
+    """That is plain before anybody is asked."""
+    span = ("--updated-after", "1d", "--updated-before", "2d")
+    ended = run("download", "--to", str(tmp_path / "files"), *span)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "income-client: --updated-after is later than --updated-before\n"
     assert not (tmp_path / "files").exists()

@@ -14,7 +14,7 @@ import pytest
 
 from income_client.emulator import Emulator, Fault
 from tests.cli.downloading import FILES, Command, documents_of
-from tests.cli.polling import ended, until
+from tests.cli.running import ended, until
 
 _BYTES: Final = 3 * 2**20
 _KEPT: Final = 2 * 2**20

@@ -16,12 +16,13 @@ from income_client import (
 from income_client.cli.downloads.bars import Bars
 from income_client.cli.downloads.manifest import Manifest
 from income_client.cli.downloads.run import DownloadRun, Wanted
+from income_client.cli.stopping.stoppable import Stoppable
 from income_client.emulator import Emulator
 from income_client.protocol.links import read_link
 from income_client.protocol.peers import peer_refusal
 
 
-def run_of(service: Emulator, folder: Path) -> DownloadRun:
+def run_of(service: Emulator, folder: Path, stop: Stoppable) -> DownloadRun:
     """Return a run for all applications that a service holds."""
     wanted = Wanted(
         applications=service.world.ids,
@@ -29,7 +30,7 @@ def run_of(service: Emulator, folder: Path) -> DownloadRun:
         concurrency=4,
         overwrite=False,
     )
-    return DownloadRun(wanted, folder, Bars(len(service.world), is_wanted=False))
+    return DownloadRun(wanted, folder, Bars(len(service.world), is_wanted=False), stop)
 
 
 @pytest.mark.usefixtures("capfd")
@@ -39,7 +40,7 @@ async def test_a_timeout_from_further_in_is_no_end(tmp_path: Path) -> None:
         Emulator(3) as service,
         IncomeClient(service.url, auth=service.oauth2, downloads=service.download_policy) as client,
     ):
-        run = run_of(service, tmp_path)
+        run = run_of(service, tmp_path, Stoppable())
         with Manifest(tmp_path) as manifest:
 
             async def cut_short() -> AsyncIterator[DocumentEntry]:
@@ -60,7 +61,8 @@ async def test_a_run_that_was_stopped_ends(tmp_path: Path) -> None:
         Emulator(3) as service,
         IncomeClient(service.url, auth=service.oauth2, downloads=service.download_policy) as client,
     ):
-        run = run_of(service, tmp_path)
+        stop = Stoppable()
+        run = run_of(service, tmp_path, stop)
         is_asked = asyncio.Event()
 
         async def never() -> AsyncIterator[DocumentEntry]:
@@ -75,7 +77,7 @@ async def test_a_run_that_was_stopped_ends(tmp_path: Path) -> None:
                     taken = tasks.create_task(run.take(downloads, manifest))
                     if not is_early:
                         await is_asked.wait()
-                        run.stop()
+                        stop.stop()
                 assert taken.result() is None
         assert run.tally.new == 0
 
@@ -94,14 +96,14 @@ async def test_a_run_that_was_stopped_ends(tmp_path: Path) -> None:
 async def test_a_hint_names_the_option(
     refusal: UnsafeLinkError, hint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What would allow an address is told once, and nothing where nothing would."""
+    """What would allow an address is told once, whatever the refusal says; or nothing is."""
     async with Emulator(1) as service:
-        run = run_of(service, tmp_path)
+        run = run_of(service, tmp_path, Stoppable())
     failure = DownloadFailure(
         application_id="app-1",
         document_type="paystub",
         document_id="doc-1",
-        error=refusal,
+        error=UnsafeLinkError("in other words", reason=refusal.reason),
     )
     for _ in range(2):
         run._tell_failed(failure)

@@ -12,8 +12,10 @@ import pytest
 from income_client import ApplicationRecord, from_json, to_json
 from income_client.emulator import Emulator, Fault
 from income_client.emulator.seconds import stamp
+from tests.cli.entry import run
 from tests.cli.exporting import Command
-from tests.cli.polling import ended, served, without_addresses
+from tests.cli.polling import served, without_addresses
+from tests.cli.running import ended
 
 
 async def test_a_file_holds_everything(tmp_path: Path) -> None:
@@ -218,6 +220,31 @@ async def test_a_span_of_hours_has_its_zone_taken_in(tmp_path: Path) -> None:
     assert command.manifest["updated_after"] == "2026-06-01T00:00:00"
 
 
+@pytest.mark.parametrize("end", ["beginning", "99999999w"])
+async def test_a_span_may_end_where_time_begins(tmp_path: Path, end: str) -> None:
+    """However far back its end is, that is its end; nothing was updated before it."""
+    async with Emulator(5) as service:
+        command = Command(service, tmp_path / "none")
+        assert (await command.run("--updated-before", end)).returncode == 0
+    assert command.lines == []
+    assert command.manifest["updated_before"] == "1970-01-01T00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("after", "before"), [("2026-06-02", "2026-06-01"), ("1d", "7d"), ("now", "1s")]
+)
+async def test_a_span_that_ends_before_it_begins_is_a_wrong_argument(
+    tmp_path: Path, after: str, before: str
+) -> None:
+    """That is plain before anybody is asked."""
+    async with Emulator(3) as service:
+        command = Command(service, tmp_path / "none")
+        ended = await command.run("--updated-after", after, "--updated-before", before)
+        assert (ended.returncode, service.requests) == (2, [])
+    assert ended.stderr == "income-client: --updated-after is later than --updated-before\n"
+    assert command.left == set()
+
+
 async def test_a_span_goes_back_from_the_present_of_the_first_run(tmp_path: Path) -> None:
     """The runs after it keep to that, though the service's time has moved on."""
     async with Emulator(5) as service:
@@ -242,7 +269,7 @@ async def test_a_span_goes_back_from_the_present_of_the_first_run(tmp_path: Path
 
 async def test_a_missing_library_is_said_before_anything_is_read(tmp_path: Path) -> None:
     """Hours of reading would be a bad moment to find out."""
-    (tmp_path / "pyarrow.py").write_text("raise ImportError", "utf-8")
+    (tmp_path / "pyarrow.py").write_text("raise ModuleNotFoundError(name='pyarrow')", "utf-8")
     async with Emulator(3) as service:
         command = Command(service, tmp_path / "folder" / "all")
         command.target.parent.mkdir()
@@ -252,3 +279,9 @@ async def test_a_missing_library_is_said_before_anything_is_read(tmp_path: Path)
     assert (process.returncode, output) == (1, "")
     assert errors == "income-client: this needs pyarrow: pip install 'income-client[parquet]'\n"
     assert command.left == set()
+
+
+def test_help_says_that_addresses_expire() -> None:
+    """Whoever keeps the lines for years learns what in them is good for minutes."""
+    said = " ".join(run("export", "--help").stdout.replace("│", " ").split())
+    assert "addresses of their files, which let anybody read these until they expire" in said

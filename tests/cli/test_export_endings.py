@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -14,13 +15,14 @@ from typing import Any, Final
 import pytest
 
 from income_client import to_json
-from income_client.cli.exports.end import Account, publish_lines, publish_tables
+from income_client.cli.exports.end import Outcome, publish_lines, publish_tables, write_tables
 from income_client.cli.exports.part import Gain, Part
 from income_client.cli.exports.request import Request, Span
 from income_client.emulator import Emulator, Fault
 from tests.cli.entry import COMMAND, ROOT, environment, run_on_terminal
 from tests.cli.exporting import Command
-from tests.cli.polling import ended, reads, variables
+from tests.cli.polling import reads
+from tests.cli.running import ended, variables
 from tests.exporting.records_at_play import known_record
 
 
@@ -122,11 +124,11 @@ async def test_a_crash_behind_the_end_is_no_failure(tmp_path: Path) -> None:
         line = to_json(known_record())
         gain = Gain(lines=[line], application_ids=["app-1"], missing=[], checkpoint=None)
         span = Span(None, datetime(2026, 6, 30))  # noqa: DTZ001 - the service's time
-        account = Account(request=request, span=span, missing=(), saturated=())
+        outcome = Outcome(request=request, span=span, missing=(), saturated=())
         with Part(command.part) as part:
             part.begin(request.text, span_ends=span.before.isoformat())
             part.keep(gain)
-            publish_lines(part, command.target, account)
+            publish_lines(part, command.target, outcome)
         assert command.left == {"all", "all.manifest.json", "all.part"}
         again = await command.run()
         assert (again.returncode, again.stdout) == (0, f"{command.target}\n")
@@ -134,11 +136,15 @@ async def test_a_crash_behind_the_end_is_no_failure(tmp_path: Path) -> None:
         assert command.left == {"all", "all.manifest.json"}
 
 
-_PUBLISH: Final[dict[str, Callable[[Part, Path, Account], object]]] = {
+def publish_as_tables(part: Part, target: Path, outcome: Outcome) -> None:
+    """Write the tables, and put them at their place."""
+    assert write_tables(part, outcome, lambda *_: None, lambda: False)
+    publish_tables(part, target)
+
+
+_PUBLISH: Final[dict[str, Callable[[Part, Path, Outcome], object]]] = {
     "jsonl": publish_lines,
-    "parquet": lambda part, target, account: publish_tables(
-        part, target, account, lambda *_: None, lambda: False
-    ),
+    "parquet": publish_as_tables,
 }
 
 
@@ -149,7 +155,7 @@ def test_what_has_come_to_the_place_meanwhile_stays(tmp_path: Path, format_: str
         service="emulated", updated_after=None, updated_before=None, documents=True, pages=False
     )
     span = Span(None, datetime(2026, 6, 30))  # noqa: DTZ001 - the service's time
-    account = Account(request=request, span=span, missing=(), saturated=())
+    outcome = Outcome(request=request, span=span, missing=(), saturated=())
     target = tmp_path / "all"
     target.write_text("mine", "utf-8")
     with Part(tmp_path / "all.part") as part:
@@ -157,7 +163,7 @@ def test_what_has_come_to_the_place_meanwhile_stays(tmp_path: Path, format_: str
         line = to_json(known_record())
         part.keep(Gain(lines=[line], application_ids=["app-1"], missing=[], checkpoint=None))
         with pytest.raises(FileExistsError, match="File exists"):
-            _PUBLISH[format_](part, target, account)
+            _PUBLISH[format_](part, target, outcome)
     assert target.read_text("utf-8") == "mine"
     assert (tmp_path / "all.part" / "records.jsonl").read_bytes() == line + b"\n"
 
@@ -203,7 +209,7 @@ async def test_wrong_credentials_leave_nothing(tmp_path: Path) -> None:
         command = Command(service, tmp_path / "all")
         with command.started(INCOME_CLIENT_SECRET="wrong") as process:
             output, _ = await ended(process)
-        assert (process.returncode in {1, 4}, output) == (True, "")
+        assert (process.returncode, output) == (4, "")
         assert command.left == set()
 
 
@@ -229,6 +235,23 @@ async def test_a_closed_pipe_loses_only_the_path(tmp_path: Path) -> None:
             status = await asyncio.to_thread(process.wait, 50)
             process.stdout = None
         assert status == 141
+        assert Counter(command.ids) == Counter(service.world.ids)
+        assert command.left == {"all", "all.manifest.json"}
+
+
+async def test_a_full_disk_behind_standard_output_is_no_fault_of_the_file(tmp_path: Path) -> None:
+    """It is told as what it is; the file is there, and what it was made of is not."""
+    async with Emulator(3) as service:
+        command = Command(service, tmp_path / "all")
+        full = os.open("/dev/full", os.O_WRONLY)
+        with command.started(stdout=full) as process:
+            os.close(full)
+            _, errors = await ended(process)
+        assert process.returncode == 1
+        assert errors.endswith(
+            "income-client: cannot write to standard output: no space left on device\n"
+        )
+        assert str(tmp_path) not in errors
         assert Counter(command.ids) == Counter(service.world.ids)
         assert command.left == {"all", "all.manifest.json"}
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from income_client.cli.arguments.service_times import service_time
 from income_client.cli.exports.marks import Marks
 from income_client.cli.exports.progress import Estimate, told
-from income_client.cli.exports.request import Request, Span, service_time
+from income_client.cli.exports.request import Request, Span
 
 NOON = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's time
 DAY = timedelta(days=1)

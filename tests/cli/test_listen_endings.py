@@ -122,35 +122,36 @@ def test_others_should_have_tls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "variables", "said"),
+    ("arguments", "variables", "said", "status"),
     [
-        (("--path", "hooks"), {}, "--path is a path"),
-        (("--path", "/{all}"), {}, "--path is a path"),
-        (("--token-path", "/callbacks"), {}, "are the same"),
-        (("--certificate", "x.pem"), {}, "TLS needs --certificate and --key"),
-        (("--client-ca", "x.pem"), {}, "TLS needs --certificate and --key"),
-        (("--subject", "CN=x"), {}, "--subject and --san need --client-ca"),
-        (("--certificate", "x.pem", "--key", "y.pem"), {}, "certificate: "),
-        (("--network", "anywhere"), {}, "is neither an IP address"),
-        (("--trusted-proxy", "0.0.0.0/0"), {}, "means every address"),
-        (("--forward-to", "http://example.com/"), {}, "--forward-to is an http or https"),
-        (("--forward-to", "http://u:hidden@127.0.0.1/"), {}, "--forward-to is an http or https"),
-        ((), {"INCOME_CALLBACK_USERNAME": "partner"}, "INCOME_CALLBACK_PASSWORD is not set"),
-        ((), {"INCOME_CALLBACK_PASSWORD": "hidden"}, "INCOME_CALLBACK_USERNAME is not set"),
+        (("--path", "hooks"), {}, "--path is a path", 2),
+        (("--path", "/{all}"), {}, "--path is a path", 2),
+        (("--token-path", "/callbacks"), {}, "are the same", 2),
+        (("--certificate", "x.pem"), {}, "TLS needs --certificate and --key", 2),
+        (("--client-ca", "x.pem"), {}, "TLS needs --certificate and --key", 2),
+        (("--subject", "CN=x"), {}, "--subject and --san need --client-ca", 2),
+        (("--certificate", "x.pem", "--key", "y.pem"), {}, "certificate: ", 1),
+        (("--network", "anywhere"), {}, "is neither an IP address", 2),
+        (("--trusted-proxy", "0.0.0.0/0"), {}, "means every address", 2),
+        (("--forward-to", "http://example.com/"), {}, "--forward-to is an http or https", 2),
+        (("--forward-to", "http://u:hidden@127.0.0.1/"), {}, "--forward-to is an http or https", 2),
+        ((), {"INCOME_CALLBACK_USERNAME": "partner"}, "INCOME_CALLBACK_PASSWORD is not set", 1),
+        ((), {"INCOME_CALLBACK_PASSWORD": "hidden"}, "INCOME_CALLBACK_USERNAME is not set", 1),
         (
             (),
             OAUTH2_VARIABLES | {"INCOME_CALLBACK_CLIENT_SECRET": "hidden"},
             "fewer than 32 characters",
+            1,
         ),
     ],
     ids=str,
 )
 def test_what_cannot_be_meant_is_one_line(
-    arguments: tuple[str, ...], variables: dict[str, str], said: str
+    arguments: tuple[str, ...], variables: dict[str, str], said: str, status: int
 ) -> None:
-    """A wrong option or variable is explained in one line without a secret, with status 1."""
+    """A wrong option is one line with status 2, a variable or file one with 1; none is shown."""
     refused = run("listen", "--port", "0", *arguments, **variables)
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.returncode, refused.stdout) == (status, "")
     assert said in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert "hidden" not in refused.stderr

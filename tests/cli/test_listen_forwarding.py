@@ -122,5 +122,5 @@ def test_it_does_not_call_itself(host_and_path: str) -> None:
         port = str(free.getsockname()[1])
     url = f"http://{host_and_path.format(port)}"
     refused = run("listen", "--port", port, "--forward-to", url, **BASIC_VARIABLES)
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "income-client: --forward-to leads back here\n"

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import IncomeClient
-from income_client.cli.arguments.moments import Moment, read_moment, span_between
+from income_client.cli.arguments.moments import (
+    NOW,
+    Moment,
+    ends_before_it_begins,
+    read_moment,
+    span_between,
+)
+from income_client.cli.arguments.service_times import BEGINNING
 from income_client.emulator import Emulator
 
 PRESENT = datetime(2026, 6, 30)  # noqa: DTZ001 - the service's times carry no zone
@@ -17,7 +24,7 @@ PRESENT = datetime(2026, 6, 30)  # noqa: DTZ001 - the service's times carry no z
     ("text", "moment"),
     [
         ("beginning", Moment()),
-        ("now", Moment(back=timedelta(0))),
+        ("now", NOW),
         ("90s", Moment(back=timedelta(seconds=90))),
         ("5m", Moment(back=timedelta(minutes=5))),
         ("5min", Moment(back=timedelta(minutes=5))),
@@ -42,10 +49,9 @@ def test_what_is_not(text: str) -> None:
 
 @given(st.integers(0, 99_999_999), st.sampled_from(["s", "m", "h", "d", "w"]))
 def test_no_span_is_too_long(count: int, unit: str) -> None:
-    """One that goes back before the calendar means the beginning of time."""
-    moment = read_moment(f"{count}{unit}")
-    seen = moment.seen_from(PRESENT)
-    assert seen is None or seen <= PRESENT
+    """One that goes back further than there was time means its beginning."""
+    seen = read_moment(f"{count}{unit}").seen_from(PRESENT)
+    assert BEGINNING <= seen <= PRESENT
 
 
 @pytest.mark.parametrize("text", ["beginning", "now", "90s", "90m", "12h", "5d", "2w"])
@@ -68,5 +74,39 @@ async def test_spans_go_back_from_the_services_present() -> None:
         asked = len(service.requests)
         span = await span_between(client, read_moment("2026-01-31"), None)
         assert (span.after, span.before) == (datetime(2026, 1, 31), None)  # noqa: DTZ001 - as above
-        assert (await span_between(client, Moment(), Moment())).after is None
+        span = await span_between(client, Moment(), Moment())
+        assert (span.after, span.before) == (BEGINNING, BEGINNING)
+        span = await span_between(client, None, None)
+        assert (span.after, span.before) == (None, None)
         assert len(service.requests) == asked
+
+
+@pytest.mark.parametrize("end", ["beginning", "99999999w"])
+async def test_an_end_is_an_end_however_early(end: str) -> None:
+    """Only where none is given does the present end a span."""
+    async with (
+        Emulator(3) as service,
+        IncomeClient(service.url, auth=service.basic) as client,
+    ):
+        span = await span_between(client, None, read_moment(end))
+        assert span.before == BEGINNING
+        assert [row async for row in client.list_applications(span.after, span.before)] == []
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "says_so"),
+    [
+        ("2026-06-02", "2026-06-01", True),
+        ("2026-06-01", "2026-06-01", False),
+        ("2026-06-02T00:00:00Z", "2026-06-02T00:00:00+02:00", True),
+        ("2026-06-02T00:00:00Z", "2026-06-01", False),  # the service's zone is not known here
+        ("1d", "7d", True),
+        ("7d", "1d", False),
+        ("now", "2020-01-01", False),  # what now is the service tells
+        ("beginning", "beginning", False),
+    ],
+)
+def test_bounds_that_contradict_each_other(after: str, before: str, says_so: bool) -> None:
+    """It is said where the two alone show it."""
+    assert ends_before_it_begins(read_moment(after), read_moment(before)) is says_so
+    assert not ends_before_it_begins(read_moment(after), None)

@@ -18,15 +18,8 @@ import pytest
 
 from income_client.emulator import Emulator
 from tests.cli.entry import COMMAND, ROOT, environment
-from tests.cli.polling import (
-    FROM_THE_BEGINNING,
-    Command,
-    ended,
-    ids_of,
-    reads,
-    until,
-    variables,
-)
+from tests.cli.polling import FROM_THE_BEGINNING, Command, ids_of, reads
+from tests.cli.running import ended, until, variables
 
 _BEGINNING: Final = ("--start", "beginning")
 _MOST_IN_A_BATCH: Final = 100

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 from rich.text import Text
 
+from income_client.cli.output.durations import in_short
 from income_client.cli.output.status_line import StatusLine, _fitting
-from income_client.cli.poll_watch import _span
 from income_client.emulator import Emulator, Fault
 from tests.cli.entry import Terminal
 from tests.cli.polling import Command
@@ -34,15 +34,17 @@ async def shown_of(
     **variables: str,
 ) -> str:
     """Run the command on a terminal until something was seen on it, and then SIGINT."""
-    terminal = Terminal()
-    output = terminal.device if is_shared else subprocess.DEVNULL
-    command = Command(service, store)
-    with command.started(*arguments, stdout=output, stderr=terminal.device, **variables) as process:
-        terminal.attend()
-        await asyncio.to_thread(then, terminal)
-        process.send_signal(signal.SIGINT)
-        await asyncio.to_thread(process.wait, 50)
-        shown = await asyncio.to_thread(terminal.close)
+    with Terminal() as terminal:
+        streams = {
+            "stdout": terminal.device if is_shared else subprocess.DEVNULL,
+            "stderr": terminal.device,
+        }
+        with Command(service, store).started(*arguments, **streams, **variables) as process:
+            terminal.attend()
+            await asyncio.to_thread(then, terminal)
+            process.send_signal(signal.SIGINT)
+            await asyncio.to_thread(process.wait, 50)
+            shown = await asyncio.to_thread(terminal.close)
     assert process.returncode == 130
     return shown
 
@@ -168,7 +170,7 @@ def test_what_has_no_room_is_left_out_whole() -> None:
 )
 def test_lags_are_told_in_a_unit_that_suits(span: timedelta, text: str) -> None:
     """A lag is one short figure, from seconds to years of history."""
-    assert _span(span.total_seconds()) == text
+    assert in_short(span.total_seconds()) == text
 
 
 async def test_a_start_that_changes_nothing_is_said(tmp_path: Path) -> None:

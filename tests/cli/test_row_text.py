@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.cli.output.row_text import csv_line, inert, json_line, shown
+from income_client.cli.output.row_text import cell_text, csv_line, inert, json_line
 
 DAY = date(2026, 1, 31)
 SERVICE_TIME = datetime(2026, 1, 31, 12, 0, 5)  # noqa: DTZ001 - the service's times carry no zone
@@ -34,7 +34,7 @@ UTC_TIME = datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC)
 )
 def test_what_a_table_shows(value: object, text: str) -> None:
     """Times in ISO 8601, amounts as they are, nothing for None."""
-    assert shown(value) == text
+    assert cell_text(value) == text
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_half_characters_are_one_line() -> None:
         "INCOME_PASSWORD": "y",
     }
     ended = run("trigger", "--event", "\udcff", **variables)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "income-client: event_type holds half a character\n"
 
 

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from income_client.cli.command_table import COMMANDS
 from tests.pictures.scenes import SCENES
 
 FOLDER = Path(__file__).parent
@@ -21,4 +20,4 @@ async def draw(names: Sequence[str], folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(draw(sys.argv[1:] or [name for name in SCENES if name in COMMANDS], FOLDER))
+    asyncio.run(draw(sys.argv[1:] or list(SCENES), FOLDER))

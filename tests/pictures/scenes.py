@@ -1,11 +1,7 @@
 """The commands that pictures are taken of, each run on a terminal against invented data."""
 
 import asyncio
-import fcntl
 import re
-import struct
-import subprocess
-import termios
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -16,8 +12,9 @@ from attrs import frozen
 from rich.text import Text
 
 from income_client.emulator import Emulator, Fault
-from tests.cli.entry import Terminal, start
-from tests.cli.polling import served, variables
+from tests.cli.entry import Terminal, running
+from tests.cli.polling import served
+from tests.cli.running import variables
 from tests.pictures.terminal_picture import picture_of, screen_of
 
 _WIDTH: Final = 84
@@ -115,12 +112,11 @@ def _interest(service: Emulator, one: str) -> tuple[bool, int, int]:
 async def _played(
     typed: str, arguments: tuple[str, ...], service: Emulator | None = None, **options: Any
 ) -> Scene:
-    terminal = Terminal()
-    fcntl.ioctl(terminal.device, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _WIDTH, 0, 0))
     environment: dict[str, Any] = {} if service is None else variables(service)
-    whole = {"stdout": terminal.device, "stderr": terminal.device, **environment, **options}
-    process: subprocess.Popen[str] = start(*arguments, **whole)
-    terminal.attend()
-    await asyncio.to_thread(process.wait, 50)
-    shown = await asyncio.to_thread(terminal.close)
+    with Terminal(_ROWS, _WIDTH) as terminal:
+        streams = {"stdout": terminal.device, "stderr": terminal.device}
+        with running(*arguments, **streams | environment | options) as process:
+            terminal.attend()
+            await asyncio.to_thread(process.wait, 50)
+            shown = await asyncio.to_thread(terminal.close)
     return Scene(typed=f"income-client {typed}", shown=shown)

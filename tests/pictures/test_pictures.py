@@ -6,7 +6,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from income_client.cli.command_table import COMMANDS
 from tests.pictures.draw import FOLDER
 from tests.pictures.scenes import SCENES, shape_of
 from tests.pictures.terminal_picture import picture_of, screen_of
@@ -21,7 +20,7 @@ def described(svg: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in SCENES if name in COMMANDS])
+@pytest.mark.parametrize("name", SCENES)
 async def test_a_picture_shows_what_is_shown(name: str, tmp_path: Path) -> None:
     """Drawn anew, a picture has the words of the one that is kept; figures may differ.
 

@@ -15,6 +15,7 @@ from tests.callback_processes import uvicorn_command
 from tests.callback_servers import connected, heard, ring, served_by_uvicorn
 from tests.readme import commands
 
+(COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
 PROTOCOLS = ["H11Protocol", "HttpToolsProtocol"]
 APPLICATION = f"""
 from fastapi import FastAPI
@@ -31,7 +32,7 @@ app = FastAPI(routes=[Route("/callbacks", Receiver(receiver))])
 
 def command(papers: Papers, protocol: str, verification: ssl.VerifyMode) -> list[str]:
     """Return the README's command line of uvicorn, with this machine's names in it."""
-    (line,) = (line for line in commands("uvicorn") if "--ssl" in line)
+    line = COMMAND
     replaced = {
         "8443": "0",
         "H11Protocol": protocol,

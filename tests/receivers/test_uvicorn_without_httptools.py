@@ -30,6 +30,24 @@ def test_it_says_what_to_install(asking: str) -> None:
     )
 
 
+def test_who_can_do_without_it_need_not_know_this_package_s_errors() -> None:
+    """It is an ImportError as well, and still one of the family."""
+    script = (
+        "import sys; sys.modules['httptools'] = None\n"
+        "from income_client import ConfigurationError\n"
+        "try:\n"
+        "    from income_client.receivers.uvicorn import HttpToolsProtocol\n"
+        "except ImportError as error:\n"
+        "    assert isinstance(error, ConfigurationError)\n"
+        "else:\n"
+        "    raise AssertionError\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, timeout=50
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_the_other_one_is_there() -> None:
     """The protocol on h11 needs nothing more, and a name that was never there is missing."""
     script = (

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from income_client.cli.output.printable import printable
+from income_client.cli.output.saying import reason_of
 
 from .account import KEYS, Account
 
@@ -38,7 +39,7 @@ def default_path(variables: dict[str, str]) -> Path | None:
     return parent / "income-client" / "config.toml"
 
 
-def shown(path: Path) -> str:
+def name_of(path: Path) -> str:
     """Return a path as people write it, the home folder as ``~``."""
     try:
         return printable(f"~/{path.relative_to(Path.home())}")
@@ -53,10 +54,10 @@ def read_config(path: Path, profile: str | None) -> Account | str:
         path: the file.
         profile: name of a table below ``[profiles]`` that goes over the file's own keys.
     """
-    name = shown(path)
+    name = name_of(path)
     text = _text(path)
     if isinstance(text, OSError):
-        return f"cannot read {name}: {(os.strerror(text.errno or 0)).lower()}"
+        return f"cannot read {name}: {reason_of(text)}"
     if isinstance(text, str):
         return f"{name} {text}"
     try:
@@ -96,7 +97,7 @@ def _text(path: Path) -> bytes | str | OSError:
 
 
 def _quoted(path: Path) -> str:
-    name = shown(path)
+    name = name_of(path)
     return name if re.fullmatch(r"~?[A-Za-z0-9_./-]+", name) else shlex.quote(printable(str(path)))
 
 

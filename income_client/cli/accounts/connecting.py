@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from attrs import evolve, frozen
 from cyclopts import Parameter
@@ -17,10 +17,11 @@ from income_client import (
     OnEvent,
     RetryPolicy,
     Timeouts,
+    TokenStore,
 )
 
 from .account import KEYS, Account, credentials, missing_secret, variable
-from .config_file import default_path, read_config, shown
+from .config_file import default_path, name_of, read_config
 from .secret_prompt import ask, can_ask
 
 _CONFIG: Final = "INCOME_CONFIG"
@@ -45,8 +46,19 @@ class Connection:
     """Which table of it goes over its other keys, if any."""
 
 
+class ClientOptions(TypedDict, total=False):
+    """What a sub-command may choose of its client, as `IncomeClient` takes it."""
+
+    on_event: OnEvent | None
+    timeouts: Timeouts | None
+    retry: RetryPolicy | None
+    concurrency: int
+    downloads: DownloadPolicy | None
+    token_store: TokenStore | None
+
+
 @frozen(kw_only=True)
-class Said:
+class Sourced:
     """What variables and file say together."""
 
     account: Account
@@ -70,16 +82,24 @@ class Ready:
     sources: Mapping[str, str]
     """For each key that is set the variable or the file that says it, or that it was typed."""
 
+    def client(self, **options: Unpack[ClientOptions]) -> IncomeClient:
+        """Return a client of this service.
 
-def connect(
-    connection: Connection | None = None,
-    *,
-    on_event: OnEvent | None = None,
-    timeouts: Timeouts | None = None,
-    retry: RetryPolicy | None = None,
-    concurrency: int = 16,
-    downloads: DownloadPolicy | None = None,
-) -> IncomeClient:
+        Args:
+            **options: as `IncomeClient` takes them.
+
+        Raises:
+            ConfigurationError: something cannot be meant.
+        """
+        return IncomeClient(
+            self.account.base_url or "",
+            auth=self.auth,
+            auth_url=self.account.auth_url,
+            **options,
+        )
+
+
+def connect(connection: Connection | None = None, **options: Unpack[ClientOptions]) -> IncomeClient:
     """Return a client of the service that the environment or the file names.
 
     Variables win over the file. The file is not looked at where they say all and
@@ -88,11 +108,7 @@ def connect(
 
     Args:
         connection: what the command line says of it.
-        on_event: as for `IncomeClient`, and so are the others.
-        timeouts: how long things may take.
-        retry: when a failed request is made again.
-        concurrency: most requests in flight at a time.
-        downloads: where document files may come from.
+        **options: as `IncomeClient` takes them.
 
     Raises:
         ConfigurationError: something is missing, or cannot be meant.
@@ -100,16 +116,7 @@ def connect(
     found = ready(connection)
     if isinstance(found, str):
         raise ConfigurationError(found)
-    return IncomeClient(
-        found.account.base_url or "",
-        auth=found.auth,
-        auth_url=found.account.auth_url,
-        on_event=on_event,
-        timeouts=timeouts,
-        retry=retry,
-        concurrency=concurrency,
-        downloads=downloads,
-    )
+    return found.client(**options)
 
 
 def ready(connection: Connection | None = None) -> Ready | str:
@@ -129,7 +136,7 @@ def ready(connection: Connection | None = None) -> Ready | str:
     return Ready(account=account, auth=auth, sources={**typed, **found.sources})
 
 
-def said(connection: Connection | None = None) -> Said | str:
+def said(connection: Connection | None = None) -> Sourced | str:
     """Return what variables and file say, or why the file is not used; ask nobody.
 
     Args:
@@ -148,14 +155,14 @@ def said(connection: Connection | None = None) -> Said | str:
             f"that of profile {connection.profile}: unset it, or leave --profile out"
         )
     path = path or default_path(dict(os.environ))
-    name = "a file that --config names" if path is None else shown(path)
+    name = "a file that --config names" if path is None else name_of(path)
     account = variables.over(file)
     sources = {
         key: name if getattr(variables, key) is None else variable(key)
         for key in KEYS
         if getattr(account, key) is not None
     }
-    return Said(account=account, sources=sources, file=name, is_elsewhere=is_elsewhere)
+    return Sourced(account=account, sources=sources, file=name, is_elsewhere=is_elsewhere)
 
 
 def _file(connection: Connection, variables: Account) -> Path | None:

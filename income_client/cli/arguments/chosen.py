@@ -22,6 +22,11 @@ class Known:
     """Whether no more will come."""
 
 
+def overfull(second: Window) -> str:
+    """Say that a second holds more changes than can be asked for."""
+    return f"the second {second.starts_at.isoformat()} holds more than can be listed"
+
+
 class Chosen:
     """Ids, each once, as they become known.
 

@@ -9,7 +9,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import CancelledError
 from typing import Final
 
+from attrs import frozen
+
 from income_client import ConfigurationError
+from income_client.cli.output.saying import reason_of
 
 STANDARD_INPUT: Final = "-"
 """What stands for it on a command line."""
@@ -17,6 +20,14 @@ STANDARD_INPUT: Final = "-"
 _PIECE: Final = 65536
 _AHEAD: Final = 16
 _LONGEST_ID: Final = 1000
+
+
+@frozen
+class _Fault:
+    """Why there are no more ids."""
+
+    text: str
+    """In words, without any content."""
 
 
 async def read_ids(descriptor: int = 0) -> AsyncIterator[str]:
@@ -28,10 +39,26 @@ async def read_ids(descriptor: int = 0) -> AsyncIterator[str]:
     Raises:
         ConfigurationError: it cannot be read, or a line has no id.
     """
+    # What holds the lines, which may be records of somebody's, is gone when this raises.
+    async with contextlib.aclosing(_ids(descriptor)) as ids:
+        async for one in ids:
+            if isinstance(one, _Fault):
+                break
+            yield one
+        else:
+            return
+    raise ConfigurationError(one.text)
+
+
+async def _ids(descriptor: int) -> AsyncGenerator[str | _Fault, None]:
+    """Yield the id in each line, or why there are no more."""
     number = 0
     rest = b""
     async with contextlib.aclosing(_pieces(descriptor)) as pieces:
         async for piece in pieces:
+            if isinstance(piece, OSError):
+                yield _Fault(f"standard input cannot be read: {reason_of(piece)}")
+                return
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 number += 1
@@ -41,7 +68,7 @@ async def read_ids(descriptor: int = 0) -> AsyncIterator[str]:
         yield _id_in(rest, number + 1)
 
 
-async def _pieces(descriptor: int) -> AsyncGenerator[bytes, None]:
+async def _pieces(descriptor: int) -> AsyncGenerator[bytes | OSError, None]:
     """Yield what comes, as it comes; no more is read ahead than there is use for."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | OSError] = asyncio.Queue(_AHEAD)
@@ -64,17 +91,15 @@ async def _pieces(descriptor: int) -> AsyncGenerator[bytes, None]:
     # A terminal, a file and a pipe are read alike; whoever never comes is not waited for.
     threading.Thread(target=pump, name="standard input", daemon=True).start()
     while piece := await queue.get():
-        if isinstance(piece, OSError):
-            reason = os.strerror(piece.errno or 0).lower()
-            raise ConfigurationError(f"standard input cannot be read: {reason}")
         yield piece
+        if isinstance(piece, OSError):
+            return
 
 
-def _id_in(line: bytes, number: int) -> str:
+def _id_in(line: bytes, number: int) -> str | _Fault:
     found = _found(line.strip())
-    del line  # it may hold a record of somebody's
     if found is None:
-        raise ConfigurationError(f"line {number:,} of standard input has no id of an application")
+        return _Fault(f"line {number:,} of standard input has no id of an application")
     return found
 
 

@@ -10,6 +10,8 @@ from cyclopts import Parameter, Token
 
 from income_client import IncomeClient
 
+from .service_times import BEGINNING
+
 _BACK: Final = re.compile(r"(\d{1,8})(s|min|m|h|d|w)", re.ASCII)
 _UNITS: Final = {
     "s": timedelta(seconds=1),
@@ -34,18 +36,18 @@ class Moment:
     back: timedelta | None = None
     """How long before the service's present."""
 
-    def seen_from(self, present: datetime | None) -> datetime | None:
-        """Return the time that is meant, None for the beginning of time.
+    def seen_from(self, present: datetime) -> datetime:
+        """Return the time that is meant, the beginning of time at the earliest.
 
         Args:
-            present: service time; needed only where ``back`` is set.
+            present: service time; looked at only where ``back`` is set.
         """
-        if self.back is None or present is None:
-            return self.at
+        if self.back is None:
+            return BEGINNING if self.at is None else self.at
         try:
-            return present - self.back
+            return max(present - self.back, BEGINNING)
         except OverflowError:
-            return None
+            return BEGINNING
 
     @property
     def text(self) -> str:
@@ -55,6 +57,10 @@ class Moment:
         fitting = (name for name, unit in _LONGEST_FIRST if self.back % unit == _NO_TIME)
         unit = next(fitting)
         return f"{self.back // _UNITS[unit]}{unit}" if self.back else _NOW
+
+
+NOW: Final = Moment(back=_NO_TIME)
+"""The service's present."""
 
 
 def read_moment(text: str) -> Moment:
@@ -69,7 +75,7 @@ def read_moment(text: str) -> Moment:
     if text == _BEGINNING:
         return Moment()
     if text == _NOW:
-        return Moment(back=_NO_TIME)
+        return NOW
     span = _BACK.fullmatch(text)
     try:
         if span is not None:
@@ -95,17 +101,35 @@ When = Annotated[
 
 
 @frozen(kw_only=True)
-class Span:
+class Bounds:
     """The bounds of a walk, as `IncomeClient.list_applications` takes them."""
 
     after: datetime | None
-    """Lower bound; None for the beginning of time."""
+    """Lower bound; None where none is given, which means the beginning of time."""
     before: datetime | None
-    """Upper bound; None for the present."""
+    """Upper bound; None where none is given, which means the present."""
 
 
-async def span_between(client: IncomeClient, after: Moment | None, before: Moment | None) -> Span:
-    """Return the span that is meant; asks for the service's time where that matters.
+def ends_before_it_begins(after: Moment | None, before: Moment | None) -> bool:
+    """Say whether two bounds cannot be meant together, wherever the service's present is.
+
+    Args:
+        after: lower bound, if any.
+        before: upper bound, if any.
+    """
+    if after is None or before is None:
+        return False
+    if after.back is not None and before.back is not None:
+        return after.back < before.back
+    if after.at is None or before.at is None:
+        return False
+    # Where only one of them has a zone, nobody knows before the service is asked.
+    has_zones = after.at.utcoffset() is not None, before.at.utcoffset() is not None
+    return has_zones[0] == has_zones[1] and after.at > before.at
+
+
+async def span_between(client: IncomeClient, after: Moment | None, before: Moment | None) -> Bounds:
+    """Return the bounds that are meant; asks for the service's time where that matters.
 
     Args:
         client: of the service.
@@ -115,11 +139,11 @@ async def span_between(client: IncomeClient, after: Moment | None, before: Momen
     Raises:
         IncomeClientError: the service does not tell its time.
     """
-    present = None
+    present = BEGINNING
     if any(one is not None and one.back is not None for one in (after, before)):
         # What it applies where no upper bound is given; the local clock may be wrong.
         present = (await client.get_application_page(limit=1)).updated_before
-    return Span(
+    return Bounds(
         after=None if after is None else after.seen_from(present),
         before=None if before is None else before.seen_from(present),
     )

@@ -15,6 +15,7 @@ from income_client import (
     OAuth2ClientCredentials,
     Secret,
 )
+from income_client.cli.arguments.misuse import MisuseError
 from income_client.emulator.callback_sender import Post, send
 from income_client.emulator.local_address import check_local_address
 from income_client.receivers import RequestHead
@@ -36,7 +37,7 @@ class Forwarding:
         oauth2: the client whom it sells tokens.
 
     Raises:
-        ConfigurationError: the address is not one of this machine.
+        MisuseError: the address is not one of this machine.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Forwarding:
         fault = check_local_address("--forward-to", url)
         if fault is not None:
             del self, url
-            raise fault
+            raise MisuseError(fault.message)
         self._url = url
         self._basic = basic
         self._issuer = issuer

@@ -9,6 +9,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
+from income_client.cli.arguments.misuse import MisuseError
 from income_client.emulator import CallbackTarget
 from income_client.emulator.local_address import check_local_address
 
@@ -84,17 +85,18 @@ def callback_target(
         ca: file with the authorities that vouch for the endpoint.
 
     Raises:
-        ConfigurationError: something is missing, does not fit, or leads elsewhere.
+        MisuseError: options do not fit together, or an address leads elsewhere.
+        ConfigurationError: a variable or what is in a file is missing or does not fit.
     """
     has_tls = any(path is not None for path in (certificate, key, ca))
     if url is None:
         if has_tls or token_url is not None:
-            raise ConfigurationError("options of callbacks need --callbacks")
+            raise MisuseError("options of callbacks need --callbacks")
         return None
     fault = _misplaced(url, token_url, has_tls=has_tls)
     if fault is not None:
         del url, token_url  # a query may hold a secret, which a raising frame must not show
-        raise fault
+        raise MisuseError(fault.message)
     credentials = read_credentials("INCOME_CALLBACK_")
     auth: BasicAuth | OAuth2ClientCredentials | None = credentials.basic
     if token_url is not None:
@@ -126,7 +128,7 @@ def _misplaced(url: str, token_url: str | None, *, has_tls: bool) -> Configurati
 
 def _client_context(certificate: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext:
     if (certificate is None) is not (key is None):
-        raise ConfigurationError("--callback-certificate and --callback-key go together")
+        raise MisuseError("--callback-certificate and --callback-key go together")
     fault = None
     context = ssl.create_default_context()
     try:

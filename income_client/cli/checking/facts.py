@@ -2,7 +2,6 @@
 
 import enum
 from collections.abc import Mapping
-from datetime import datetime
 
 from attrs import field, frozen
 
@@ -49,10 +48,6 @@ class Trouble:
     """Class of the error, or a word of our own."""
     text: str
     """The error in words, without addresses and values."""
-    status: int | None = None
-    """Of the reply, None where none came."""
-    retry_after: float | None = None
-    """Seconds for which the service asked to be left alone."""
     request_id: str | None = None
     """The service's own id of the request, for its support desk."""
 
@@ -103,8 +98,6 @@ class Connected:
 class Spoken:
     """What the server answered to requests that ask for nothing."""
 
-    status: int
-    """Of the first answer."""
     answers: int
     """That came over the one connection."""
     asked: int
@@ -128,7 +121,7 @@ class HostFacts:
     connected: Connected | Trouble | None = None
     """None where there was nothing to connect to."""
     spoken: Spoken | Trouble | None = None
-    """None where there was no connection."""
+    """None where there was no connection, or nothing to ask."""
 
 
 @frozen(kw_only=True)
@@ -137,8 +130,6 @@ class TokenFacts:
 
     lifetime: float
     """Seconds that it was given for."""
-    expires_at: datetime
-    """When it ends."""
 
 
 @frozen(kw_only=True)

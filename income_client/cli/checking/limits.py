@@ -5,9 +5,8 @@ from statistics import median_low
 from typing import Final
 
 from .facts import Trouble
-from .list_facts import Limits
+from .list_facts import LARGEST, Limits
 from .questions import Page, Questions
-from .rows import LARGEST
 
 _SMALL: Final = 5
 

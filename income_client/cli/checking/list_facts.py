@@ -14,6 +14,9 @@ from attrs import frozen
 
 from .times import Reading
 
+LARGEST: Final = 1000
+"""The highest limit of a page (contract section 4.1)."""
+
 
 class Sight(enum.Enum):
     """Whether a row was on a page."""

@@ -3,8 +3,12 @@
 from collections import Counter
 from typing import Final, assert_never
 
+from income_client.cli.output.counts import counted
+from income_client.cli.output.durations import in_words
+
 from .facts import Facts, Verdict
 from .list_facts import (
+    LARGEST,
     Cannot,
     Clamp,
     Future,
@@ -14,14 +18,12 @@ from .list_facts import (
     meaning_of_bounds,
     order_of,
 )
-from .rules import Said, counted
-from .times import in_words, offset_of, zone_name, zone_shift
+from .rules import EQUAL_CLOCKS, Said
+from .times import offset_of, zone_name, zone_shift
 
-LARGEST: Final = 1000
 DEFAULT_LIMIT: Final = 25
 
 _EITHER_WAY: Final = "nothing to do: walks and polls are right for every meaning"
-_CLOCKS: Final = 2.0
 
 
 def _lists(facts: Facts) -> ListFacts:
@@ -188,7 +190,7 @@ def service_time(facts: Facts) -> Said:
     shift = zone_shift(frame, utc)
     apart = frame.seconds - utc.seconds - shift
     beside = f", {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} Date"
-    is_close = abs(apart) <= _CLOCKS + frame.error + utc.error
+    is_close = abs(apart) <= EQUAL_CLOCKS + frame.error + utc.error
     text = f"times without zone are {zone_name(shift)}{'' if is_close else beside}"
     if shift and lists.trials and lists.shift != shift:
         return Said(

@@ -6,9 +6,9 @@ from attrs import evolve, frozen
 
 from .facts import Trouble
 from .limits import limits_of
-from .list_facts import Clamp, Future, ListFacts
+from .list_facts import LARGEST, Clamp, Future, ListFacts
 from .questions import Page, Questions
-from .rows import LARGEST, samples_of, trials_of
+from .rows import samples_of, trials_of
 from .times import Offset, Reading, offset_of, zone_shift
 
 _HOUR: Final = 3600

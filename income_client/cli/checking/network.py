@@ -1,7 +1,6 @@
 """Looks a host up, connects to it and hears its clock; sends no credentials and judges nothing."""
 
 import asyncio
-import os
 import re
 import socket
 import ssl
@@ -15,15 +14,17 @@ from urllib.parse import urlsplit
 
 from attrs import evolve, frozen
 
+from income_client.cli.output.saying import reason_of
+
 from .facts import Certificate, Connected, HostFacts, Spoken, Trouble
 from .times import Reading
 
 SPOKEN: Final = 3
-"""Requests on the one connection: each narrows what the clock may be."""
+"""Requests on one connection: each narrows what the clock may be."""
 
 _LIST: Final = "/v1/income/applications"
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
-_STATUS: Final = re.compile(rb"HTTP/1\.[01] (?P<status>[1-5][0-9]{2})\b")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] [1-5][0-9]{2}\b")
 _END: Final = b"\r\n\r\n"
 
 
@@ -62,12 +63,13 @@ class Origin:
         return host if is_usual else f"{host}:{self.port}"
 
 
-async def visit(origin: Origin, *, seconds: float) -> HostFacts:
+async def visit(origin: Origin, *, seconds: float, questions: int) -> HostFacts:
     """Look a server up, connect to it, and ask it for nothing a few times.
 
     Args:
         origin: the server.
         seconds: that each of these steps may take.
+        questions: how often it is asked; not at all where nobody wants to know its answer.
     """
     is_literal = _is_literal(origin.host)
     addresses = (origin.host,) if is_literal else await _look_up(origin, seconds)
@@ -83,7 +85,7 @@ async def visit(origin: Origin, *, seconds: float) -> HostFacts:
     reader, writer = opened
     try:
         connected = _connected(writer, time.perf_counter() - began)
-        spoken = await _speak(origin, reader, writer, seconds)
+        spoken = await _speak(origin, reader, writer, seconds, questions) if questions else None
     finally:
         writer.transport.abort()
     return evolve(facts, connected=connected, spoken=spoken)
@@ -147,17 +149,21 @@ def _named(name: tuple[tuple[tuple[str, str], ...], ...], *kinds: str) -> str:
 
 
 async def _speak(
-    origin: Origin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float
+    origin: Origin,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    seconds: float,
+    questions: int,
 ) -> Spoken | Trouble:
     # HEAD is answered without a body, whatever the status.
     question = (
         f"HEAD {origin.path}{_LIST} HTTP/1.1\r\nHost: {origin.authority}\r\n"
         "User-Agent: income-client doctor\r\nAccept: application/json\r\n\r\n"
     ).encode()
-    statuses: list[int] = []
+    answers = 0
     dates: list[Reading] = []
     trouble = Trouble(kind="http", text="what came is not HTTP")
-    for _ in range(SPOKEN):
+    for _ in range(questions):
         sent_at = time.time()
         try:
             async with asyncio.timeout(seconds):
@@ -169,19 +175,16 @@ async def _speak(
         except (OSError, EOFError, asyncio.LimitOverrunError):
             break
         received_at = time.time()
-        status = _STATUS.match(head)
-        if status is None:
+        if _STATUS_LINE.match(head) is None:
             break
-        statuses.append(int(status["status"]))
+        answers += 1
         fields = BytesHeaderParser().parsebytes(head.partition(b"\r\n")[2])
         second = _second_of(fields.get("Date"))
         if second is not None:
             dates.append(Reading(second=second, sent_at=sent_at, received_at=received_at))
         if "close" in str(fields.get("Connection", "")).lower():
             break
-    if not statuses:
-        return trouble
-    return Spoken(status=statuses[0], answers=len(statuses), asked=SPOKEN, dates=tuple(dates))
+    return Spoken(answers=answers, asked=questions, dates=tuple(dates)) if answers else trouble
 
 
 def _second_of(text: str | None) -> int | None:
@@ -203,9 +206,9 @@ def _is_literal(host: str) -> bool:
 
 def _words(error: OSError | UnicodeError, otherwise: str) -> str:
     if isinstance(error, socket.gaierror):
+        # Its numbers are not those of the system.
         return (error.strerror or otherwise).lower()
-    number = getattr(error, "errno", None)
-    return os.strerror(number).lower() if number else otherwise
+    return reason_of(error, otherwise) if isinstance(error, OSError) else otherwise
 
 
 def _too_slow(seconds: float) -> Trouble:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from http import HTTPStatus
 from typing import Final, TypeVar
 
@@ -15,6 +15,7 @@ from income_client import (
     RetryPolicy,
     Timeouts,
 )
+from income_client.cli.arguments.service_times import BEGINNING
 
 from .facts import Calls, Trouble
 
@@ -23,7 +24,6 @@ TIMEOUTS: Final = Timeouts(connect=5.0, read=10.0, deadline=15.0)
 ONCE: Final = RetryPolicy(max_attempts=1)
 ALL_SECONDS: Final = 60.0
 
-EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
 _SECOND: Final = timedelta(seconds=1)
 _ENOUGH_FAILURES: Final = 3
 _T = TypeVar("_T")
@@ -92,8 +92,8 @@ class Questions:
             limit: most rows.
         """
         try:
-            updated_after = None if after is None else EPOCH + after * _SECOND
-            updated_before = None if before is None else EPOCH + before * _SECOND
+            updated_after = None if after is None else BEGINNING + after * _SECOND
+            updated_before = None if before is None else BEGINNING + before * _SECOND
         except OverflowError:
             return _BEYOND
         is_small = limit is None or (updated_after is not None and updated_before is not None)
@@ -113,7 +113,7 @@ class Questions:
         )
         if isinstance(read, Trouble):
             return evolve(read, text=read.text.replace(application_id or "()", "…"))
-        return (read.last_updated_at.astimezone(UTC).replace(tzinfo=None) - EPOCH) // _SECOND
+        return (read.last_updated_at.astimezone(UTC).replace(tzinfo=None) - BEGINNING) // _SECOND
 
     async def _asked(self, call: Callable[[], Awaitable[_T]], *, is_small: bool) -> _T | Trouble:
         if not self.left:
@@ -136,8 +136,6 @@ class Questions:
         trouble = Trouble(
             kind=type(error).__name__,
             text=error.message,
-            status=error.status,
-            retry_after=error.retry_after,
             request_id=error.request_id,
         )
         is_throttled = error.status == HTTPStatus.TOO_MANY_REQUESTS
@@ -157,8 +155,8 @@ class Questions:
 def _page(page: ApplicationPage, sent_at: float, received_at: float) -> Page:
     return Page(
         ids=tuple(row.application_id for row in page.applications),
-        after=(page.updated_after - EPOCH) // _SECOND,
-        before=(page.updated_before - EPOCH) // _SECOND,
+        after=(page.updated_after - BEGINNING) // _SECOND,
+        before=(page.updated_before - BEGINNING) // _SECOND,
         sent_at=sent_at,
         received_at=received_at,
     )

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+from income_client.cli.exit_status import ExitStatus
+
 from . import list_rules as lists
 from . import rules
 from .facts import Facts, Finding, Trouble, Verdict
 from .rules import CONFIGURATION, CONNECTION, CREDENTIALS, Rule
-
-OK: Final = 0
-FAILED: Final = 1
-REFUSED: Final = 4
 
 _REFUSALS: Final = frozenset({"AuthenticationError", "PermissionDeniedError"})
 _STOPPING: Final = frozenset({Verdict.FAILED, Verdict.SKIPPED})
@@ -56,11 +54,12 @@ def _skipped(rule: Rule, stopping: Finding) -> Finding:
     return Finding(check=rule.check, verdict=Verdict.SKIPPED, finding=f"needs {cause}", cause=cause)
 
 
-def status_of(facts: Facts, findings: Sequence[Finding]) -> int:
-    """Return the exit status: 4 for refused credentials, 1 for any other failure."""
+def status_of(facts: Facts, findings: Sequence[Finding]) -> ExitStatus:
+    """Return the exit status, of refused credentials or of any other failure."""
     if isinstance(facts.accepted, Trouble) and facts.accepted.kind in _REFUSALS:
-        return REFUSED
-    return FAILED if any(each.verdict is Verdict.FAILED for each in findings) else OK
+        return ExitStatus.REFUSED
+    has_failed = any(each.verdict is Verdict.FAILED for each in findings)
+    return ExitStatus.FAILED if has_failed else ExitStatus.DONE
 
 
 def _rules(facts: Facts) -> tuple[Rule, ...]:

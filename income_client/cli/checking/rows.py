@@ -8,11 +8,8 @@ from attrs import frozen
 from income_client import Window
 
 from .facts import Trouble
-from .list_facts import Sight, Trial
+from .list_facts import LARGEST, Sight, Trial
 from .questions import Questions
-
-LARGEST: Final = 1000
-"""The highest limit (contract section 4.1)."""
 
 _SAMPLES: Final = (0.0, 0.07, 0.26, 0.43, 0.78, 1.0)
 """Where on a page; at even distances, rows strewn evenly would seem to be in order."""

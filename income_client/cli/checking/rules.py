@@ -5,6 +5,8 @@ from typing import Final
 
 from attrs import frozen
 
+from income_client.cli.output.counts import counted
+
 from .facts import Configuration, Facts, HostFacts, Trouble, Verdict
 from .times import offset_of
 
@@ -17,7 +19,8 @@ CLOCK: Final = "clock"
 _DAY: Final = 86_400
 _URGENT_DAYS: Final = 7
 _SOON_DAYS: Final = 21
-_EQUAL_CLOCKS: Final = 2.0
+EQUAL_CLOCKS: Final = 2.0
+"""Seconds between two clocks that nobody has to think of."""
 _CLOSE_CLOCKS: Final = 30.0
 _QUICK: Final = 0.5
 _SLOW: Final = 2.0
@@ -62,10 +65,16 @@ def configuration(facts: Facts) -> Said:
     """Say what the client is made of, and who says so."""
     found = facts.configuration
     if isinstance(found, Trouble):
-        return Said(Verdict.FAILED, found.text, "income-client emulate prints what can be set")
+        return Said(Verdict.FAILED, found.text, _CONFIGURE)
     kind = "OAuth 2.0 as" if found.is_oauth2 else "Basic as"
     tokens = "" if found.token_endpoint is None else f", tokens of {found.token_endpoint}"
     return Said(Verdict.OK, f"{found.service}{tokens}, {kind} {found.name}; {_told(found.sources)}")
+
+
+_CONFIGURE: Final = (
+    "name a file with --config, or set INCOME_BASE_URL, and INCOME_CLIENT_ID and "
+    "INCOME_CLIENT_SECRET or INCOME_USERNAME and INCOME_PASSWORD"
+)
 
 
 def _told(sources: Mapping[str, str]) -> str:
@@ -168,7 +177,7 @@ def clock(facts: Facts) -> Said:
         return Said(Verdict.WARNING, "the Dates of several replies contradict each other")
     text = f"the service's is {offset}"
     apart = max(0.0, abs(offset.seconds) - offset.error)
-    if apart <= _EQUAL_CLOCKS:
+    if apart <= EQUAL_CLOCKS:
         return Said(Verdict.OK, text)
     if apart <= _CLOSE_CLOCKS:
         return Said(Verdict.NOTE, text)
@@ -254,8 +263,3 @@ def throttling(facts: Facts) -> Said:
 
 def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"  # noqa: PLR2004
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number of things in words."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -5,7 +5,8 @@ from typing import Final
 
 from attrs import frozen
 
-_UNITS: Final = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+from income_client.cli.output.durations import in_words
+
 _QUARTER: Final = 900
 _LEAST_ZONE: Final = 600
 """Seconds below which two times differ by their clocks, and not by their zones."""
@@ -38,15 +39,6 @@ class Offset:
             return f"the same, to {self.error:.1f} s"
         side = "ahead" if self.seconds > 0 else "behind"
         return f"{in_words(apart)} {side}, ± {self.error:.1f} s"
-
-
-def in_words(seconds: float) -> str:
-    """Return a span of time as people say it."""
-    for unit, name in _UNITS:
-        if seconds >= unit:
-            number = f"{seconds / unit:.1f}".removesuffix(".0")
-            return f"{number} {name}{'' if number == '1' else 's'}"
-    return f"{seconds:.1f} s"
 
 
 def offset_of(readings: Iterable[Reading]) -> Offset | None:

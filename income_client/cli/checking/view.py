@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from income_client.cli.output.counts import counted
+from income_client.cli.output.lines import write_text
 from income_client.cli.output.plain_lines import print_lines
 from income_client.cli.output.printable import printable
 
@@ -22,7 +24,7 @@ _STYLES: Final = {
 }
 
 
-def show(findings: Sequence[Finding], output: Literal["table", "json"]) -> None:
+def show_findings(findings: Sequence[Finding], output: Literal["table", "json"]) -> None:
     """Print the findings.
 
     Args:
@@ -30,7 +32,7 @@ def show(findings: Sequence[Finding], output: Literal["table", "json"]) -> None:
         output: how.
     """
     if output == "json":
-        print(json.dumps({"findings": [_row(each) for each in findings]}, indent=2), flush=True)
+        write_text(json.dumps({"findings": [_row(each) for each in findings]}, indent=2))
         return
     print_lines(Group(_table(findings), "", _sum(findings)))
 
@@ -79,4 +81,4 @@ def _sum(findings: Sequence[Finding]) -> Text:
 
 def _counted(count: int, verdict: Verdict) -> str:
     is_noun = verdict in {Verdict.NOTE, Verdict.WARNING}
-    return f"{count} {verdict.value}{'s' if is_noun and count > 1 else ''}"
+    return counted(count, verdict.value) if is_noun else f"{count} {verdict.value}"

@@ -10,6 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from income_client.cli.output.lines import write_text
 from income_client.cli.output.screen import Screen
 
 from .findings import Borrower, Findings
@@ -39,7 +40,7 @@ class Bar:
         return Measurement(1, min(options.max_width, _BAR_WIDTH))
 
 
-def show(findings: Findings) -> None:
+def show_summary(findings: Findings) -> None:
     """Print the summary.
 
     Args:
@@ -51,7 +52,7 @@ def show(findings: Findings) -> None:
     lines = [line.rstrip() for line in captured.get().splitlines()]
     if screen.is_terminal:
         lines = ["", *lines, ""]
-    print(*lines, sep="\n", flush=True)
+    write_text(*lines)
 
 
 def _parts(findings: Findings) -> Iterator[RenderableType]:

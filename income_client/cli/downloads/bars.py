@@ -29,6 +29,7 @@ from rich.text import Text
 
 from income_client import DownloadProgress
 from income_client.cli.arguments.chosen import Known
+from income_client.cli.output.counts import counted, plural
 from income_client.cli.output.drawing_task import DrawingTask
 from income_client.cli.output.printable import printable
 from income_client.cli.output.screen import Screen
@@ -158,7 +159,7 @@ class Bars:
         self._whole.update(
             self._whole_task,
             completed=self._done,
-            description=f"{done:,} of {known} application{'s' * (known != '1')}",
+            description=f"{done:,} of {known} {plural('application', is_one=known == '1')}",
         )
 
     def count(self, files: int, size: int) -> None:
@@ -168,7 +169,7 @@ class Bars:
             files: how many are there.
             size: in bytes.
         """
-        count = f"{files:,} file{'s' * (files != 1)}, {decimal(size)}"
+        count = f"{counted(files, 'file')}, {decimal(size)}"
         self._whole.update(self._whole_task, count=count)
         self.reach(0.0)
 

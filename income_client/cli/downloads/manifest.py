@@ -15,12 +15,13 @@ from typing import Any, Final, Self
 
 from attrs import asdict, evolve, fields, frozen
 
+from income_client.cli.private_files import make_folder, sync
+
 MANIFEST: Final = "manifest.jsonl"
 """What it is called in its folder."""
 
 _NEWLINE: Final = b"\n"
 _PRIVATE: Final = 0o600
-_PRIVATE_FOLDER: Final = 0o700
 # Nothing that is no file is waited for, and no link leads elsewhere.
 _SAFELY: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -93,7 +94,7 @@ class Manifest:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        _make(folder)
+        make_folder(folder)
         path = folder / MANIFEST
         is_new = not path.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFELY
@@ -101,7 +102,7 @@ class Manifest:
         try:
             os.fchmod(self._descriptor, _PRIVATE)
             if is_new:
-                _sync_folder(folder)
+                sync(folder)
             content = _content(self._descriptor)
         except BaseException:
             os.close(self._descriptor)
@@ -151,14 +152,6 @@ def noted_at(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
-def _make(folder: Path) -> None:
-    # With parents=True those would be made as open as the umask leaves them.
-    for one in reversed(folder.parents):
-        if not one.exists():
-            one.mkdir(_PRIVATE_FOLDER, exist_ok=True)
-    folder.mkdir(_PRIVATE_FOLDER, exist_ok=True)
-
-
 def _content(descriptor: int) -> bytes:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise OSError(0, f"{MANIFEST} is no regular file")
@@ -204,11 +197,3 @@ def _has_content(folder: Path, entry: ManifestEntry) -> bool:
     except (OSError, ValueError, RuntimeError):
         # The library will find out what is wrong there, and say so.
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,7 +5,7 @@ Knows which are there already and what is said of each; leaves the fetching to t
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -24,9 +24,12 @@ from income_client import (
     FetchFailure,
     IncomeClient,
     IncomeClientError,
+    LinkRefusal,
     UnsafeLinkError,
 )
 from income_client.cli.output.lines import OutputLines
+from income_client.cli.output.saying import reason_of
+from income_client.cli.stopping.stoppable import Stoppable
 
 from .bars import Bars
 from .manifest import FileKey, Manifest, ManifestEntry, noted_at
@@ -34,13 +37,15 @@ from .tally import Tally
 
 _ONLY_FILE: Final = 0
 """The contract gives a document one file."""
-_HINTS: Final = {
-    "not https": "plain http is only for this machine, if --allow-host names it",
-    "not a host": "files may also come from a host that you trust and name with --allow-host",
-    "private network": "files come from private networks with --allow-private-networks",
-    "this machine": "files come from this machine if --allow-host names it, as 127.0.0.1 or so",
+_HINTS: Final[Mapping[LinkRefusal, str]] = {
+    LinkRefusal.PLAIN_HTTP: "plain http is only for this machine, if --allow-host names it",
+    LinkRefusal.HOST: "files may also come from a host that you trust and name with --allow-host",
+    LinkRefusal.PRIVATE_NETWORK: "files come from private networks with --allow-private-networks",
+    LinkRefusal.THIS_MACHINE: (
+        "files come from this machine if --allow-host names it, as 127.0.0.1 or so"
+    ),
 }
-"""What to do about a refused address, by what stands in the refusal; elsewhere nothing."""
+"""What to do about a refused address; elsewhere nothing."""
 
 
 @frozen(kw_only=True)
@@ -64,21 +69,21 @@ class DownloadRun:
         wanted: what to have.
         folder: below which the files go.
         bars: where to tell.
+        stop: says when it is to end with what is whole; the rest comes in another run.
 
     Attributes:
         tally: what became of it so far.
     """
 
-    def __init__(self, wanted: Wanted, folder: Path, bars: Bars) -> None:
+    def __init__(self, wanted: Wanted, folder: Path, bars: Bars, stop: Stoppable) -> None:
         self.tally: Tally = Tally()
         self._wanted = wanted
         self._folder = folder
         self._bars = bars
         self._lines = OutputLines()
         self._shares: dict[str | None, float] = {}
-        self._until: asyncio.Timeout | None = None
-        self._is_stopped = False
-        self._hints_said: set[str] = set()
+        self._stop = stop
+        self._hints_said: set[LinkRefusal] = set()
         self._seen: set[str] = set()
         self._began = monotonic()
 
@@ -91,15 +96,9 @@ class DownloadRun:
     def unseen(self) -> str:
         """The types that were asked for and not found, with those that were; empty if none."""
         missing = self._wanted.document_types - self._seen
-        if not missing or self._is_stopped:
+        if not missing or self._stop.is_stopped:
             return ""
         return f"{', '.join(sorted(missing))}; there are {', '.join(sorted(self._seen)) or 'none'}"
-
-    def stop(self) -> None:
-        """End with what is whole; what is under way goes on in another run."""
-        self._is_stopped = True
-        if self._until is not None:
-            self._until.reschedule(0)
 
     async def missing(
         self, client: IncomeClient, manifest: Manifest
@@ -143,7 +142,10 @@ class DownloadRun:
             IncomeClientError: no further file can be had.
         """
         async with aclosing(downloads):
-            while not self._is_stopped and (outcome := await self._next(downloads)) is not None:
+            while not self._stop.is_stopped:
+                outcome = await self._stop.wait_for(anext(downloads, None))
+                if outcome is None:
+                    break
                 if isinstance(outcome, DownloadFailure):
                     self._tell_failed(outcome)
                 else:
@@ -152,22 +154,6 @@ class DownloadRun:
                         return failure
                 self._end(_key_of(outcome))
         return None
-
-    async def _next(
-        self, downloads: Downloads[DownloadedFile | DownloadFailure]
-    ) -> DownloadedFile | DownloadFailure | None:
-        try:
-            async with asyncio.timeout(None) as self._until:
-                return await anext(downloads)
-        except StopAsyncIteration:
-            return None
-        except TimeoutError:
-            # One from further in says nothing about the files that are still to come.
-            if not self._is_stopped:
-                raise
-            return None
-        finally:
-            self._until = None
 
     def _wanted_of(self, reply: ApplicationDocuments) -> list[DocumentEntry]:
         types = self._wanted.document_types
@@ -196,11 +182,11 @@ class DownloadRun:
         # In this order a crash may repeat a path, and never leaves one out.
         failure = self._lines.write(os.fsencode(self._folder / entry.path)) or self._lines.keep()
         if failure is not None:
-            return f"cannot write to standard output: {_reason(failure)}"
+            return f"cannot write to standard output: {reason_of(failure)}"
         try:
             manifest.add(entry)
         except OSError as error:
-            return f"cannot write to the manifest: {_reason(error)}"
+            return f"cannot write to the manifest: {reason_of(error)}"
         return None
 
     def _entry(self, file: DownloadedFile) -> ManifestEntry:
@@ -226,13 +212,12 @@ class DownloadRun:
         self.tally.failed += 1
         self._bars.say(_said(failure.error, failure.application_id or "", failure.document_id))
         if isinstance(failure.error, UnsafeLinkError):
-            self._hint(failure.error.message)
+            self._hint(failure.error.reason)
 
-    def _hint(self, refusal: str) -> None:
-        for words, hint in _HINTS.items():
-            if words in refusal and words not in self._hints_said:
-                self._hints_said.add(words)
-                self._bars.say(hint)
+    def _hint(self, reason: LinkRefusal) -> None:
+        if reason in _HINTS and reason not in self._hints_said:
+            self._hints_said.add(reason)
+            self._bars.say(_HINTS[reason])
 
     def _tell_unread(self, failure: FetchFailure) -> None:
         self.tally.unread += 1
@@ -257,7 +242,3 @@ def _said(error: IncomeClientError, *ids: str) -> str:
     """Return an error with the ids that it does not name itself."""
     said = str(error)
     return ": ".join([*(one for one in ids if f"({one})" not in said), said])
-
-
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno or 0).lower()

@@ -3,6 +3,8 @@
 from attrs import define
 from rich.filesize import decimal
 
+from income_client.cli.output.counts import counted
+
 
 @define
 class Tally:
@@ -27,8 +29,8 @@ class Tally:
     def told(self, seconds: float) -> str:
         """Return it in a line."""
         files = self.new + self.there + self.failed
-        parts = [f"{files:,} file{'s' * (files != 1)}", f"{self.new:,} new"]
+        parts = [counted(files, "file"), f"{self.new:,} new"]
         parts += [f"{self.there:,} there already", f"{self.failed:,} failed"]
         if self.unread:
-            parts.append(f"{self.unread:,} application{'s' * (self.unread != 1)} not read")
+            parts.append(f"{counted(self.unread, 'application')} not read")
         return f"{', '.join(parts)}, {decimal(self.size)} in {seconds:,.1f} s"

@@ -3,13 +3,15 @@
 Each field of `ServiceRules` has one, in the words of a command line.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from attrs import field, frozen
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from income_client.cli.arguments.options import Switch, WholeSeconds
+from income_client.cli.arguments.service_times import service_time
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
 from income_client.emulator.seconds import second_of
 
@@ -23,12 +25,10 @@ _CLOSED: Final = {
     "both": (True, True),
 }
 
-Seconds = Annotated[int, Parameter(validator=Number(gte=0))]
 SomeSeconds = Annotated[int, Parameter(validator=Number(gte=1))]
 Perhaps = Annotated[SomeSeconds | None, Parameter(show_default=False)]
-Moment = Annotated[datetime | None, Parameter(show_default=False)]
+ServiceTime = Annotated[datetime | None, Parameter(show_default=False)]
 Size = Annotated[int, Parameter(converter=byte_count, show_default="20kB")]
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 @Parameter(name="*", group=_GROUP)
@@ -44,13 +44,13 @@ class RuleOptions:
     """Seconds of the widest window that is served; a wider one is narrowed."""
     span_clamp: SpanClamp = SpanClamp.AFTER
     """The bound that is moved for it."""
-    default_span: Annotated[Seconds | None, Parameter(show_default=False)] = None
+    default_span: Annotated[WholeSeconds | None, Parameter(show_default=False)] = None
     """Seconds that an unset updated_after reaches back; to the beginning of time unless given."""
-    oldest: Moment = None
+    oldest: ServiceTime = None
     """Updates before this time are kept no longer, in ISO 8601; UTC if it has no zone."""
     future: FutureBounds = FutureBounds.ACCEPT
     """What is done with bounds in the future."""
-    visibility_delay: Seconds = 0
+    visibility_delay: WholeSeconds = 0
     """Seconds until an update shows in the list."""
     clock_offset: Annotated[int, Parameter(allow_leading_hyphen=True)] = 0
     """Seconds that the Date header runs ahead of service time; behind it below 0."""
@@ -58,13 +58,13 @@ class RuleOptions:
     """Seconds that a token is good for."""
     expiry: SomeSeconds = 900
     """Seconds that the address of a file is good for."""
-    url_age: Seconds = 0
+    url_age: WholeSeconds = 0
     """Seconds of them that have passed when an address is handed out."""
     url_signed_once: Switch = False
     """Never sign an address anew, expired or not."""
     file_size: Size = field(default=20_000)
     """Bytes of each file, such as 500kB or 3MB."""
-    file_redirects: Seconds = 0
+    file_redirects: WholeSeconds = 0
     """Redirects to another host before a file comes."""
 
     @property
@@ -77,7 +77,7 @@ class RuleOptions:
             order=self.order,
             max_span=self.max_span,
             span_clamp=self.span_clamp,
-            oldest=None if self.oldest is None else second_of(in_utc(self.oldest)),
+            oldest=None if self.oldest is None else second_of(service_time(self.oldest)),
             future=self.future,
             default_span=self.default_span,
             visibility_delay=self.visibility_delay,
@@ -89,10 +89,3 @@ class RuleOptions:
             file_bytes=self.file_size,
             file_redirects=self.file_redirects,
         )
-
-
-def in_utc(moment: datetime) -> datetime:
-    """Return a time as the service tells it: in UTC and whole seconds, without zone."""
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC)
-    return moment.replace(tzinfo=None, microsecond=0)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from attrs import asdict, frozen
 
 from income_client import ApplicationRecord, ConfigurationError, ParquetTables, Window, from_json
+from income_client.cli.private_files import put, sync, write
 
 from .notes import Missing
 from .part import Part, remove
@@ -22,13 +23,12 @@ Tell = Callable[[float, int], None]
 
 _TABLES: Final = "tables"
 _MANIFEST: Final = "manifest.json"
-_PRIVATE: Final = 0o600
 _PUBLISHED: Final = "published"
 
 
 @frozen(kw_only=True)
-class Account:
-    """What an export says of itself."""
+class Outcome:
+    """What an export came to, as it says itself."""
 
     request: Request
     """What it was asked to be."""
@@ -71,29 +71,27 @@ def part_beside(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def publish_lines(part: Part, target: Path, account: Account) -> None:
+def publish_lines(part: Part, target: Path, outcome: Outcome) -> None:
     """Put the lines at their place, and the manifest beside them.
 
     Raises:
+        ConfigurationError: the notes cannot be kept.
         OSError: they cannot be put there, or something is there.
     """
-    manifest = account.manifest(format="jsonl", records=part.records, size=part.size)
-    _write(part.folder / _MANIFEST, manifest)
+    manifest = outcome.manifest(format="jsonl", records=part.records, size=part.size)
+    write(part.folder / _MANIFEST, manifest)
     (part.folder / _MANIFEST).replace(manifest_beside(target))
     part.note(**{_PUBLISHED: _identity(part.lines)})
-    _put(part.lines, target)
-    _sync(target.parent)
+    put(part.lines, target)
+    sync(target.parent)
 
 
-def publish_tables(
-    part: Part, target: Path, account: Account, tell: Tell, is_stopped: Callable[[], bool]
-) -> bool:
-    """Put the lines at their place as Parquet files, with the manifest among them.
+def write_tables(part: Part, outcome: Outcome, tell: Tell, is_stopped: Callable[[], bool]) -> bool:
+    """Write the lines as Parquet files with a manifest among them, in the part.
 
     Args:
         part: holds the lines.
-        target: the folder to be.
-        account: what the manifest says.
+        outcome: what the manifest says.
         tell: is told how far it is.
         is_stopped: whether it is to end without a result.
 
@@ -102,12 +100,12 @@ def publish_tables(
 
     Raises:
         ConfigurationError: a record holds what a column cannot hold exactly.
-        OSError: they cannot be put there, or something is there.
+        OSError: they cannot be written.
     """
     for left in part.folder.iterdir():
         if left.name.lstrip(".").startswith(_TABLES):
             remove(left)
-    folder = part.folder / _TABLES
+    folder = _tables(part)
     with suppress(_Stopped), ParquetTables(folder) as tables:
         for record in _records(part, tell):
             if is_stopped():
@@ -116,14 +114,28 @@ def publish_tables(
     if not folder.exists():
         return False
     rows = tables.rows
-    _write(folder / _MANIFEST, account.manifest(format="parquet", records=part.records, rows=rows))
-    _sync(folder)
+    write(folder / _MANIFEST, outcome.manifest(format="parquet", records=part.records, rows=rows))
+    sync(folder)
+    return True
+
+
+def publish_tables(part: Part, target: Path) -> None:
+    """Put the tables that were written at their place.
+
+    Args:
+        part: holds them.
+        target: the folder to be.
+
+    Raises:
+        ConfigurationError: the notes cannot be kept.
+        OSError: they cannot be put there, or something is there.
+    """
+    folder = _tables(part)
     part.note(**{_PUBLISHED: _identity(folder)})
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     folder.rename(target)
-    _sync(target.parent)
-    return True
+    sync(target.parent)
 
 
 def was_published(part: Part, target: Path) -> bool:
@@ -133,7 +145,7 @@ def was_published(part: Part, target: Path) -> bool:
     return False
 
 
-def check_place(target: Path, format_: Format, *, is_new: bool) -> None:
+def check_free(target: Path, format_: Format, *, is_new: bool) -> None:
     """Make sure that nothing would be replaced.
 
     Args:
@@ -163,7 +175,7 @@ def check_before(target: Path, format_: Format) -> None:
         ConfigurationError: something is there.
     """
     if not os.path.lexists(part_beside(target)):
-        check_place(target, format_, is_new=True)
+        check_free(target, format_, is_new=True)
 
 
 class _Stopped(Exception):  # noqa: N818 - no fault, and caught here
@@ -184,30 +196,5 @@ def _identity(path: Path) -> str:
     return f"{facts.st_dev}:{facts.st_ino}"
 
 
-def _put(path: Path, target: Path) -> None:
-    """Give a file its place; never replace anything."""
-    try:
-        os.link(path, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Some file systems have no second names.
-        if os.path.lexists(target):
-            raise
-        path.rename(target)
-
-
-def _write(path: Path, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, _PRIVATE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _tables(part: Part) -> Path:
+    return part.folder / _TABLES

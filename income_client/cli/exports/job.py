@@ -1,7 +1,6 @@
 """An export from its first question to the file at its place, over as many runs as it takes."""
 
 import asyncio
-import os
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
@@ -11,17 +10,19 @@ from rich.filesize import decimal
 
 from income_client import ConfigurationError, IncomeClient, IncomeClientError
 from income_client.cli.arguments.moments import read_moment
-from income_client.cli.output.lines import OutputLines
+from income_client.cli.arguments.service_times import BEGINNING
+from income_client.cli.output.counts import counted
 from income_client.cli.output.status_line import StatusLine
 from income_client.cli.stopping.stoppable import Stoppable
 
 from .end import (
-    Account,
     Format,
-    check_place,
+    Outcome,
+    check_free,
     publish_lines,
     publish_tables,
     was_published,
+    write_tables,
 )
 from .part import Part
 from .progress import ExportProgress
@@ -85,7 +86,7 @@ class ExportJob:
         if was_published(self._part, self._target):
             self._end(f"{self._part.records:,} applications were there already")
             return True
-        check_place(self._target, self._format, is_new=self._part.request is None)
+        check_free(self._target, self._format, is_new=self._part.request is None)
         span = await self._span()
         if span is None:
             return False
@@ -101,17 +102,17 @@ class ExportJob:
             self._line.say(f"interrupted; {self._kept}")
             return False
         missing = tuple(await asyncio.to_thread(self._part.missing))
-        account = Account(
+        outcome = Outcome(
             request=self._request, span=span, missing=missing, saturated=run.saturated
         )
-        self._tell_saturated(account)
-        if not account.is_whole and not allow_missing:
+        self._tell_saturated(outcome)
+        if not outcome.is_whole and not allow_missing:
             self._line.say(
-                f"not exported, as {_lost(account)}; {self._kept}, "
+                f"not exported, as {_lost(outcome)}; {self._kept}, "
                 "or with --allow-missing to do without"
             )
             return False
-        return await self._publish(account)
+        return await self._publish(outcome)
 
     def _check(self) -> None:
         """Make sure that the part is one of the same export.
@@ -139,6 +140,8 @@ class ExportJob:
             return None
         present = page.updated_before
         after = _seen_from(present, self._request.updated_after)
+        if after == BEGINNING:
+            after = None
         before = _seen_from(present, self._request.updated_before)
         if before is None and present > _END_OF_TIME:
             raise ConfigurationError("the service tells no time: say --updated-before")
@@ -154,48 +157,48 @@ class ExportJob:
         await asyncio.to_thread(self._part.begin, self._request.text, **facts)
         return span
 
-    async def _publish(self, account: Account) -> bool:
+    async def _publish(self, outcome: Outcome) -> bool:
         part, target = self._part, self._target
         records, size = part.records, part.size
         if self._format == "jsonl":
-            await asyncio.to_thread(publish_lines, part, target, account)
+            await asyncio.to_thread(publish_lines, part, target, outcome)
         else:
-            progress = ExportProgress(self._line)
-            try:
-                is_there = await asyncio.to_thread(
-                    publish_tables,
-                    part,
-                    target,
-                    account,
-                    lambda fraction, count: progress.show("Writing tables", fraction, count),
-                    lambda: self._stop.is_stopped,
-                )
-            except ConfigurationError:
-                self._line.clear()
-                self._line.say("--format jsonl, with the same other arguments, loses nothing")
-                raise
-            self._line.clear()
-            if not is_there:
+            if not await self._write_tables(outcome):
                 self._line.say(f"interrupted; {self._kept}")
                 return False
-        but = "" if account.is_whole else f", though {_lost(account)}"
+            await asyncio.to_thread(publish_tables, part, target)
+        but = "" if outcome.is_whole else f", though {_lost(outcome)}"
         self._end(
-            f"{records:,} application{'s' * (records != 1)} updated from {account.span}{but}; "
+            f"{counted(records, 'application')} updated from {outcome.span}{but}; "
             f"{decimal(size)} of JSON in {monotonic() - self._began:,.1f} s; the next export "
-            f"goes on with --updated-after {account.span.next_after.isoformat()}"
+            f"goes on with --updated-after {outcome.span.next_after.isoformat()}"
         )
         return True
 
+    async def _write_tables(self, outcome: Outcome) -> bool:
+        """Write the tables beside the lines; say whether it came to the end of them."""
+        progress = ExportProgress(self._line)
+        try:
+            return await asyncio.to_thread(
+                write_tables,
+                self._part,
+                outcome,
+                lambda fraction, count: progress.show("Writing tables", fraction, count),
+                lambda: self._stop.is_stopped,
+            )
+        except ConfigurationError:
+            self._line.say("--format jsonl, with the same other arguments, loses nothing")
+            raise
+        finally:
+            self._line.clear()
+
     def _end(self, said: str) -> None:
-        """Say where it is, and let go of the part."""
+        """Say what it came to, and let go of the part."""
         self._part.remove()
         self._line.say(said)
-        failure = OutputLines().write(os.fsencode(self._target))
-        if failure is not None:
-            raise failure
 
-    def _tell_saturated(self, account: Account) -> None:
-        for second in account.saturated:
+    def _tell_saturated(self, outcome: Outcome) -> None:
+        for second in outcome.saturated:
             self._line.say(
                 f"{second.starts_at.isoformat()}: more applications were updated "
                 "in this second than can be asked for"
@@ -203,9 +206,8 @@ class ExportJob:
 
     @property
     def _kept(self) -> str:
-        records = self._part.records
         return (
-            f"{self._part.folder} keeps {records:,} application{'s' * (records != 1)}: "
+            f"{self._part.folder} keeps {counted(self._part.records, 'application')}: "
             "run it again with the same arguments to go on"
         )
 
@@ -218,12 +220,10 @@ def _seen_from(present: datetime, bound: str | None) -> datetime | None:
     return None if bound is None else read_moment(bound).seen_from(present)
 
 
-def _lost(account: Account) -> str:
+def _lost(outcome: Outcome) -> str:
     parts = []
-    if account.missing:
-        count = len(account.missing)
-        parts.append(f"{count:,} application{'s' * (count != 1)} could not be read")
-    if account.saturated:
-        count = len(account.saturated)
-        parts.append(f"{count:,} second{'s' * (count != 1)} could not be listed whole")
+    if outcome.missing:
+        parts.append(f"{counted(len(outcome.missing), 'application')} could not be read")
+    if outcome.saturated:
+        parts.append(f"{counted(len(outcome.saturated), 'second')} could not be listed whole")
     return " and ".join(parts)

@@ -8,6 +8,7 @@ from typing import Final
 from attrs import frozen
 from rich.text import Text
 
+from income_client.cli.output.counts import counted
 from income_client.cli.output.status_line import StatusLine
 
 _RECENT: Final = 30.0
@@ -95,7 +96,7 @@ class ExportProgress:
             return
         self._drawn_at = now
         self._estimate.note(now, fraction, count)
-        parts = [f"{what} {fraction:4.0%}", f"{count:,} application{'s' * (count != 1)}"]
+        parts = [f"{what} {fraction:4.0%}", counted(count, "application")]
         if missing:
             parts.append(f"{missing:,} not read")
         if self._estimate.left is not None:

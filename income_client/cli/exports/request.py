@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from attrs import asdict, fields, frozen
 
-_SECOND: Final = timedelta(seconds=1)
-_BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+from income_client.cli.arguments.service_times import BEGINNING
+
 _LATE: Final = timedelta(seconds=5)
 """How long the service may take to list an update: so far, spans that follow each other overlap."""
 
@@ -92,7 +92,7 @@ class Span:
 
     @property
     def _begins(self) -> datetime:
-        return _BEGINNING if self.after is None else self.after
+        return BEGINNING if self.after is None else self.after
 
     @property
     def seconds(self) -> float:
@@ -107,15 +107,3 @@ class Span:
     def __str__(self) -> str:
         begins = "the beginning" if self.after is None else self.after.isoformat()
         return f"{begins} to {self.before.isoformat()}"
-
-
-def service_time(when: datetime, *, up: bool) -> datetime:
-    """Return a time as the service has it: without zone, in whole seconds.
-
-    Args:
-        when: aware, or in the service's time already.
-        up: whether parts of a second become a whole one, or none.
-    """
-    naive = when if when.utcoffset() is None else when.astimezone(UTC)
-    whole = naive.replace(tzinfo=None, microsecond=0)
-    return whole + _SECOND if up and naive.microsecond else whole

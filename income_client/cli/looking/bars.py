@@ -11,11 +11,11 @@ from rich.style import Style
 from rich.text import Text
 
 from .days import Tick, TimeLine, spans_of
+from .terminal_styles import QUIET
 from .view import DocumentView
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _PLAIN: Final = Style(color="cyan")
-_QUIET: Final = Style(dim=True)
 
 
 @frozen
@@ -73,7 +73,7 @@ class Axis:
         ticks = self._line.ticks
         # Every one that fits, or every second, and so on.
         texts = (_axis(ticks[::step], width) for step in range(1, len(ticks) + 1))
-        yield Segment(next((text for text in texts if text), "").ljust(width), _QUIET)
+        yield Segment(next((text for text in texts if text), "").ljust(width), QUIET)
 
 
 class TrackKey:
@@ -81,7 +81,7 @@ class TrackKey:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         signs = _signs(options)
-        yield Text(f"{signs.full} pay period  {signs.hollow} year that it supports", style=_QUIET)
+        yield Text(f"{signs.full} pay period  {signs.hollow} year that it supports", style=QUIET)
 
 
 class Track:
@@ -109,7 +109,7 @@ class Track:
             filled = signs.hollow if self._document.period is None else signs.full
             cells[first:last] = [filled] * (last - first)
         for sign, run in groupby(cells):
-            yield Segment("".join(run), _QUIET if sign == signs.rest else self._style)
+            yield Segment("".join(run), QUIET if sign == signs.rest else self._style)
 
 
 def _signs(options: ConsoleOptions) -> _Signs:

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from .view import DocumentView, Span
+from .view import Days, DocumentView
 
 _MOST_TICKS: Final = 6
 _MONTH_STEPS: Final = (1, 2, 3, 6)
@@ -55,7 +55,7 @@ class TimeLine:
         """Return where a day begins, 0 to 1."""
         return min(max((day - self.first).days / self._days, 0.0), 1.0)
 
-    def stretch(self, span: Span) -> Stretch:
+    def stretch(self, span: Days) -> Stretch:
         """Return the part of the line that a span takes."""
         start = self.place(span.first)
         return Stretch(start=start, length=((span.last - span.first).days + 1) / self._days)
@@ -88,12 +88,12 @@ class TimeLine:
                 yield Tick(at=self.place(day), text=f"{year:04}")
 
 
-def spans_of(document: DocumentView) -> tuple[Span, ...]:
+def spans_of(document: DocumentView) -> tuple[Days, ...]:
     """Return what a document takes of the line: its pay period, else the years it supports."""
     if document.period is not None:
         return (document.period,)
     return tuple(
-        Span(first=date(year, 1, 1), last=date(year, 12, 31))
+        Days(first=date(year, 1, 1), last=date(year, 12, 31))
         for year in document.years
         if MINYEAR <= year <= MAXYEAR
     )

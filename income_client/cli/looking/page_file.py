@@ -3,12 +3,10 @@
 import os
 import secrets
 from pathlib import Path
-from typing import Final
 
 from income_client import ConfigurationError
-
-_PRIVATE: Final = 0o600
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+from income_client.cli.output.saying import reason_of
+from income_client.cli.private_files import put, sync, write
 
 
 def check_place(path: Path, *, overwrite: bool) -> None:
@@ -42,16 +40,19 @@ def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
     """
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        _write(part, content)
+        write(part, content)
         try:
-            _put(part, path, overwrite=overwrite)
+            if overwrite:
+                part.replace(path)
+            else:
+                put(part, path)
         finally:
             part.unlink(missing_ok=True)
-        _sync(path.absolute().parent)
+        sync(path.absolute().parent)
     except FileExistsError:
         problem = _taken(path)
     except OSError as error:
-        problem = f"cannot write {path}: {os.strerror(error.errno or 0).lower()}"
+        problem = f"cannot write {path}: {reason_of(error)}"
     else:
         return
     # Raised where nothing of the content is held.
@@ -61,33 +62,3 @@ def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
 
 def _taken(path: Path) -> str:
     return f"{path} is there already; --overwrite replaces it"
-
-
-def _write(part: Path, content: bytes) -> None:
-    descriptor = os.open(part, _NEW, _PRIVATE)
-    try:
-        os.fchmod(descriptor, _PRIVATE)
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        os.fsync(descriptor)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
-
-
-def _put(part: Path, path: Path, *, overwrite: bool) -> None:
-    if overwrite:
-        part.replace(path)
-    else:
-        # Unlike a rename, a link is refused where something stands.
-        path.hardlink_to(part)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,10 +15,9 @@ body { margin: 0; padding: 2rem 1rem 3rem; background: var(--paper); color: var(
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
   font-variant-numeric: tabular-nums lining-nums; overflow-wrap: anywhere; }
 main { max-width: 58rem; margin: 0 auto; }
-h1, h2, h3, p, dl, dd, ul, ol { margin: 0; }
+h1, h2, p, dl, dd, ul, ol { margin: 0; }
 h1 { font-size: 1.75rem; line-height: 1.2; letter-spacing: -0.01em; font-weight: 650; }
 h2 { font-size: 1.2rem; line-height: 1.3; font-weight: 650; }
-h3 { font-size: 0.875rem; font-weight: 600; color: var(--soft); }
 section { margin-top: 2rem; padding-top: 1.5rem; border-top: 1px solid var(--line); }
 .over { font-size: 0.8rem; font-weight: 600; letter-spacing: 0.08em; text-transform: uppercase;
   color: var(--soft); }
@@ -127,7 +126,7 @@ tbody { border-top: 1px solid var(--line); }
   body { padding: 0; font-size: 1rem; print-color-adjust: exact;
   -webkit-print-color-adjust: exact; }
   .income.few { grid-template-columns: 13rem minmax(0, 1fr); gap: 0 1.5rem; }
-  h2, h3, .facts, .columns, .paper, tr, .alert { break-inside: avoid; }
-  h2, h3, .facts, .key, .columns { break-after: avoid; }
+  h2, .facts, .columns, .paper, tr, .alert { break-inside: avoid; }
+  h2, .facts, .key, .columns { break-after: avoid; }
 }
 """

@@ -25,12 +25,12 @@ from income_client.cli.output.printable import printable
 from .amounts import amount_text
 from .view import (
     ApplicantView,
+    Days,
     DocumentView,
     Fact,
     RecordView,
     SourcesView,
     SourceView,
-    Span,
     Support,
     YearView,
 )
@@ -215,11 +215,6 @@ class _Viewer:
         )
 
 
-def counted(count: int, what: str) -> str:
-    """Return how many of something there are, in words."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def _sources(
     calculations: Mapping[str, IncomeCalculation],
 ) -> Iterator[tuple[IncomeSource, int, str]]:
@@ -252,9 +247,9 @@ def _home(entry: AddressEntry) -> str:
     )
 
 
-def _period(stub: Paystub) -> Span:
+def _period(stub: Paystub) -> Days:
     first, last = sorted((stub.pay_begin_date, stub.pay_end_date))
-    return Span(first=first, last=last)
+    return Days(first=first, last=last)
 
 
 def _unknown_fields(value: Any) -> int:

@@ -9,19 +9,18 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from income_client.cli.output.lines import write_text
 from income_client.cli.output.screen import Screen
 
 from .amounts import amount_text, share
 from .bars import SpacedBar
 from .terminal_papers import papers
+from .terminal_styles import ALARM, GAP, QUIET
 from .view import ApplicantView, RecordView, SourceView, Support, YearView
 from .words import footnotes, hidden_note, suspicions, title_facts
 
-_ALARM: Final = Style(color="red", bold=True)
-_QUIET: Final = Style(dim=True)
 _STRONG: Final = Style(bold=True)
 _YEAR: Final = 4
-_GAP: Final = 2
 _LONGEST_NAME: Final = 18
 _LONGEST_SUPPORT: Final = 30
 _LEAST_TEXT: Final = 8
@@ -29,7 +28,7 @@ _LEAST_BAR: Final = 6
 _MOST_BAR: Final = 40
 
 
-def show(view: RecordView, screen: Screen | None = None) -> None:
+def show_record(view: RecordView, screen: Screen | None = None) -> None:
     """Print an application.
 
     Args:
@@ -41,17 +40,17 @@ def show(view: RecordView, screen: Screen | None = None) -> None:
         screen.print(Group(*_parts(view, screen.width)))
     text = captured.get().encode(screen.encoding, "replace").decode(screen.encoding)
     lines = [line.rstrip() for line in text.splitlines()]
-    print(*(["", *lines, ""] if screen.is_terminal else lines), sep="\n", file=screen.file)
+    write_text(*(["", *lines, ""] if screen.is_terminal else lines), to=screen.file)
 
 
 def _parts(view: RecordView, width: int) -> Iterator[RenderableType]:
     yield Text(f"Application {view.application_id}", style=_STRONG)
     yield Text("  ".join(title_facts(view)))
     if view.is_masked:
-        yield Text(hidden_note(), style=_QUIET)
+        yield Text(hidden_note(), style=QUIET)
     for sentence in suspicions(view):
         yield ""
-        yield Text(f"! Suspected fraudulent: {sentence}", style=_ALARM)
+        yield Text(f"! Suspected fraudulent: {sentence}", style=ALARM)
     columns = _Columns(view, width)
     for person in view.applicants:
         yield ""
@@ -66,7 +65,7 @@ def _parts(view: RecordView, width: int) -> Iterator[RenderableType]:
     yield ""
     yield from papers(view.documents, width)
     yield ""
-    yield from (Text(each, style=_QUIET) for each in footnotes(view))
+    yield from (Text(each, style=QUIET) for each in footnotes(view))
 
 
 class _Columns:
@@ -85,7 +84,7 @@ class _Columns:
         amounts += [source.amount for source in sources]
         lines = [_line(each) for source in sources for each in source.support]
         self.amount = max((len(amount_text(each)) for each in amounts), default=0)
-        room = width - _YEAR - self.amount - 4 * _GAP - _LEAST_BAR
+        room = width - _YEAR - self.amount - 4 * GAP - _LEAST_BAR
         name = min(max(map(cell_len, names)), _LONGEST_NAME)
         support = min(max(map(cell_len, ["no document", *lines])), _LONGEST_SUPPORT)
         # An amount is never cut: first the documents give way, then the names.
@@ -95,7 +94,7 @@ class _Columns:
 
     def table(self) -> Table:
         """Return an empty table of these widths."""
-        table = Table.grid(padding=(0, _GAP, 0, 0))
+        table = Table.grid(padding=(0, GAP, 0, 0))
         table.add_column(no_wrap=True, style=_STRONG, width=_YEAR)
         table.add_column(overflow="fold", width=self.name)
         table.add_column(width=self.bar)
@@ -109,15 +108,15 @@ def _applicant(
 ) -> Iterator[RenderableType]:
     yield _Dots(Text.assemble((person.heading, _STRONG), "  ", person.name))
     if person.facts:
-        facts = Table.grid(padding=(0, _GAP))
-        facts.add_column(style=_QUIET, no_wrap=True)
+        facts = Table.grid(padding=(0, GAP))
+        facts.add_column(style=QUIET, no_wrap=True)
         facts.add_column(overflow="fold")
         for fact in person.facts:
             facts.add_row(fact.name, Text(fact.value))
         yield facts
     yield ""
     if not person.years:
-        yield Text("No income was calculated.", style=_QUIET)
+        yield Text("No income was calculated.", style=QUIET)
         return
     table = columns.table()
     for place, year in enumerate(person.years):
@@ -129,7 +128,7 @@ def _applicant(
 
 def _add_year(table: Table, year: YearView, view: RecordView) -> None:
     for place, source in enumerate(year.sources):
-        style = _ALARM if source.is_suspected else ""
+        style = ALARM if source.is_suspected else ""
         table.add_row(
             f"{year.year}" if place == 0 else "",
             Text(source.name, style=style),
@@ -144,7 +143,7 @@ def _add_year(table: Table, year: YearView, view: RecordView) -> None:
 
 
 def _bar(source: SourceView, view: RecordView) -> SpacedBar:
-    return SpacedBar(share(source.amount, view.highest), _ALARM if source.is_suspected else None)
+    return SpacedBar(share(source.amount, view.highest), ALARM if source.is_suspected else None)
 
 
 def _line(support: Support) -> str:
@@ -154,9 +153,9 @@ def _line(support: Support) -> str:
 
 def _support(support: tuple[Support, ...]) -> Text:
     if not support:
-        return Text("no document", style=_QUIET)
+        return Text("no document", style=QUIET)
     return Text("\n").join(
-        Text(_line(each), style=_ALARM if each.is_suspected else "") for each in support
+        Text(_line(each), style=ALARM if each.is_suspected else "") for each in support
     )
 
 

@@ -6,17 +6,14 @@ from typing import Final
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from .bars import Axis, Track, TrackKey
 from .days import TimeLine
+from .terminal_styles import ALARM, GAP, QUIET
 from .view import DocumentView
 
-_ALARM: Final = Style(color="red", bold=True)
-_QUIET: Final = Style(dim=True)
-_GAP: Final = 2
 _LONGEST_NAME: Final = 24
 _DAYS: Final = 24
 _LEAST_TRACK: Final = 10
@@ -31,18 +28,18 @@ def papers(documents: Sequence[DocumentView], width: int) -> Iterator[Renderable
         width: how many cells there are.
     """
     if not documents:
-        yield Text("There are none.", style=_QUIET)
+        yield Text("There are none.", style=QUIET)
         return
     line = TimeLine.of(documents)
     name = min(max(cell_len(_name(each)) for each in documents), _LONGEST_NAME)
-    track = min(max(width - name - _DAYS - 2 * _GAP, _LEAST_TRACK), _MOST_TRACK)
+    track = min(max(width - name - _DAYS - 2 * GAP, _LEAST_TRACK), _MOST_TRACK)
     if line is not None:
         yield TrackKey()
         axis = _grid(name, track)
         axis.add_row("", Axis(line), "")
         yield axis
     for document in documents:
-        style = _ALARM if document.is_suspected else None
+        style = ALARM if document.is_suspected else None
         row = _grid(name, track)
         row.add_row(
             Text(_name(document), style=style or ""),
@@ -50,11 +47,11 @@ def papers(documents: Sequence[DocumentView], width: int) -> Iterator[Renderable
             _days(document),
         )
         yield row
-        yield Padding(_about(document), (0, 0, 0, _GAP))
+        yield Padding(_about(document), (0, 0, 0, GAP))
 
 
 def _grid(name: int, track: int) -> Table:
-    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    grid = Table.grid(padding=(0, GAP, 0, 0))
     grid.add_column(overflow="fold", width=name)
     grid.add_column(width=track)
     grid.add_column(overflow="fold", width=_DAYS)
@@ -78,7 +75,7 @@ def _about(document: DocumentView) -> Text:
     if document.paid is not None:
         said.append(f"paid on {document.paid}")
     said += [f"{fact.name} {fact.value}".strip() for fact in document.facts]
-    text = Text(", ".join(said), style=_QUIET)
+    text = Text(", ".join(said), style=QUIET)
     if document.is_suspected:
-        return Text.assemble(("suspected fraudulent", _ALARM), ", ", text)
+        return Text.assemble(("suspected fraudulent", ALARM), ", ", text)
     return text

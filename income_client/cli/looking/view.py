@@ -85,7 +85,7 @@ class ApplicantView:
 
 
 @frozen(kw_only=True)
-class Span:
+class Days:
     """Days from one to another, both included."""
 
     first: date
@@ -104,7 +104,7 @@ class DocumentView:
     """Its type."""
     document_id: str
     """Its id."""
-    period: Span | None
+    period: Days | None
     """Its pay period, None where it has none."""
     paid: date | None
     """Day of payment, None where it has none."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from .reading import counted
+from income_client.cli.output.counts import counted
+
 from .view import RecordView
 
 

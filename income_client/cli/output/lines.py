@@ -1,11 +1,59 @@
-"""Lines on standard output, each there or not; knows nothing of what they say."""
+"""Lines on standard output, each there or not; knows nothing of what they say.
+
+All that goes there takes this way, so that a full disk is one line for whoever looks.
+"""
 
 import os
 import stat
 import sys
-from typing import Final
+from typing import IO, Final
+
+from income_client import IncomeClientError
+
+from .saying import reason_of
 
 _NEWLINE: Final = b"\n"
+
+
+class UnwritableError(IncomeClientError):
+    """Standard output takes no more, and somebody may read it still.
+
+    Args:
+        error: says why.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        reason = reason_of(error, "it is closed")
+        super().__init__(f"cannot write to standard output: {reason}")
+
+
+def write_text(*lines: str, to: IO[str] | None = None) -> None:
+    """Write lines of text, and have them there before anything else happens.
+
+    Args:
+        *lines: without their ends.
+        to: where they go; standard output unless given.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+        UnwritableError: standard output takes no more.
+    """
+    failure = None
+    try:
+        print(*lines, sep="\n", file=to, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        failure = UnwritableError(error)
+    if failure is not None:
+        raise failure
+
+
+def discard_rest() -> None:
+    """Have what no write could get rid of go nowhere: it would fail once more at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 class OutputLines:

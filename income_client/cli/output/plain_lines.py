@@ -5,6 +5,7 @@ from typing import Final
 
 from rich.console import RenderableType
 
+from .lines import write_text
 from .screen import Screen
 
 _WIDTH: Final = 100
@@ -22,7 +23,7 @@ def print_lines(drawing: RenderableType) -> None:
         screen.width = _WIDTH
     with screen.capture() as captured:
         screen.print(drawing)
-    print(*map(_encodable, captured.get().splitlines()), sep="\n", flush=True)
+    write_text(*map(_encodable, captured.get().splitlines()))
 
 
 def _encodable(line: str) -> str:

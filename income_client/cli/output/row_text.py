@@ -16,7 +16,7 @@ _FORMULA: Final = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 _NOT_ASCII: Final = re.compile(r"[^ -~]")
 
 
-def shown(value: object) -> str:
+def cell_text(value: object) -> str:
     """Return a value as it stands in a table: times in ISO 8601, nothing for None."""
     text = _text(value, " ")
     return text if text.isprintable() else printable(text)

@@ -4,18 +4,49 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from .lines import UnwritableError
+
 
 class Screen(Console):
-    """A console that leaves it to the caller what a closed pipe means."""
+    """A console that leaves it to the caller what a closed pipe or a full disk means."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as `Console.print` does.
+
+        Raises:
+            UnwritableError: standard output takes no more.
+        """
+        with self._writing():
+            super().print(*objects, **options)
+
+    def end_capture(self) -> str:
+        """Return what was captured; Rich writes after it, if only nothing.
+
+        Raises:
+            UnwritableError: standard output takes no more.
+        """
+        with self._writing():
+            return super().end_capture()
 
     def on_broken_pipe(self) -> None:
         """Let the error through."""
         raise  # noqa: PLE0704 - called while it is being handled
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if self.stderr:
+                raise
+            raise UnwritableError(error) from None
 
 
 class Stage:

@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.text import Text
 
-from .printable import printable
+from .saying import say
 from .screen import Screen
 
 _TO_THE_LEFT: Final = "\r"
@@ -72,7 +72,7 @@ class StatusLine:
             message: what to say; characters that would act on a terminal are replaced.
         """
         self.clear()
-        self._write(f"income-client: {printable(message)}\n")
+        say(message)
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)

@@ -13,11 +13,9 @@ from cyclopts import Parameter
 from rich.style import Style
 from rich.text import Text
 
-from income_client import IncomeClientError
-
 from .column_widths import GAP, fitted, widths
-from .lines import OutputLines
-from .row_text import csv_line, inert, json_line, shown
+from .lines import OutputLines, UnwritableError
+from .row_text import cell_text, csv_line, inert, json_line
 from .screen import Screen
 
 Output = Literal["table", "jsonl", "csv", "json"]
@@ -62,7 +60,6 @@ class RowWriter:
 
     Attributes:
         rows: how many were given.
-        is_shown: whether the rows go to a terminal.
         is_piped: whether they go to another command, which may draw on the same terminal.
     """
 
@@ -75,10 +72,9 @@ class RowWriter:
         before: Callable[[], object] | None = None,
     ) -> None:
         self.rows: int = 0
-        self.is_shown: bool = sys.stdout.isatty()
         self.is_piped: bool = stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
         self._columns = columns
-        self._output: Output = output or ("table" if self.is_shown else "jsonl")
+        self._output: Output = output or ("table" if sys.stdout.isatty() else "jsonl")
         self._quiet = quiet
         self._before = before
         self._lines = OutputLines()
@@ -98,7 +94,7 @@ class RowWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if isinstance(exc, BrokenPipeError | _UnwritableError):
+        if isinstance(exc, BrokenPipeError | UnwritableError):
             return
         if self._table is not None:
             for line in self._table.rest():
@@ -115,11 +111,11 @@ class RowWriter:
 
         Raises:
             BrokenPipeError: nobody reads any more.
-            IncomeClientError: standard output takes no more.
+            UnwritableError: standard output takes no more.
         """
         self.rows += 1
         if self._quiet is not None:
-            self._put(shown(row.get(self._quiet)).encode("utf-8", "replace"))
+            self._put(cell_text(row.get(self._quiet)).encode("utf-8", "replace"))
             return
         match self._output:
             case "table":
@@ -152,13 +148,7 @@ class RowWriter:
             self._before()
         failure = self._lines.write(line)
         if failure is not None:
-            raise _UnwritableError(failure)
-
-
-class _UnwritableError(IncomeClientError):
-    def __init__(self, error: OSError) -> None:
-        reason = (error.strerror or "it is closed").lower()
-        super().__init__(f"cannot write to standard output: {reason}")
+            raise UnwritableError(failure)
 
 
 class _Nowhere(io.StringIO):
@@ -185,7 +175,7 @@ class _Table:
 
     def add(self, row: Mapping[str, object]) -> Iterator[bytes]:
         """Take a row, and yield what is ready."""
-        cells = [shown(row.get(column.key)) for column in self._columns]
+        cells = [cell_text(row.get(column.key)) for column in self._columns]
         if self._widths is not None:
             yield self._line(cells, self._styles, self._widths)
             return

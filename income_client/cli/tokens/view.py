@@ -10,12 +10,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from income_client.cli.output.durations import counted_down
+from income_client.cli.output.lines import write_text
 from income_client.cli.output.plain_lines import print_lines
 from income_client.cli.output.printable import printable
 
 from .claims import TokenContent
 
-_MINUTE: Final = 60
 _CLOSE_SECONDS: Final = 60.0
 _UNVERIFIED: Final = "read from the token; its signature is for the service to verify"
 
@@ -49,7 +50,7 @@ class TokenReport:
         return end is not None and abs((end - self.expires_at).total_seconds()) > _CLOSE_SECONDS
 
 
-def show(report: TokenReport, output: Literal["table", "json"]) -> None:
+def show_token(report: TokenReport, output: Literal["table", "json"]) -> None:
     """Print it.
 
     Args:
@@ -57,7 +58,7 @@ def show(report: TokenReport, output: Literal["table", "json"]) -> None:
         output: how.
     """
     if output == "json":
-        print(json.dumps(_as_json(report), indent=2), flush=True)
+        write_text(json.dumps(_as_json(report), indent=2))
         return
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="bold")
@@ -70,7 +71,8 @@ def show(report: TokenReport, output: Literal["table", "json"]) -> None:
 
 def _rows(report: TokenReport) -> Iterator[tuple[str, str]]:
     yield "type", f"Bearer, {report.form}, {report.characters:,} characters"
-    yield "expires", f"{report.expires_at:%Y-%m-%dT%H:%M:%SZ}, in {_span(report.seconds_left)}"
+    left = counted_down(report.seconds_left)
+    yield "expires", f"{report.expires_at:%Y-%m-%dT%H:%M:%SZ}, in {left}"
     yield "lifetime", f"{report.lifetime:g} s"
     content = report.content
     yield "scope", "not told" if content is None or content.scope is None else content.scope
@@ -104,8 +106,3 @@ def _as_json(report: TokenReport) -> dict[str, Any]:
 
 def _clean(words: Any) -> dict[str, str]:
     return {printable(name): printable(text) for name, text in words.items()}
-
-
-def _span(seconds: float) -> str:
-    minutes, rest = divmod(max(0, int(seconds)), _MINUTE)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
