@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         DownloadError,
         IncomeClientError,
         InvalidRequestError,
+        LinkRefusal,
         NotFoundError,
         PayloadFault,
         PermissionDeniedError,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
         TokenRenewed,
         WindowSplit,
     )
-    from .exporting.json_text import from_json
     from .exporting.parquet_tables import ParquetTables
     from .exporting.tables import RecordTables, to_arrow, to_pandas, to_polars
     from .fetching import Fetcher, FetchFailure
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from .protocol.callbacks.issuer import CallbackTokenIssuer
     from .protocol.callbacks.networks import CallbackSourceNetworks
     from .protocol.tokens import StoredToken
-    from .protocol.wire import register_document_type, to_json
+    from .protocol.wire import from_json, register_document_type, to_json
     from .records.applications import (
         Address,
         AddressEntry,
@@ -161,6 +161,7 @@ __all__ = [
     "IncomeClientError",
     "IncomeSource",
     "InvalidRequestError",
+    "LinkRefusal",
     "MemoryCheckpointStore",
     "NotFoundError",
     "OAuth2ClientCredentials",

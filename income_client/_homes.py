@@ -5,6 +5,7 @@ uses, and a test run that only finds the pytest plug-in pays for none of it.
 """
 
 import sys
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ NAMES: Final = {
         "DownloadError",
         "IncomeClientError",
         "InvalidRequestError",
+        "LinkRefusal",
         "NotFoundError",
         "PayloadFault",
         "PermissionDeniedError",
@@ -66,7 +68,6 @@ NAMES: Final = {
         "TokenRenewed",
         "WindowSplit",
     ),
-    "exporting.json_text": ("from_json",),
     "exporting.parquet_tables": ("ParquetTables",),
     "exporting.tables": (
         "RecordTables",
@@ -91,6 +92,7 @@ NAMES: Final = {
     "protocol.callbacks.networks": ("CallbackSourceNetworks",),
     "protocol.tokens": ("StoredToken",),
     "protocol.wire": (
+        "from_json",
         "register_document_type",
         "to_json",
     ),
@@ -140,23 +142,41 @@ NAMES: Final = {
 }
 """The modules, and what each gives."""
 
-_HOMES: Final = {name: module for module, names in NAMES.items() for name in names}
 
+class Homes:
+    """Finds the names of a package where they live; what it does is its ``__getattr__``.
 
-def __getattr__(name: str) -> Any:
-    """Import a public name; it stands in the package from then on.
-
-    Raises:
-        AttributeError: there is no such name.
+    Args:
+        package: the package's own name.
+        modules: its modules, and the names that each gives.
     """
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{home}", _PACKAGE), name)
-    setattr(sys.modules[_PACKAGE], name, found)
-    return found
+
+    def __init__(self, package: str, modules: Mapping[str, Iterable[str]]) -> None:
+        self._package = package
+        self._homes = {name: module for module, names in modules.items() for name in names}
+
+    def find(self, name: str) -> Any:
+        """Import a name; it stands in the package from then on.
+
+        Args:
+            name: a public one.
+
+        Raises:
+            AttributeError: there is no such name.
+        """
+        home = self._homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
+        found = getattr(import_module(f".{home}", self._package), name)
+        setattr(sys.modules[self._package], name, found)
+        return found
+
+    def known(self) -> list[str]:
+        """Return the public names, and what else stands in the package so far."""
+        return sorted({*vars(sys.modules[self._package]), *self._homes})
 
 
-def __dir__() -> list[str]:
-    """Return the public names, and the modules imported so far."""
-    return sorted({*vars(sys.modules[_PACKAGE]), *_HOMES})
+_FACE: Final = Homes(_PACKAGE, NAMES)
+
+__getattr__: Final = _FACE.find
+__dir__: Final = _FACE.known

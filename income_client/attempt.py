@@ -73,6 +73,7 @@ class Call(Generic[T]):
         "_deadline_at",
         "_has_repeated",
         "_read",
+        "_refusal",
         "_request",
         "_shared",
         "_timeouts",
@@ -99,6 +100,7 @@ class Call(Generic[T]):
         self._watch = watch
         self._token: Token | None = None
         self._has_repeated = False
+        self._refusal: AuthenticationError | None = None
         self.sent: int = 0
 
     async def attempt(self) -> T | Settled | IncomeClientError:
@@ -112,8 +114,7 @@ class Call(Generic[T]):
             and not self._has_repeated
         ):
             self._has_repeated = True
-            if self._watch is not None:
-                self._watch.retried(outcome, 0.0)
+            self._refusal = outcome
             tokens.invalidate(self._token)
             return await self._admitted()
         return outcome
@@ -189,6 +190,10 @@ class Call(Generic[T]):
         started_at = shared.clock.monotonic()
         watch = self._watch
         if watch is not None:
+            # Before, it was not known whether there would be a token to repeat it with.
+            refusal, self._refusal = self._refusal, None
+            if refusal is not None:
+                watch.retried(refusal, 0.0)
             watch.sent()
         reply = await shared.transport.send(self._request, authorization, self._timeouts)
         outcome = self._read(reply) if isinstance(reply, Response) else reply

@@ -8,7 +8,8 @@ import asyncio
 import inspect
 import logging
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from .clock import Clock
 from .errors import ConfigurationError, IncomeClientError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger("income_client.events")
 _LIBRARY: Final = "opentelemetry"
 
+T = TypeVar("T")
+
 
 class Audience:
     """All that listen to one client.
@@ -44,17 +47,17 @@ class Audience:
         ConfigurationError: the hook is none.
     """
 
-    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry", "tell")
+    __slots__ = ("_guard", "_hook", "_is_sought", "_telemetry", "tell")
 
     def __init__(self, on_event: OnEvent | None = None, *, telemetry: bool = False) -> None:
         if not isinstance(telemetry, bool):
             raise ConfigurationError("telemetry is True or False")
         if on_event is not None and not _is_plain(on_event):
             raise ConfigurationError("on_event is called, not awaited: a plain function")
-        self._hook = None if on_event is None else _guarded(on_event, "on_event")
+        self._hook = None if on_event is None else _Guard("on_event").around(on_event)
+        self._guard = _Guard("telemetry")
         self._telemetry: Telemetry | None = None
         self._is_sought = telemetry
-        self._has_failed = False
         self.tell: OnEvent | None = self._hook
 
     def begin(self, name: str, host: str | None, clock: Clock) -> "CallWatch | None":
@@ -74,12 +77,39 @@ class Audience:
             try:
                 span = self._telemetry.begin(name, host)
             except Exception as error:  # noqa: BLE001 - foreign code, as the hook is
-                if not self._has_failed:
-                    self._has_failed = True
-                    _log_failed(type(error).__name__)
+                self._guard.complain(error)
             else:
-                tell = _both(_guarded(span, "telemetry"), self._hook)
+                tell = _both(self._guard.around(span), self._hook)
         return CallWatch(name, tell, clock)
+
+    async def watch(
+        self,
+        name: str,
+        host: str | None,
+        clock: Clock,
+        work: "Callable[[CallWatch | None], Awaitable[T]]",
+    ) -> T:
+        """Tell of a call from its beginning to its end, however that comes.
+
+        Args:
+            name: of the call.
+            host: that it is for.
+            clock: measures it.
+            work: makes it, and tells of its requests; is given None while nobody listens.
+
+        Returns:
+            What it gives.
+        """
+        watch = self.begin(name, host, clock)
+        if watch is None:
+            return await work(None)
+        try:
+            outcome = await work(watch)
+        except BaseException as error:
+            watch.finished(error)
+            raise
+        watch.finished(outcome)
+        return outcome
 
     def _seek(self) -> None:
         self._is_sought = False
@@ -93,10 +123,10 @@ class Audience:
         except ImportError:
             return
         except Exception as error:  # noqa: BLE001 - foreign code, and perhaps too old
-            _log_failed(type(error).__name__)
+            self._guard.complain(error)
             return
         if self._telemetry is not None:
-            self.tell = _both(_guarded(self._telemetry.take, "telemetry"), self._hook)
+            self.tell = _both(self._guard.around(self._telemetry.take), self._hook)
 
 
 class CallWatch:
@@ -186,31 +216,34 @@ def _is_plain(hook: object) -> bool:
     return callable(hook) and not any(map(inspect.iscoroutinefunction, (hook, called)))
 
 
-def _guarded(hook: OnEvent, name: str) -> OnEvent:
-    """Return what calls a hook and survives it; it is called again all the same."""
-    has_raised = False
+class _Guard:
+    """Calls foreign code and survives it; complains once, however much of it there is."""
 
-    def tell(event: Event) -> None:
-        nonlocal has_raised
-        try:
-            hook(event)
-        # A cancellation that a plain function raises is not that of the task.
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
-            if not has_raised:
-                has_raised = True
-                _log_raised(name, type(error).__name__)
+    __slots__ = ("_has_complained", "_name")
 
-    return tell
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._has_complained = False
 
+    def around(self, hook: OnEvent) -> OnEvent:
+        """Return what calls a hook; it is called again all the same once it has raised."""
 
-def _log_raised(name: str, error: str) -> None:
-    message = "%s raised %s; it goes on being called, and is not complained of again"
-    _LOGGER.warning(message, name, error, extra={"error": error})
+        def tell(event: Event) -> None:
+            try:
+                hook(event)
+            # A cancellation that a plain function raises is not that of the task.
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
+                self.complain(error)
 
+        return tell
 
-def _log_failed(error: str) -> None:
-    message = "telemetry failed (%s), and is not complained of again"
-    _LOGGER.warning(message, error, extra={"error": error})
+    def complain(self, error: BaseException) -> None:
+        """Log the class of an error, the first time."""
+        if not self._has_complained:
+            self._has_complained = True
+            found = type(error).__name__
+            message = "%s raised %s; calls are not disturbed, and it is not complained of again"
+            _LOGGER.warning(message, self._name, found, extra={"error": found})
 
 
 def _both(first: OnEvent, second: OnEvent | None) -> OnEvent:

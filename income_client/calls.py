@@ -45,8 +45,9 @@ class ServiceCalls:
         A page with ``limit`` rows may hide others; ``list_applications`` finds them all.
 
         Args:
-            updated_after: lower bound; None leaves it to the service.
-            updated_before: upper bound; None leaves it to the service.
+            updated_after: lower bound, as for ``list_applications``; None leaves it to the
+                service.
+            updated_before: upper bound, likewise.
             limit: most rows, 1 to 1000; None leaves it to the service, which takes 25.
             application_reference_id: the partner's own reference.
 

@@ -35,7 +35,8 @@ class IncomeClient(DocumentFiles):
         timeouts: how long things may take.
         retry: when a failed request is made again.
         concurrency: most requests in flight at a time, over all calls of the client.
-        max_rate: most requests a second; None for no limit of our own.
+        max_rate: most requests a second, evenly spaced, of this client alone; None for no
+            limit of our own.
         token_store: shares the access token with other processes.
         service_timezone: the zone of the service's times that carry none.
         downloads: where document files may come from; they have connections of their own.

@@ -72,7 +72,7 @@ class CallFinished(Event):
     waited: float
     """Seconds of these in which no request of it was under way: queue, token, pauses."""
     status: int | None
-    """Of its last reply; None where none came."""
+    """Of the reply to its last request; None where none came."""
     error: str | None
     """Class of the error that it raised; None for a result."""
 
@@ -159,13 +159,13 @@ class PollFailed(Event):
     """Of the poller."""
     failures: int
     """How many have since the last that did not."""
-    lag: float | None = None
+    lag: float | None
     """Seconds from the checkpoint to the service's present; None while it is not known."""
     status: int | None
     """Of the reply that was the reason; None where none came."""
     error: str
     """Class of the error."""
-    is_last: bool = False
+    is_last: bool
     """Whether the error ends the poller."""
 
 

@@ -167,7 +167,11 @@ class Poller:
 
     @property
     def status(self) -> PollerStatus:
-        """How it is doing, for a health endpoint."""
+        """How it is doing, for a health endpoint.
+
+        Read it in the poller's event loop: in another thread it may fail while a poll
+        changes what it counts. There, events can tell the same.
+        """
         memory, is_idle = self._runner.memory, not self._runner.is_polling
         return self._runner.tally.status(
             now=self._clock.monotonic(),

@@ -220,18 +220,14 @@ class SessionManager:
         refused = shared.transport.refusal()
         if refused is not None:
             return refused
-        watch = shared.audience.begin(request.name, self._host, shared.clock)
-        if watch is None:
-            return await self._made(request, read, None)
-        try:
-            outcome = await self._made(request, read, watch)
-        except BaseException as error:
-            watch.finished(error)
-            raise
-        watch.finished(outcome)
-        return outcome
+        return await shared.audience.watch(
+            request.name,
+            self._host,
+            shared.clock,
+            lambda watch: self._by_deadline(request, read, watch),
+        )
 
-    async def _made(
+    async def _by_deadline(
         self,
         request: Request,
         read: Callable[[Response], T | IncomeClientError],

@@ -46,9 +46,12 @@ class ServiceStreams(ServiceCalls):
         """Walk every application updated in a span, however many (contract section 4.1).
 
         Args:
-            updated_after: lower bound, sent as it is; None for the beginning of time.
-            updated_before: upper bound, sent as it is; None for the present.
-            limit: rows asked for in one page, 1 to 1000.
+            updated_after: lower bound; None for the beginning of time. A bound is a date
+                (midnight in ``service_timezone``), a time (without zone: in that zone), or
+                the ISO 8601 text of either; sub-seconds widen the span.
+            updated_before: upper bound, likewise; None for the present.
+            limit: rows of ONE PAGE, 1 to 1000, and not of the walk, which yields every
+                application: a smaller one only costs more requests.
             concurrency: pages in flight at a time; with 1 they come in ascending order.
             on_saturated: what to do about a second that holds more rows than can be
                 asked for: "raise" `SaturatedWindowError` after everything else, or

@@ -29,6 +29,7 @@ from .events import (
 Attributes = dict[str, str | int | float]
 
 _SCOPE: Final = "income_client"
+_CANCELLED: Final = "CancelledError"
 _NO_METER_YET: Final = "_ProxyMeterProvider"
 """What stands in for a meter provider before there is one; it has no public name."""
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -136,13 +137,16 @@ class Telemetry:
         match event:
             case PollFinished(name=name, lag=lag):
                 self._polls.add(1, _of_poller(name))
+                self._set_lag(name, lag)
             case PollFailed(name=name, lag=lag, error=error):
                 self._polls.add(1, _of_poller(name) | {"error.type": error})
+                self._set_lag(name, lag)
             case DeadLettered(name=name):
-                lag = None
                 self._dead.add(1, _of_poller(name))
             case _:
-                return
+                pass
+
+    def _set_lag(self, name: str, lag: float | None) -> None:
         if lag is not None:
             self._lag.set(lag, _of_poller(name))
 
@@ -158,7 +162,8 @@ def _note(span: trace.Span, event: Event) -> None:
         case CallFinished(attempts=attempts, waited=waited, status=status, error=error):
             facts = {"income_client.attempts": attempts, "income_client.waited": waited}
             span.set_attributes(facts | _ending(status, error))
-            if error is not None:
+            # Whoever leaves a walk early cancels what was read ahead; that is no failure.
+            if error not in {None, _CANCELLED}:
                 # Without a description: an error's message names its application.
                 span.set_status(StatusCode.ERROR)
         case _:

@@ -61,18 +61,10 @@ class TokenEndpoint:
         Returns:
             The token, or the error with the number of requests in ``attempts``.
         """
-        watch = self._audience.begin(token_request().name, self._host, self._clock)
-        if watch is None:
-            return await self._bought(None)
-        try:
-            outcome = await self._bought(watch)
-        except BaseException as error:
-            watch.finished(error)
-            raise
-        watch.finished(outcome)
-        return outcome
+        name = token_request().name
+        return await self._audience.watch(name, self._host, self._clock, self._by_deadline)
 
-    async def _bought(self, watch: CallWatch | None) -> Token | IncomeClientError:
+    async def _by_deadline(self, watch: CallWatch | None) -> Token | IncomeClientError:
         deadline = self._timeouts.deadline
         sent = 0
 

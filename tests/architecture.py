@@ -39,7 +39,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"clock", "emulator", "errors", "settings"}),
     "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings"}),
     "cli": frozenset({"__init__", "cli", "emulator", "receivers"}),
-    "testing": frozenset({"__init__", "clock", "emulator", "testing"}),
+    "testing": frozenset({"__init__", "_homes", "clock", "emulator", "testing"}),
 }
 """Units that stand beside the layers, or see less than what is below them."""
 
@@ -56,8 +56,7 @@ PURE: Final = (
     "cli.checking.facts", "cli.checking.list_facts", "cli.checking.list_rules",
     "cli.checking.report",
     "cli.checking.rules", "cli.checking.times", "cli.tokens.claims",
-    "exporting.columns", "exporting.json_text", "exporting.misfits", "exporting.rows",
-    "exporting.unknown_fields",
+    "exporting.columns", "exporting.misfits", "exporting.rows", "exporting.unknown_fields",
     "testing.adding", "testing.calculations", "testing.factories", "testing.factory_fields",
     "testing.fault_scripts", "testing.given", "testing.given_service", "testing.given_world",
     "testing.record_factory", "testing.requests",
@@ -88,12 +87,14 @@ CLIENTS: Final = frozenset(
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
-    "cattrs": frozenset({"protocol.wire"}),
+    "cattrs": frozenset({"protocol.converter", "protocol.wire"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
     "opentelemetry": frozenset({"telemetry"}),
-    "pyarrow": frozenset({"exporting.arrow_batches", "exporting.tables"}),
+    "pandas": frozenset({"exporting.tables"}),
+    "polars": frozenset({"exporting.tables"}),
+    "pyarrow": frozenset({"exporting.arrow_batches", "exporting.parquet_file", "exporting.tables"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"retrying"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),

@@ -15,14 +15,14 @@ import pytest
 from aiohttp import web
 
 from income_client import BasicAuth, OAuth2ClientCredentials
-from income_client.emulator import CallbackTarget, Emulator
+from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.receivers import callback_ssl_context
 from tests.callback_certificates import made_papers
 from tests.callback_servers import served_by_uvicorn
 from tests.cli.entry import COMMAND, ROOT, environment
 from tests.cli.polling import until
 from tests.readme import commands
-from tests.readme_examples import loaded, passes, started
+from tests.readme_examples import loaded, logged, passes, started
 from tests.readme_polling import alive, begun, ended, lines_of
 
 _USER: Final = BasicAuth("service", "invented-password")
@@ -30,7 +30,7 @@ _BUYER: Final = OAuth2ClientCredentials("service", "invented-secret-of-the-servi
 
 
 async def wakes_with_fastapi(service: Emulator, path: Path) -> None:
-    """A callback to the application makes it read what has changed; a stranger's is refused."""
+    """A callback makes it read what has changed, a stranger's is refused; 503 after its end."""
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.setenv("INCOME_CALLBACK_USERNAME", _USER.username)
@@ -42,6 +42,13 @@ async def wakes_with_fastapi(service: Emulator, path: Path) -> None:
             await until(lambda: updated in printed.getvalue())
             stranger = CallbackTarget(f"{url}/callbacks", auth=BasicAuth("service", "guess"))
             assert (await service.fire_callback(target=stranger)).attempts == (401,)
+    service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
+    with logged() as lines:
+        async with app.router.lifespan_context(app), served_by_uvicorn(app) as url:
+            await until(app.state.polling.done)
+            target = CallbackTarget(f"{url}/callbacks", auth=_USER, pauses=())
+            assert (await service.fire_callback(target=target)).attempts == (503,)
+    assert lines == ["polling has ended"]
 
 
 async def wakes_a_worker(service: Emulator, path: Path) -> None:

@@ -14,10 +14,12 @@ from typing import Final
 from income_client import SQLiteCheckpointStore
 from income_client.emulator import Emulator
 from tests.cli.entry import COMMAND, ROOT, environment
+from tests.readme import commands
 from tests.readme_callbacks import rings_by_command
 from tests.readme_examples import variables
 from tests.readme_files import downloads_by_command
 from tests.readme_polling import polls_by_command
+from tests.receivers import test_nginx, test_uvicorn
 
 RunCommand = Callable[[Emulator, Path, str], Awaitable[None]]
 
@@ -47,13 +49,17 @@ async def runs(service: Emulator, folder: Path, line: str) -> None:
     assert process.returncode == 0, complaints.decode()
 
 
-def read_by(test: str, words: str) -> RunCommand:
-    """Return the row of a command that a test of its own reads from here, and runs."""
+def run_with(command: str) -> RunCommand:
+    """Return the row of a command that a test elsewhere runs, with what it needs around it.
 
-    async def is_read(_service: Emulator, _folder: Path, _line: str) -> None:
-        assert words in (ROOT / "tests" / test).read_text("utf-8")
+    Args:
+        command: the line that is run there.
+    """
 
-    return is_read
+    async def is_run(_service: Emulator, _folder: Path, line: str) -> None:
+        assert line == command
+
+    return is_run
 
 
 async def _polls(service: Emulator, folder: Path, line: str) -> None:
@@ -75,12 +81,11 @@ async def _lists_dead_letters(service: Emulator, folder: Path, line: str) -> Non
     await runs(service, folder, line)
 
 
-async def _rings(_service: Emulator, folder: Path, _line: str) -> None:
-    """One takes callbacks, one sends them, and one has it send one."""
+async def _rings(_service: Emulator, folder: Path, line: str) -> None:
+    """One takes callbacks, one sends them, and one has it send one: the first of each name."""
+    assert line == commands(" ".join(line.split()[:2]))[0]
     await rings_by_command(folder)
 
-
-_RUN_WITH_LISTEN: Final = read_by("readme_callbacks.py", '("listen", "emulate", "trigger")')
 
 COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client application app-1": runs,
@@ -88,13 +93,13 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client dead-letters": _lists_dead_letters,
     "income-client doctor": runs,
     "income-client download app-1": _downloads,
-    "income-client emulate --callbacks": _RUN_WITH_LISTEN,
+    "income-client emulate --callbacks": _rings,
     "income-client export": runs,
     "income-client find": runs,
     "income-client listen": _rings,
     "income-client poll": _polls,
     "income-client token": runs,
-    "income-client trigger": _RUN_WITH_LISTEN,
-    "uvicorn app:app --host": read_by("receivers/test_nginx.py", 'commands("uvicorn")'),
-    "uvicorn app:app --port": read_by("receivers/test_uvicorn.py", 'commands("uvicorn")'),
+    "income-client trigger": _rings,
+    "uvicorn app:app --host": run_with(test_nginx.COMMAND),
+    "uvicorn app:app --port": run_with(test_uvicorn.COMMAND),
 }

@@ -9,11 +9,13 @@ import contextlib
 import importlib.util
 import io
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -73,6 +75,24 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
+@contextlib.contextmanager
+def logged() -> Iterator[list[str]]:
+    """Collect what a program says through the root logger meanwhile."""
+    lines: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.name == "root":
+                lines.append(record.getMessage())
+
+    collector = Collector()
+    logging.getLogger().addHandler(collector)
+    try:
+        yield lines
+    finally:
+        logging.getLogger().removeHandler(collector)
+
+
 @frozen
 class Answer:
     """What a browser gets."""
@@ -127,6 +147,23 @@ async def reports_each(service: Emulator, path: Path) -> None:
     assert failed.startswith("no-such-application not at all ")
 
 
+async def shares_a_token(service: Emulator, path: Path) -> None:
+    """Of several processes one after the other only the first buys a token; its file is private."""
+    for _ in range(3):
+        assert await python(service, path.parent, path.name) == ["3 rows"]
+    assert [request.name for request in service.requests].count("token") == 1
+    assert (path.parent / "income.token").stat().st_mode & 0o777 == 0o600
+
+
+async def is_called_by_threads(service: Emulator, path: Path) -> None:
+    """It reads without an event loop of the caller's, and buys one token for all."""
+    moment = (datetime.now(UTC) - timedelta(days=3)).isoformat()
+    lines = await python(service, path.parent, path.name, moment)
+    assert lines
+    assert all(re.fullmatch(r"app-[0-9a-f]{10} [0-9-]{10} [0-9:]{8}\+00:00", one) for one in lines)
+    assert [request.name for request in service.requests].count("token") == 1
+
+
 async def prints_w2(service: Emulator, path: Path) -> None:
     """Only W-2 forms are printed, with their year."""
     lines = await python(service, path.parent, path.name)
@@ -164,7 +201,9 @@ async def serves(service: Emulator, get: Get) -> None:
         Fault("status", status=403, path="/v1/*"),
         Fault("status", status=429, headers={"Retry-After": "120"}, path="/v1/*"),
     )
-    assert (await get(one)).status == 502
+    with logged() as lines:
+        assert (await get(one)).status == 502
+    assert [line.partition(":")[0] for line in lines] == ["PermissionDeniedError"]
     busy = await get(one)
     assert (busy.status, busy.headers["retry-after"]) == (503, "120")
 
@@ -231,10 +270,12 @@ RunExample = Callable[[Emulator, Path], Awaitable[None]]
 RUN: Final[Mapping[str, RunExample]] = {
     "backend.py": serves_with_fastapi,
     "backend_aiohttp.py": serves_with_aiohttp,
+    "blocking.py": is_called_by_threads,
     "careful.py": tells_it_is_gone,
     "explicit.py": prints_documents,
     "incomes.py": prints_incomes,
     "nightly.py": resumes,
+    "shared_token.py": shares_a_token,
     "test_decision.py": passes,
     "test_files.py": passes,
     "test_polling.py": passes,

@@ -1,5 +1,6 @@
 """How the README's examples of exports are run, and what must come of each."""
 
+import json
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from income_client.emulator import Emulator
 from tests.cli.polling import served
+from tests.readme import README
 from tests.readme_examples import python
 
 _LINES: Final = "income-client export --to june.jsonl"
@@ -45,8 +47,13 @@ def incomes(service: Emulator) -> list[tuple[Any, int, Decimal]]:
 
 
 async def totals_agree(service: Emulator, path: Path) -> None:
-    """The sum of each year is the service's own, to the cent."""
+    """The sum of each year is the service's own, and the manifest holds what its table says."""
     await exports_by_command(service, path.parent, _LINES)
+    manifest = json.loads((path.parent / "june.jsonl.manifest.json").read_text("utf-8"))
+    table = README.partition("| manifest |")[2].partition("\n\n")[0]
+    firsts = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
+    told = [*re.findall(r"`(\w+)`", " ".join(firsts)), "missing", "saturated_seconds"]
+    assert sorted(told) == sorted([*manifest, "rows"])
     printed = [line.split() for line in await python(service, path.parent, path.name)]
     sums: dict[str, Decimal] = {}
     for _, year, amount in incomes(service):

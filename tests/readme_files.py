@@ -13,7 +13,7 @@ from tests.readme_examples import loaded, python
 
 
 async def saves_pay_slips(service: Emulator, path: Path) -> None:
-    """Every pay slip of the applications is in the folder, and nothing else."""
+    """Every pay slip is in the folder and nothing else, also with the change that it tells of."""
     ids = service.world.ids[:3]
     folder = path.parent / "slips"
     async with downloading(service) as client:
@@ -26,6 +26,19 @@ async def saves_pay_slips(service: Emulator, path: Path) -> None:
     assert sorted(line.split()[0] for line in lines) == sorted(files)
     assert all("/paystub/" in file for file in files)
     assert files
+    _change(path)
+    names = [line.split()[0] for line in await python(service, path.parent, path.name, *ids)]
+    saved = {Path(name).relative_to(path.parent / "pay-slips") for name in names}
+    assert saved == {Path(file).relative_to(folder) for file in files}
+
+
+def _change(path: Path) -> None:
+    """Change an example as the comment in its first lines says."""
+    text = path.read_text("utf-8")
+    begin, end = text.index("# IncomeClient.from_env("), text.index("\nimport asyncio")
+    meant = text[begin:end].replace("#", "").strip()
+    changed = text[end:].replace("IncomeClient.from_env()", meant)
+    path.write_text(f"from income_client import DownloadPolicy\n{changed}", "utf-8")
 
 
 async def archives(service: Emulator, path: Path) -> None:

@@ -5,9 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from aiohttp import ClientSession
+
 from income_client.emulator import Emulator, Fault
+from tests.callback_processes import free_port
 from tests.cli.polling import until
-from tests.readme_examples import asgi, loaded, python
+from tests.readme_examples import asgi, loaded, logged, python
+from tests.readme_polling import alive, begun, ended, lines_of, updated
 
 
 async def tells(service: Emulator, path: Path) -> None:
@@ -37,7 +41,7 @@ async def traces(service: Emulator, path: Path) -> None:
 
 
 async def measures(service: Emulator, path: Path) -> None:
-    """Prometheus reads how the poller does."""
+    """Prometheus reads how the poller does, and whether it still does."""
     module = loaded(path)
     app, figure = module.app, module.registry.get_sample_value
     async with app.router.lifespan_context(app):
@@ -50,15 +54,38 @@ async def measures(service: Emulator, path: Path) -> None:
         "income_poll_dead_letters",
         "income_poll_failures",
         "income_poll_lag_seconds",
+        "income_poll_running",
         "income_poll_saturated_seconds",
         "income_polls_total",
         "income_records_total",
     ]
-    assert float(figures["income_polls_total"]) == 1
+    assert float(figures["income_polls_total"]) == float(figures["income_poll_running"]) == 1
+    service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
+    module = loaded(path)
+    app, figure = module.app, module.registry.get_sample_value
+    with logged() as lines:
+        async with app.router.lifespan_context(app):
+            await until(lambda: figure("income_poll_running", {"poller": "default"}) == 0)
+    assert lines == ["polling has ended"]
+
+
+async def measures_a_worker(service: Emulator, path: Path) -> None:
+    """A thread of its own shows Prometheus what events have told; it ends by a signal."""
+    async with alive(service, path, PORT=str(free_port())) as process:
+        await begun(path)
+        assert await ended(process) == []
+    new, port = updated(service, range(3, 6)), free_port()
+    async with alive(service, path, PORT=str(port)) as process, ClientSession() as session:
+        assert sorted(await lines_of(process, 3)) == new
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as reply:
+            shown = await reply.text()
+        assert "income_records_total 3.0" in shown.splitlines()
+        assert await ended(process) == []
 
 
 RUN: Final[Mapping[str, Callable[[Emulator, Path], Awaitable[None]]]] = {
     "measured_fastapi.py": measures,
+    "measured_worker.py": measures_a_worker,
     "tells.py": tells,
     "traced.py": traces,
 }

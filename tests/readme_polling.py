@@ -6,7 +6,6 @@ once, and so each of these lives is one poll.
 
 import asyncio
 import contextlib
-import io
 import json
 import re
 import shlex
@@ -16,12 +15,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from pathlib import Path
 from typing import Any, Final
 
-from aiohttp import web
-
 from income_client.emulator import Emulator, Fault
 from tests.cli.entry import COMMAND, ROOT, environment
 from tests.cli.polling import reads, until
-from tests.readme_examples import asgi, loaded, python, started, variables
+from tests.readme_examples import python, started, variables
 
 _LINE: Final = re.compile(r"(app-[0-9a-f]{10}) [0-9-]{10} [0-9:]{8}\+00:00")
 
@@ -78,12 +75,12 @@ async def follows(service: Emulator, path: Path) -> None:
     async with alive(service, path) as process:
         lines += await lines_of(process, len(service.world.ids) - len(lines))
         lines += await ended(process)
-    assert _ids(lines) == sorted(service.world.ids)
+    assert ids_in(lines) == sorted(service.world.ids)
     new = updated(service, range(3, 6))
     async with alive(service, path) as process:
         lines = await lines_of(process, 3)
         lines += await ended(process)
-    assert _ids(lines) == new
+    assert ids_in(lines) == new
 
 
 async def works_beside(service: Emulator, path: Path) -> None:
@@ -96,55 +93,6 @@ async def works_beside(service: Emulator, path: Path) -> None:
         lines = await lines_of(process, 4)
         assert await ended(process) == []
     assert sorted(lines[1:]) == [f"{one} stored" for one in new]
-
-
-async def polls_with_fastapi(service: Emulator, path: Path) -> None:
-    """Its poller lives with the application, tells how it is, and is woken from outside."""
-    app, printed = loaded(path).app, io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        async with app.router.lifespan_context(app):
-            await begun(path)
-        new = updated(service, range(3, 6))
-        async with app.router.lifespan_context(app) as state:
-            poller = state["poller"]
-            await until(lambda: poller.status.polls == 1)
-            health = await asgi(app, "/health", state)
-            shown = json.loads(health.body)
-            assert (health.status, shown["failures"], shown["last_error"]) == (200, 0, None)
-            assert 5 <= shown["lag"] < 30
-            planned = poller.status.next_poll_at
-            assert (await asgi(app, "/wake", state, "POST")).status == 202
-            assert poller.status.next_poll_at < planned
-    assert _ids(printed.getvalue().splitlines()) == new
-    service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
-    lifespan = app.router.lifespan_context(app)
-    state = await lifespan.__aenter__()
-    await until(state["polling"].done)
-    health = await asgi(app, "/health", state)
-    last_error = json.loads(health.body)["last_error"]
-    assert (health.status, last_error) == (503, "AuthenticationError")
-    await lifespan.__aexit__(None, None, None)
-
-
-async def polls_with_aiohttp(service: Emulator, path: Path) -> None:
-    """Its poller is stopped when the application is cleaned up, and goes on with the next."""
-    module, printed = loaded(path), io.StringIO()
-
-    @contextlib.asynccontextmanager
-    async def application() -> AsyncIterator[web.Application]:
-        runner = web.AppRunner(module.make_app())
-        await runner.setup()
-        yield runner.app
-        await runner.cleanup()
-        assert runner.app[module.POLLING].done()
-
-    with contextlib.redirect_stdout(printed):
-        async with application():
-            await begun(path)
-        new = updated(service, range(3, 6))
-        async with application() as app:
-            await until(lambda: app[module.POLLER].status.polls == 1)
-    assert _ids(printed.getvalue().splitlines()) == new
 
 
 async def lists_dead_letters(service: Emulator, path: Path) -> None:
@@ -265,7 +213,7 @@ def _locked(path: Path, *statements: str) -> Iterator[None]:
         yield
 
 
-def _ids(lines: Iterable[str]) -> list[str]:
+def ids_in(lines: Iterable[str]) -> list[str]:
     """Return the ids in lines that hold an id and a time each."""
     matches = [_LINE.fullmatch(line) for line in lines]
     assert all(matches), lines
@@ -291,7 +239,5 @@ RUN: Final[Mapping[str, Callable[[Emulator, Path], Awaitable[None]]]] = {
     "dead_letters.py": lists_dead_letters,
     "exactly_once.py": applies_once,
     "follow.py": follows,
-    "polling_aiohttp.py": polls_with_aiohttp,
-    "polling_fastapi.py": polls_with_fastapi,
     "polling_worker.py": works_beside,
 }

@@ -11,6 +11,7 @@ from tests.architecture import (
     LONGEST,
     MAY_IMPORT,
     MODULES,
+    ONLY_IN,
     PURE,
     RULES,
     UNITS,
@@ -98,6 +99,15 @@ def test_every_pure_module_exists() -> None:
     """A module that is renamed does not slip out of the rule."""
     known = {module.name for module in MODULES}
     assert set(PURE) <= known
+
+
+@pytest.mark.parametrize("library", sorted(ONLY_IN))
+def test_whoever_may_know_a_library_imports_it(library: str) -> None:
+    """No list names a module too many, or one that loads the library by another way."""
+    for place in ONLY_IN[library]:
+        within = [module for module in MODULES if module.is_within((place,))]
+        found = {name.partition(".")[0] for module in within for name in module.imports()}
+        assert library in found, place
 
 
 def test_modules_do_not_import_in_a_circle() -> None:

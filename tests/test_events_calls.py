@@ -23,7 +23,7 @@ from income_client import (
     TokenRenewed,
 )
 from income_client.testing import JumpingClock
-from tests.scripted_server import Seen, always, forever, reply, with_tokens
+from tests.scripted_server import Seen, always, forever, reply, token_reply, with_tokens
 from tests.session_at_play import BASIC, call, failure, playing
 from tests.token_shop import Shelf
 
@@ -107,12 +107,32 @@ async def test_tokens_are_told_of() -> None:
         *bought,
         ("sent", "get_application", 1),
         ("answered", "get_application", 1, 401, "AuthenticationError"),
-        ("retried", "get_application", 1, 401, "AuthenticationError"),
         *bought,
+        ("retried", "get_application", 1, 401, "AuthenticationError"),
         ("sent", "get_application", 2),
         ("answered", "get_application", 2, 200, None),
         ("finished", "get_application", 2, 200, None),
     ]
+
+
+async def test_a_repetition_that_never_goes_out_is_not_told() -> None:
+    """A refused token that cannot be replaced is no retry: whoever counts them counts requests."""
+    events: list[Event] = []
+    tokens = always(token_reply(), reply(400))
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        return await tokens(seen, writer) if seen.path == "/token" else reply(401)
+
+    async with playing(answer, on_event=events.append) as (session, server, _):
+        await failure(session)
+        assert (server.token_requests, server.api_requests) == (2, 1)
+    assert not [event for event in events if isinstance(event, RequestRetried)]
+    (finished,) = (
+        event
+        for event in events
+        if isinstance(event, CallFinished) and event.call == "get_application"
+    )
+    assert (finished.attempts, finished.status, finished.error) == (1, 401, "AuthenticationError")
 
 
 async def test_a_token_of_the_store_is_shared() -> None:

@@ -28,7 +28,7 @@ from income_client.emulator import Emulator, Fault
 from income_client.protocol.timestamps import wire_time
 from income_client.testing import JumpingClock
 from tests.polling_at_play import NOW_TEXT, rest
-from tests.service_at_play import NOW
+from tests.service_at_play import NOW, until
 
 E = TypeVar("E", bound=Event)
 
@@ -225,6 +225,21 @@ async def test_a_file_is_told_of_at_its_end(tmp_path: Path) -> None:
         assert failed.error is not None
         assert first.document_id == document.document_id
         assert first.attempts >= 1
+
+
+async def test_a_download_that_is_cancelled_has_its_end_too(tmp_path: Path) -> None:
+    """Files that were begun and files that ended come to the same sum."""
+    async with listened() as scene:
+        documents = await scene.client.get_documents(scene.service.world.ids[0])
+        document = next(document for _, document in documents.all())
+        scene.service.faults.add(Fault("stall", path="/documents/*"))
+        task = asyncio.ensure_future(scene.client.download(document, tmp_path / "slip"))
+        await until(lambda: any(one.name == "file" for one in scene.service.requests))
+        task.cancel()
+        await asyncio.wait([task])
+        (finished,) = scene.of(FileFinished)
+        assert task.cancelled()
+        assert (finished.error, finished.size, finished.attempts) == ("CancelledError", None, 1)
 
 
 async def test_nothing_private_is_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from income_client.errors import ConfigurationError, DownloadError, UnsafeLinkError
+from income_client.errors import ConfigurationError, DownloadError, LinkRefusal, UnsafeLinkError
 from income_client.file_transport import FilePool, FileReply
 from income_client.protocol.addresses import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
@@ -121,6 +121,7 @@ async def test_a_name_may_not_lead_to_this_machine() -> None:
         await pool.aclose()
     assert heads == []
     assert found.message == "localhost: the host is at an address of this machine itself"
+    assert found.reason is LinkRefusal.THIS_MACHINE
     assert not found.retryable
     assert CANARY not in held_by(found)
 

@@ -27,18 +27,21 @@ from tests.cli.entry import ROOT
 from tests.readme import blocks, commands, examples, file_name, kind_of, label
 from tests.readme_architecture import RUN as RUN_FOR_ARCHITECTURE
 from tests.readme_callbacks import RUN as RUN_FOR_CALLBACKS
-from tests.readme_commands import COMMANDS, RunCommand, read_by
+from tests.readme_commands import COMMANDS, RunCommand
 from tests.readme_examples import RUN as RUN_ONCE
 from tests.readme_examples import RunExample, variables
 from tests.readme_export import RUN as RUN_FOR_EXPORTS
 from tests.readme_files import RUN as RUN_FOR_FILES
 from tests.readme_observability import RUN as RUN_FOR_OBSERVABILITY
 from tests.readme_polling import RUN as RUN_ON
+from tests.readme_polling_web import RUN as RUN_BESIDE_A_SERVER
 from tests.readme_texts import TEXTS
+from tests.receivers.test_nginx import SERVER_BLOCK
 
 RUN: Final[Mapping[str, RunExample]] = {
     **RUN_ONCE,
     **RUN_ON,
+    **RUN_BESIDE_A_SERVER,
     **RUN_FOR_FILES,
     **RUN_FOR_CALLBACKS,
     **RUN_FOR_ARCHITECTURE,
@@ -113,10 +116,9 @@ def _find_installation(example: Example) -> str | None:
     return None if example.parsed in (f"{DEMO}\n", f"{TESTS}\n") else "it is neither command"
 
 
-def _find_reader(_example: Example) -> str | None:
-    """See that the tests of nginx take their configuration from here."""
-    asyncio.run(_played(_command(read_by("receivers/test_nginx.py", 'blocks("nginx")'), ""), ROOT))
-    return None
+def _find_reader(example: Example) -> str | None:
+    """See that the tests of nginx run it with this configuration."""
+    return None if example.parsed == SERVER_BLOCK else "the tests of nginx run another one"
 
 
 def _read_configuration(example: Example) -> str | None:
@@ -177,6 +179,7 @@ def test_the_block_is_true(example: Example, tmp_path: Path) -> None:
         ("```sh\npip install everything\n```", "is neither command"),
         ("```text\nOnce upon a time\n```", "as no row"),
         ("```toml\nbase_urn = 'https://income.example'\n```", "base_urn"),
+        ("```nginx\nserver {}\n```", "run another one"),
         ("```ruby\nputs 1\n```", "of the kind 'ruby'"),
         ("```\n1 + 1\n```", "of the kind ''"),
         ("~~~python\n1 + 1\n~~~", "has no row"),

@@ -87,7 +87,11 @@ class Downloader:
         async with self.slots:
             run = FileRun(self.means, job, book)
             began = self.means.clock.monotonic()
-            outcome = await run.file()
+            try:
+                outcome = await run.file()
+            except BaseException as error:
+                self._tell(run, job, error, began)
+                raise
             self._tell(run, job, outcome, began)
         if isinstance(outcome, DownloadError):
             outcome.document_id = job.facts.document_id
@@ -100,7 +104,7 @@ class Downloader:
         self,
         run: FileRun,
         job: FileJob,
-        outcome: DownloadedFile | IncomeClientError,
+        outcome: DownloadedFile | BaseException,
         began: float,
     ) -> None:
         tell = self.audience.tell

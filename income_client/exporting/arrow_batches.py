@@ -10,7 +10,6 @@ from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 
 from .columns import PRECISION, SCALE, TABLES, Column, Kind
-from .misfits import misfit
 from .rows import ROWS
 
 Batches = dict[str, pa.RecordBatch]
@@ -50,21 +49,25 @@ def batches_of(records: Sequence[ApplicationRecord]) -> Batches:
     """Return what some records become in each table, whole.
 
     Args:
-        records: few enough to be held more than once.
+        records: few enough to be held more than once; `check_record` found no fault in them.
 
     Raises:
-        ConfigurationError: a record holds what a column cannot hold exactly.
+        ConfigurationError: a record, made by hand, holds what its class has no place for.
     """
-    fault = next(filter(None, map(misfit, records)), None)
-    batches = None if fault is not None else _batches(records)
+    batches = _batches(records)
     if batches is None:
-        raise ConfigurationError(fault or "a record holds what the tables have no place for")
+        raise ConfigurationError(f"{_culprit(records)}: holds what the tables have no place for")
     return batches
+
+
+def table_of(name: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Return the table of a name that batches of it make together, none included."""
+    return pa.Table.from_batches(batches, schema=SCHEMAS[name])
 
 
 def _batches(records: Iterable[ApplicationRecord]) -> Batches | None:
     # Errors of the library quote the values that they are about.
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
         return {
             table: pa.RecordBatch.from_pylist(
                 [row for record in records for row in rows(record)], schema=SCHEMAS[table]
@@ -72,3 +75,8 @@ def _batches(records: Iterable[ApplicationRecord]) -> Batches | None:
             for table, rows in ROWS.items()
         }
     return None
+
+
+def _culprit(records: Iterable[ApplicationRecord]) -> str:
+    ids = (record.application_id for record in records if _batches((record,)) is None)
+    return next((f"application {one}" for one in ids), "some records together")

@@ -1,7 +1,7 @@
-"""Libraries that hold tables, loaded when they are first needed; knows what to install for each."""
+"""Libraries that hold tables: whether they are there, and what to install where one is not."""
 
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from income_client.errors import ConfigurationError
 
@@ -12,18 +12,21 @@ _TO_INSTALL: Final = {
 }
 
 
-def library(name: str) -> Any:
-    """Return a library.
+def check_installed(name: str) -> None:
+    """Load a library; one that is there and broken says itself what is wrong with it.
 
     Args:
-        name: pyarrow, polars or pandas, or a module of one.
+        name: pyarrow, polars or pandas.
 
     Raises:
         ConfigurationError: it is not installed.
+        ImportError: it cannot be loaded.
     """
     try:
-        return import_module(name)
-    except ImportError:
-        pass
-    known = name.partition(".")[0]
-    raise ConfigurationError(f"this needs {known}: pip install {_TO_INSTALL[known]}")
+        import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+    else:
+        return
+    raise ConfigurationError(f"this needs {name}: pip install {_TO_INSTALL[name]}")

@@ -1,16 +1,17 @@
 """The tables of some records, as pyarrow, polars or pandas have them; loads none of these early."""
 
-from collections.abc import Iterable, Iterator
-from importlib import import_module
+from collections.abc import AsyncIterable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
+from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 
 from .columns import TABLES
-from .libraries import library
+from .libraries import check_installed
+from .misfits import check_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,18 +55,18 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
     stood. Only download addresses are left out: they are secret, and expire.
 
     Args:
-        records: as fetching and polling deliver them, or `from_json` reads them.
+        records: as fetching and polling deliver them, gathered, or `from_json` reads them.
 
     Returns:
         Five tables.
 
     Raises:
-        ConfigurationError: pyarrow is not installed, or a record holds what a
-            column cannot hold exactly.
+        ConfigurationError: pyarrow is not installed, these are no records, or one
+            holds what a column cannot hold exactly.
     """
-    library("pyarrow")
+    check_installed("pyarrow")
     gathered = _Gathered()
-    rest = iter(records)
+    rest = _iterated(records)
     while some := list(islice(rest, AT_A_TIME)):
         gathered.take(some)
     return gathered.tables()
@@ -81,12 +82,14 @@ def to_polars(records: Iterable[ApplicationRecord]) -> "RecordTables[pl.DataFram
         Five data frames.
 
     Raises:
-        ConfigurationError: pyarrow or polars is not installed, or a record holds
-            what a column cannot hold exactly.
+        ConfigurationError: pyarrow or polars is not installed, these are no
+            records, or one holds what a column cannot hold exactly.
     """
-    pl = library("polars")
+    check_installed("polars")
+    import polars as pl  # noqa: PLC0415 - comes with no extra of ours
+
     tables = to_arrow(records)
-    return RecordTables(**{name: pl.from_arrow(table) for name, table in tables.items()})
+    return RecordTables(**{name: pl.DataFrame(table) for name, table in tables.items()})
 
 
 def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFrame]":
@@ -102,33 +105,48 @@ def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFram
         Five data frames.
 
     Raises:
-        ConfigurationError: pyarrow or pandas is not installed, or a record holds
-            what a column cannot hold exactly.
+        ConfigurationError: pyarrow or pandas is not installed, these are no
+            records, or one holds what a column cannot hold exactly.
     """
-    pd = library("pandas")
+    check_installed("pandas")
+    import pandas as pd  # noqa: PLC0415 - comes with no extra of ours
+
     tables = to_arrow(records)
     return RecordTables(
         **{name: table.to_pandas(types_mapper=pd.ArrowDtype) for name, table in tables.items()}
     )
 
 
+def _iterated(records: object) -> Iterator[Any]:
+    fault = None
+    if isinstance(records, AsyncIterable):
+        fault = "records that are awaited are gathered first: [record async for record in ...]"
+    elif not isinstance(records, Iterable):
+        fault = f"records are several, such as a list of them, not {type(records).__name__}"
+    else:
+        return iter(records)
+    del records
+    raise ConfigurationError(fault)
+
+
 class _Gathered:
     """Batches by table; whoever is shown the variables of a failed call sees none of them."""
 
     def __init__(self) -> None:
-        self._arrow: Any = import_module(f"{__package__}.arrow_batches")
         self._batches: dict[str, list[Any]] = {table: [] for table in TABLES}
 
     def take(self, records: list[ApplicationRecord]) -> None:
-        self._add(self._arrow.batches_of(records))
+        from .arrow_batches import batches_of  # noqa: PLC0415 - loads pyarrow
+
+        for record in records:
+            check_record(record)
+        self._add(batches_of(records))
 
     def tables(self) -> "RecordTables[pa.Table]":
-        table: Any = library("pyarrow").Table
+        from .arrow_batches import table_of  # noqa: PLC0415 - loads pyarrow
+
         return RecordTables(
-            **{
-                name: table.from_batches(batches, schema=self._arrow.SCHEMAS[name])
-                for name, batches in self._batches.items()
-            }
+            **{name: table_of(name, parts) for name, parts in self._batches.items()}
         )
 
     def _add(self, batches: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What could not be read, and when it is tried again; service time is an argument."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from attrs import evolve
@@ -10,9 +10,6 @@ from income_client.errors import IncomeClientError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
-_FIRST_PAUSE: Final = timedelta(seconds=30)
-_LONGEST_PAUSE: Final = timedelta(days=1)
-_MOST_DOUBLINGS: Final = 12
 _NO_TIME: Final = timedelta(0)
 _LONGEST_REASON: Final = 500
 
@@ -59,7 +56,7 @@ class DeadLetters:
     def due(self, now: int, *, most: int) -> list[DeadLetter]:
         """Return those to be tried again, the most overdue first."""
         moment = EPOCH + timedelta(seconds=now)
-        overdue = {letter.key: _overdue(letter, moment) for letter in self._letters.values()}
+        overdue = {letter.key: moment - letter.next_try_at for letter in self._letters.values()}
         due = [key for key, waited in overdue.items() if waited >= _NO_TIME]
         first = sorted(due, key=overdue.__getitem__, reverse=True)[:most]
         return [self._letters[key] for key in first]
@@ -125,8 +122,3 @@ def _storable(text: str) -> str:
     """Return a text without what no database takes; an id with that can never be asked for."""
     is_plain = "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
     return text if is_plain else text.encode("unicode_escape").decode()
-
-
-def _overdue(letter: DeadLetter, moment: datetime) -> timedelta:
-    pause: timedelta = _FIRST_PAUSE * (1 << min(letter.attempts, _MOST_DOUBLINGS))
-    return moment - letter.last_tried_at - min(pause, _LONGEST_PAUSE)

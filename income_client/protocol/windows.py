@@ -20,19 +20,17 @@ from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
 
-from .density import Density
 from .echo import believe, echoed_window
 from .intervals import Intervals
 from .overlap import Overlap
 from .questions import Answer, Bounds, Delivery, Kind, Pause, Question, Rows
 from .second import Saturation, Second
 from .stretch import Stretch
+from .stretches import Stretches
 from .tail import Tail
 
 _MOST_DOUBTS: Final = 8
 """Times that an overfull second is asked for anew because its rows moved."""
-_WORTH_SHARING: Final = 0.9
-"""Pages that must lie ahead of a walker before another takes half of them."""
 
 
 class WalkPlanner:
@@ -67,7 +65,8 @@ class WalkPlanner:
         self.rows: int = 0
         self.duplicates: int = 0
         self.splits: int = 0
-        self._limit, self._walkers = limit, walkers
+        self._limit = limit
+        self._walkers = walkers
         self._keep_saturated = keep_saturated
         self._received = Intervals(self.covered)
         self._asked = 0
@@ -77,10 +76,8 @@ class WalkPlanner:
         if bounds.before is None or reached <= bounds.before:
             self._tail = Tail(bounds.after, reached=reached, until=bounds.before, lead=lead)
         self.present: int | None = None
-        self._stretches = [
-            Stretch(gap.after, gap.before, Density(limit))
-            for gap in self._received.gaps(Window(bounds.after, reached))
-        ]
+        gaps = self._received.gaps(Window(bounds.after, reached))
+        self._stretches = Stretches(gaps, limit)
         end = 2**62 if bounds.before is None else bounds.before + 1
         self._overlap = Overlap(Window(bounds.after, end))
 
@@ -106,7 +103,7 @@ class WalkPlanner:
             return None
         if not self._stretches:
             return self._next_of_tail() if self._asked == 0 else None
-        stretch = next((s for s in self._stretches if s.asked is None), None) or self._share()
+        stretch = self._stretches.unasked()
         if stretch is None:
             return None
         stretch.asked = self._question(stretch)
@@ -121,14 +118,6 @@ class WalkPlanner:
             return bounds
         self._asked += 1
         return Question(Kind.TAIL, Window(self._tail.reached, self._tail.reached), bounds)
-
-    def _share(self) -> Stretch | None:
-        """Cut the free part of the fullest stretch in two, for a walker without work."""
-        fullest = max(self._stretches, key=lambda stretch: stretch.pages_ahead)
-        half = fullest.split() if fullest.pages_ahead >= _WORTH_SHARING else None
-        if half is not None:
-            self._stretches.insert(self._stretches.index(fullest) + 1, half)
-        return half
 
     def _question(self, stretch: Stretch) -> Question:
         if stretch.second and (form := stretch.second.next()):
@@ -196,13 +185,13 @@ class WalkPlanner:
 
     def _release(self, question: Question) -> Stretch:
         self._asked -= 1
-        stretch = next(s for s in self._stretches if s.asked is question)
-        stretch.asked = None
-        return stretch
+        return self._stretches.release(question)
 
     def _receive_window(self, question: Question, answer: Answer) -> None:
-        stretch, window = self._release(question), question.window
-        width, ids = window.before - window.after, frozenset(answer.rows)
+        stretch = self._release(question)
+        window = question.window
+        width = window.before - window.after
+        ids = frozenset(answer.rows)
         if not answer.is_full:
             stretch.density.completed(window.after, width, ids)
             stretch.overfull = None
@@ -211,7 +200,7 @@ class WalkPlanner:
             self.splits += 1
             stretch.density.overfull(window.after, width, ids)
             stretch.overfull = width
-            self._set_apart_quiet(stretch, answer.rows)
+            self._stretches.set_apart_quiet(stretch, answer.rows)
         else:
             stretch.second = Second(window.after, self.bounds, question.bounds, answer)
             self._judge(stretch, stretch.second)
@@ -219,8 +208,7 @@ class WalkPlanner:
     def _settle(self, stretch: Stretch, question: Question, answer: Answer) -> None:
         settled = believe(question.window, question.bounds, answer.echo)
         rest = (*settled.left, Window(question.window.before, stretch.end))
-        at = self._stretches.index(stretch)
-        self._stretches[at : at + 1] = [stretch.part(part) for part in rest if part]
+        self._stretches.replace(stretch, rest)
         self._deliver(settled.covered, question.bounds, answer.echo, answer.rows)
 
     def _receive_form(self, question: Question, answer: Answer) -> None:
@@ -235,13 +223,12 @@ class WalkPlanner:
             return
         if second.is_whole and not second.covered and stretch.doubts < _MOST_DOUBTS:
             # A row of the full page has moved meanwhile: the second is asked for anew.
-            stretch.doubts, stretch.second = stretch.doubts + 1, None
+            stretch.doubts += 1
+            stretch.second = None
             return
         window = Window(stretch.start, stretch.start + 1)
         stretch.density.completed(window.after, 1, set(second.rows))
-        stretch.pass_second()
-        if stretch.start >= stretch.end:
-            self._stretches.remove(stretch)
+        self._stretches.pass_second(stretch)
         if second.covered:
             self._deliver(window, self.bounds.around(window), second.echo, second.rows)
             return
@@ -276,17 +263,7 @@ class WalkPlanner:
         if self._tail is None or not window:
             return
         self._tail.interrupt()
-        stretch = Stretch(window.after, window.before, Density(self._limit))
-        width = window.before - window.after
-        if rows:
-            stretch.density.overfull(window.after, width, rows.keys())
-            stretch.overfull = width if width > 1 else None
-        self._stretches.append(stretch)
-        self._set_apart_quiet(stretch, rows)
-
-    def _set_apart_quiet(self, stretch: Stretch, rows: Rows) -> None:
-        if (quiet := stretch.set_apart_quiet(rows)) is not None:
-            self._stretches.insert(self._stretches.index(stretch), quiet)
+        self._stretches.add(window, rows)
 
     def _deliver(self, covers: Window, bounds: Bounds, echo: Window, rows: Rows) -> None:
         asked = bounds.reach

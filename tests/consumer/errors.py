@@ -18,6 +18,7 @@ from income_client import (
     IncomeClient,
     IncomeClientError,
     InvalidRequestError,
+    LinkRefusal,
     NotFoundError,
     PayloadFault,
     PermissionDeniedError,
@@ -51,6 +52,7 @@ async def tries(client: IncomeClient) -> bool:
         assert_type(error.applications, tuple[ApplicationSummary, ...])
     except UnsafeLinkError as error:
         assert_type(error.document_id, str | None)
+        assert_type(error.reason, LinkRefusal)
     except DownloadError as error:
         assert_type(error.code, str | None)
     except CallbackRejectedError as error:

@@ -2,12 +2,16 @@
 
 import json
 import traceback
+from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
+from typing import Any, cast
 
 import pytest
+from attrs import evolve
 
-from income_client import ConfigurationError, to_arrow
+from income_client import ApplicationRecord, ConfigurationError, to_arrow, to_pandas, to_polars
 from income_client.exporting.misfits import fits, misfit
+from income_client.exporting.rows import ROWS
 from income_client.exporting.tables import AT_A_TIME
 from tests.exporting.records_at_play import known_record, record_of
 from tests.payloads import APPLICATION, DOCUMENTS
@@ -70,4 +74,52 @@ def test_a_year_beyond_64_bits_is_an_error() -> None:
     """JSON has such numbers, columns have not."""
     application = json.loads(json.dumps(APPLICATION))
     application["income_calculations"]["applicant1"]["incomes"][0]["year"] = 2**63
-    assert "a year" in (misfit(record_of(application, None)) or "")
+    found = misfit(record_of(application, None))
+    assert found == "application app-1: a year of income is no integer of 64 bits"
+
+
+async def _awaited() -> AsyncIterator[ApplicationRecord]:
+    yield known_record()
+
+
+@pytest.mark.parametrize("function", [to_arrow, to_polars, to_pandas])
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (_awaited(), "gathered first"),
+        (known_record(), "not ApplicationRecord"),
+        (None, "not NoneType"),
+        ([known_record(), known_record().application], "not of Application$"),
+    ],
+)
+def test_what_is_no_records_is_refused(function: Any, records: Any, message: str) -> None:
+    """The error says what to give instead."""
+    with pytest.raises(ConfigurationError, match=message):
+        function(records)
+
+
+def test_a_record_that_no_reply_can_be_is_named() -> None:
+    """One that was made by hand from other types is found among many."""
+    wrong: Any = 7
+    records = [
+        evolve(
+            known_record(),
+            application=evolve(known_record().application, application_id=f"app-{n}"),
+        )
+        for n in range(5)
+    ]
+    application = evolve(records[3].application, application_reference_id=wrong)
+    records[3] = evolve(records[3], application=application)
+    with pytest.raises(ConfigurationError, match="application app-3: holds what"):
+        to_arrow(records)
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what the library says of values becomes an error about a record."""
+
+    def broken(_: ApplicationRecord) -> Iterator[Any]:
+        raise LookupError
+
+    monkeypatch.setitem(cast("dict[str, Any]", ROWS), "documents", broken)
+    with pytest.raises(LookupError):
+        to_arrow([known_record()])

@@ -1,18 +1,16 @@
 """Parquet files are whole at their place or not there, however many records come."""
 
 import sys
-import tracemalloc
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
 
 from income_client import (
     ApplicationRecord,
-    ClientClosedError,
     ConfigurationError,
     ParquetTables,
     to_arrow,
@@ -66,36 +64,30 @@ def test_nobody_else_may_read_them(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "all").iterdir()} == {0o600}
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    """Neither a folder nor what was to become one."""
-    tables = ParquetTables(tmp_path / "all")
-    with suppress(RuntimeError), tables:
-        tables.write(known_record())
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ClientClosedError):
-        tables.write(known_record())
-
-
 def test_nothing_is_replaced(tmp_path: Path) -> None:
     """Neither what is there before, nor what comes meanwhile."""
     (tmp_path / "all").mkdir()
     with pytest.raises(ConfigurationError, match="at the folder's place"):
         ParquetTables(tmp_path / "all")
-    tables = ParquetTables(tmp_path / "other")
-    (tmp_path / "other").write_text("mine", "utf-8")
-    with pytest.raises(ConfigurationError, match="at the folder's place"):
-        tables.close()
+    with (
+        pytest.raises(ConfigurationError, match="at the folder's place"),
+        ParquetTables(tmp_path / "other"),
+    ):
+        (tmp_path / "other").write_text("mine", "utf-8")
     assert (tmp_path / "other").read_text("utf-8") == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "other"]
 
 
 def test_closing_twice_does_nothing(tmp_path: Path) -> None:
-    """The second time everything is there."""
-    tables = ParquetTables(str(tmp_path / "all"))
-    tables.close()
-    tables.close()
-    assert (tmp_path / "all").is_dir()
+    """The second time everything is there, and takes nothing more."""
+    with ParquetTables(str(tmp_path / "all")) as tables:
+        tables.close()
+        assert (tmp_path / "all").is_dir()
+        tables.close()
+        with pytest.raises(ConfigurationError, match="are finished"):
+            tables.write(known_record())
+    with pytest.raises(ConfigurationError, match="one with block only"), tables:
+        pass
 
 
 def test_memory_does_not_grow_with_the_records(
@@ -103,13 +95,15 @@ def test_memory_does_not_grow_with_the_records(
 ) -> None:
     """Row groups are written as records come: of five times as many, no more is held."""
     monkeypatch.setattr(parquet_tables, "AT_A_TIME", 50)
-    written(tmp_path / "before", 100)
     peaks = []
     for count in (200, 1000):
-        tracemalloc.start()
-        written(tmp_path / str(count), count, rows_per_group=1000)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        before = pa.total_allocated_bytes()
+        held = []
+        with ParquetTables(tmp_path / str(count), rows_per_group=150) as tables:
+            for record in many(count):
+                tables.write(record)
+                held.append(pa.total_allocated_bytes() - before)
+        peaks.append(max(held))
     assert peaks[1] < 1.5 * peaks[0]
 
 

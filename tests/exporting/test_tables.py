@@ -4,6 +4,7 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -105,6 +106,17 @@ def test_a_missing_library_is_named(
     with pytest.raises(ConfigurationError) as caught:
         function([])
     assert caught.value.message == f"this needs {library}: pip install {install}"
+
+
+def test_a_library_that_is_broken_says_so_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To install it once more would not help."""
+    (tmp_path / "polars.py").write_text("raise ImportError('cannot open libinvented.so')", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "polars")
+    with pytest.raises(ImportError, match=r"libinvented\.so"):
+        to_polars([])
 
 
 def test_no_library_is_loaded_early() -> None:

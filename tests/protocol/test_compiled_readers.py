@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from income_client import records
 from income_client.errors import DecodeError
+from income_client.protocol.converter import make_converter
 from income_client.protocol.document_types import registered_types
 from income_client.protocol.findings import faults_of
-from income_client.protocol.wire import decode, make_converter
+from income_client.protocol.wire import decode
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 from tests import strategies
 from tests.payloads import APPLICATION, DOCUMENTS, PAGE

@@ -11,7 +11,8 @@ import pytest
 
 from income_client.errors import ConfigurationError, DecodeError
 from income_client.protocol import document_types, wire
-from income_client.protocol.wire import decode, make_converter, register_document_type, to_json
+from income_client.protocol.converter import make_converter
+from income_client.protocol.wire import decode, register_document_type, to_json
 from income_client.records import ApplicationDocuments, Document, Paystub
 from income_client.records.fields import UtcTime
 from tests.leaks import held_by

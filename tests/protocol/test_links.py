@@ -1,5 +1,6 @@
 """Which download addresses are used, and where a redirect may lead."""
 
+import pickle
 from urllib.parse import urljoin, urlsplit
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from income_client.errors import UnsafeLinkError
+from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.protocol.links import Link, read_link, redirected
 from income_client.settings import DownloadPolicy
 from tests.leaks import held_by
@@ -207,6 +208,24 @@ def test_a_redirect_leads_nowhere_else(location: object) -> None:
     error = redirected(used(f"https://{HOST}/a?S3CRET"), location, DEFAULT)
     assert isinstance(error, UnsafeLinkError)
     assert "S3CRET" not in held_by(error)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        (None, LinkRefusal.ADDRESS),
+        ("ftp://a.amazonaws.com/x", LinkRefusal.ADDRESS),
+        ("http://a.amazonaws.com/x", LinkRefusal.PLAIN_HTTP),
+        ("https://files.example/x", LinkRefusal.HOST),
+        ("https://127.0.0.1/x", LinkRefusal.HOST),
+    ],
+)
+def test_a_refusal_names_its_rule(address: object, reason: LinkRefusal) -> None:
+    """Whoever catches it need not read its words, and it survives being pickled."""
+    error = read_link(address, DEFAULT)
+    assert isinstance(error, UnsafeLinkError)
+    assert error.reason is reason
+    assert pickle.loads(pickle.dumps(error)).reason is reason
 
 
 def test_a_redirect_may_give_up_https_only_where_http_is_allowed() -> None:

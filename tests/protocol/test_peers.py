@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import UnsafeLinkError
+from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.protocol.peers import peer_refusal
 from income_client.settings import DownloadPolicy
 
@@ -53,6 +53,7 @@ def test_private_ranges_pass_if_the_policy_says_so(ip: str) -> None:
         refused = peer_refusal(ip, policy)
         assert isinstance(refused, UnsafeLinkError)
         assert refused.message == "the host is at an address of a private network"
+        assert refused.reason is LinkRefusal.PRIVATE_NETWORK
         assert not refused.retryable
     assert peer_refusal(ip, PRIVATE) is None
 
@@ -62,6 +63,9 @@ def test_this_machine_must_be_named_as_well(ip: str) -> None:
     """That private networks are allowed does not open this machine, nor does its name alone."""
     for policy in (CLOSED, CLOSED_BUT_NAMED, PRIVATE):
         assert isinstance(peer_refusal(ip, policy), UnsafeLinkError)
+    refused = peer_refusal(ip, PRIVATE)
+    assert refused is not None
+    assert refused.reason is LinkRefusal.THIS_MACHINE
     assert peer_refusal(ip, OPEN) is None
 
 
@@ -70,6 +74,9 @@ def test_some_addresses_never_pass(ip: str) -> None:
     """Whatever the policy says: no file is there."""
     for policy in (CLOSED, CLOSED_BUT_NAMED, PRIVATE, OPEN):
         assert isinstance(peer_refusal(ip, policy), UnsafeLinkError)
+    refused = peer_refusal(ip, OPEN)
+    assert refused is not None
+    assert refused.reason is LinkRefusal.SPECIAL_NETWORK
 
 
 @given(st.ip_addresses())

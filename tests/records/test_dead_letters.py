@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from income_client.records.dead_letters import DeadLetter, key_of_application, k
 from income_client.records.window import EPOCH, Window
 
 NOON = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
+LAST = datetime(9999, 12, 31, 23, 59, 59)  # noqa: DTZ001 - likewise
 ids = st.text(max_size=12) | st.integers(-99, 99).map(lambda n: f"window:{n}")
 
 
@@ -43,3 +45,12 @@ def test_a_letter_is_a_value() -> None:
     assert letter("app-1") == letter("app-1")
     assert hash(letter("app-1")) == hash(letter("app-1"))
     assert letter("app-1").window.starts_at == EPOCH + timedelta(seconds=5)
+
+
+@given(st.integers(1, 60), st.sampled_from((NOON, LAST)))
+def test_the_next_try_is_a_while_after_the_last(attempts: int, last: datetime) -> None:
+    """The more often it was tried, the later, and a day later at most."""
+    one = evolve(letter("app-1"), attempts=attempts, last_tried_at=last)
+    more = evolve(one, attempts=attempts + 1)
+    assert last <= one.next_try_at <= more.next_try_at
+    assert one.next_try_at - last <= timedelta(days=1)

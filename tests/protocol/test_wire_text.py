@@ -1,13 +1,18 @@
 """What `to_json` has written is read back equal."""
 
+from typing import Any
+
 import pytest
+from attrs import frozen
 from hypothesis import given, settings
 
 from income_client import (
     Application,
     ApplicationRecord,
+    BasicAuth,
     ConfigurationError,
     DecodeError,
+    Window,
     from_json,
     to_json,
 )
@@ -40,5 +45,19 @@ def test_other_content_is_a_decode_error(text: bytes | str) -> None:
 def test_other_things_are_no_text() -> None:
     """An argument that cannot be meant is told as one."""
     nothing: object = None
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match="text is bytes or a str"):
         from_json(ApplicationRecord, nothing)  # type: ignore[arg-type]
+
+
+@frozen
+class Stranger:
+    """A class that nobody registered."""
+
+    amount: int
+
+
+@pytest.mark.parametrize("kind", [int, dict, Stranger, BasicAuth, Window, list[int], None, []])
+def test_only_classes_of_records_are_read(kind: Any) -> None:
+    """What `to_json` does not write is not read either."""
+    with pytest.raises(ConfigurationError, match="no class of records"):
+        from_json(kind, b"1")
