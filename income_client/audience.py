@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from .clock import Clock
@@ -82,35 +82,6 @@ class Audience:
                 tell = _both(self._guard.around(span), self._hook)
         return CallWatch(name, tell, clock)
 
-    async def watch(
-        self,
-        name: str,
-        host: str | None,
-        clock: Clock,
-        work: "Callable[[CallWatch | None], Awaitable[T]]",
-    ) -> T:
-        """Tell of a call from its beginning to its end, however that comes.
-
-        Args:
-            name: of the call.
-            host: that it is for.
-            clock: measures it.
-            work: makes it, and tells of its requests; is given None while nobody listens.
-
-        Returns:
-            What it gives.
-        """
-        watch = self.begin(name, host, clock)
-        if watch is None:
-            return await work(None)
-        try:
-            outcome = await work(watch)
-        except BaseException as error:
-            watch.finished(error)
-            raise
-        watch.finished(outcome)
-        return outcome
-
     def _seek(self) -> None:
         self._is_sought = False
         # A program that has set it up has imported it; for all others it costs nothing.
@@ -149,6 +120,23 @@ class CallWatch:
         self._sent_at: float | None = None
         self._sent = 0
         self._status: int | None = None
+
+    async def over(self, work: Awaitable[T]) -> T:
+        """Tell how the call ends, however it does.
+
+        Args:
+            work: makes it, and tells of its requests.
+
+        Returns:
+            What it gives.
+        """
+        try:
+            outcome = await work
+        except BaseException as error:
+            self.finished(error)
+            raise
+        self.finished(outcome)
+        return outcome
 
     def sent(self) -> None:
         """Tell that a request goes out."""

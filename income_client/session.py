@@ -220,12 +220,9 @@ class SessionManager:
         refused = shared.transport.refusal()
         if refused is not None:
             return refused
-        return await shared.audience.watch(
-            request.name,
-            self._host,
-            shared.clock,
-            lambda watch: self._by_deadline(request, read, watch),
-        )
+        watch = shared.audience.begin(request.name, self._host, shared.clock)
+        work = self._by_deadline(request, read, watch)
+        return await (work if watch is None else watch.over(work))
 
     async def _by_deadline(
         self,

@@ -62,7 +62,9 @@ class TokenEndpoint:
             The token, or the error with the number of requests in ``attempts``.
         """
         name = token_request().name
-        return await self._audience.watch(name, self._host, self._clock, self._by_deadline)
+        watch = self._audience.begin(name, self._host, self._clock)
+        work = self._by_deadline(watch)
+        return await (work if watch is None else watch.over(work))
 
     async def _by_deadline(self, watch: CallWatch | None) -> Token | IncomeClientError:
         deadline = self._timeouts.deadline
