@@ -1,7 +1,7 @@
 """What the contract leaves open about the service, one field for each; knows no data."""
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from attrs import evolve, field, fields_dict, frozen
@@ -9,7 +9,7 @@ from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
 
-from .arguments import instance, whole
+from .arguments import check_names, instance, whole
 
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
@@ -106,12 +106,15 @@ class ServiceRules:
     """How often the host of files sends on to its other region before it gives a file."""
 
 
-def changed_rules(rules: ServiceRules | None, knobs: Mapping[str, Any]) -> ServiceRules:
+def changed_rules(
+    rules: ServiceRules | None, knobs: Mapping[str, Any], others: Iterable[str] = ()
+) -> ServiceRules:
     """Return rules of which some fields are replaced.
 
     Args:
         rules: what to begin with; the usual ones unless given.
         knobs: new values by field.
+        others: names that the emulator takes besides, for the message.
 
     Raises:
         ConfigurationError: these are no rules, a knob does not exist, or its
@@ -119,8 +122,5 @@ def changed_rules(rules: ServiceRules | None, knobs: Mapping[str, Any]) -> Servi
     """
     if rules is not None and not isinstance(rules, ServiceRules):
         raise ConfigurationError(f"rules are ServiceRules, not {rules!r}")
-    known = fields_dict(ServiceRules)
-    for name in knobs:
-        if name not in known:
-            raise ConfigurationError(f"there is no knob {name}; the knobs are {', '.join(known)}")
+    check_names("Emulator", knobs, (*others, *fields_dict(ServiceRules)))
     return evolve(rules or ServiceRules(), **knobs)

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
 
-from .arguments import check_figure, check_moment, check_whole
+from .arguments import check_figure, check_moment, check_whole, names_of
 from .callback_answer import CallbackDelivery
 from .callback_desk import CallbackDesk
 from .callback_orders import USUAL_EVENT, CallbackOrder
@@ -94,7 +94,7 @@ class Emulator(ServiceControls):
         check_figure("latency", latency)
         check_whole("seed", seed)
         check_whole("port", port, least=0)
-        rules = changed_rules(rules, knobs)
+        rules = changed_rules(rules, knobs, names_of(Emulator))
         now = second_of(start)
         times = update_times(applications, pattern, seed=seed, days=days, now=now)
         clock = clock or SystemClock()

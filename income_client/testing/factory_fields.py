@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar
 
 import attrs
@@ -16,6 +15,7 @@ from income_client import (
     IncomeCalculation,
     PaystubApplicant,
 )
+from income_client.emulator.arguments import meant
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
@@ -101,10 +101,8 @@ def changed(record: T, fields: Mapping[str, Any], *others: str) -> T:
     known = [each.name for each in attrs.fields(type(record)) if each.name != "source"]
     for name in fields:
         if name not in known:
-            names = [*known, *others]
-            close = get_close_matches(name, names, n=1)
-            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
-            raise ConfigurationError(f"{type(record).__name__} has no field {name}; {meant}")
+            end = meant(name, (*known, *others))
+            raise ConfigurationError(f"{type(record).__name__} has no field {name}{end}")
     whole: Any = record
     made: T = attrs.evolve(whole, **fields)
     return made

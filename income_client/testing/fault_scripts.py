@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from income_client import ConfigurationError
 from income_client.emulator import Fault
-from income_client.emulator.arguments import check_figure, check_whole
+from income_client.emulator.arguments import check_figure, check_whole, meant
 
 from .planned_faults import CALLS, PlannedFault
 
@@ -21,6 +21,8 @@ _STEP: Final = re.compile(
 _STATUS: Final = re.compile(r"[1-5]\d\d\Z")
 _KINDS: Final = ("reset", "drop", "cut", "stall", "garbage")
 _WORDS: Final = ("ok", "expired_token", *_KINDS)
+_STEPS: Final = ("statuses from 100 to 599", *_WORDS)
+_PAUSE: Final = "retry-after"
 _INVALID_TOKEN: Final = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
 Faults = tuple[Fault, ...]
@@ -54,7 +56,7 @@ def _line(line: str) -> Iterator[Fault]:
     for step in map(str.strip, found["steps"].split(",")):
         parts = _STEP.match(step)
         if parts is None:
-            raise ConfigurationError(f"a step of a script is a status or a word, not {step!r}")
+            raise ConfigurationError(_unreadable(step))
         times = int(parts["times"] or 1)
         if parts["what"] == "ok":
             passed += times
@@ -74,7 +76,15 @@ def _step(what: str, pause: str | None, where: Mapping[str, Any]) -> Fault:
         return PlannedFault("status", status=401, headers=_INVALID_TOKEN, **where)
     if what in _KINDS:
         return PlannedFault(what, **where)
-    raise ConfigurationError(f"there is no step {what}{_meant(what, _WORDS)}")
+    raise ConfigurationError(f"there is no step {what}{meant(what, _STEPS)}")
+
+
+def _unreadable(step: str) -> str:
+    said = "a step of a script is a status or a word, such as '503 retry-after=2 x3' or 'reset'"
+    options = [option.partition("=")[0] for option in step.split()[1:]]
+    close = [name for name in options if get_close_matches(name, [_PAUSE])]
+    is_misspelt = bool(close) and _PAUSE not in close
+    return f"{said}, not {step!r}{f'; did you mean {_PAUSE}?' if is_misspelt else ''}"
 
 
 def _call(name: str) -> str | None:
@@ -83,13 +93,8 @@ def _call(name: str) -> str | None:
     if not isinstance(name, str):
         raise ConfigurationError(f"call is a str, not {type(name).__name__}")
     if name not in CALLS:
-        raise ConfigurationError(f"there is no call {name}{_meant(name, (*CALLS, 'any'))}")
+        raise ConfigurationError(f"there is no call {name}{meant(name, (*CALLS, 'any'))}")
     return name
-
-
-def _meant(name: str, known: tuple[str, ...]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
 
 
 def outage(seconds: float, *, after: float = 0.0, status: int = 503, call: str = "any") -> Faults:
@@ -112,6 +117,10 @@ def outage(seconds: float, *, after: float = 0.0, status: int = 503, call: str =
 
 def flaky(rate: float, *, seed: int = 7, status: int = 503, call: str = "any") -> Faults:
     """Return a service that fails now and then; the same seed fails the same requests.
+
+    Chance decides on every attempt anew, so that some calls fail for good: of those
+    with three attempts, the usual number, about ``rate ** 3``. A test that reads many
+    applications gives ``on_error="yield"``, or takes a seed that it gets through with.
 
     Args:
         rate: the share of requests that fail, from 0 to 1.

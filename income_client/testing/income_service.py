@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
+from attrs import fields_dict
+
 from income_client import (
     Application,
     ApplicationDocuments,
@@ -19,7 +21,8 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 from income_client.clock import Clock, SystemClock
-from income_client.emulator import CallbackDelivery, CallbackTarget, ServiceRules
+from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, ServiceRules
+from income_client.emulator.arguments import check_names, names_of
 from income_client.emulator.seconds import moment_of
 
 from .adding import Adding
@@ -65,6 +68,8 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         thread: LoopThread | None = None,
         **options: Any,
     ) -> None:
+        known = (*names_of(IncomeService), *names_of(Emulator), *fields_dict(ServiceRules))
+        check_names("IncomeService", options, known)
         clock = SystemClock() if clock is None else clock
         if isinstance(clock, JumpingClock):
             clock = ServiceSideClock(clock)

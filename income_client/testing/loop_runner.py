@@ -4,13 +4,23 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable
 from typing import Self, TypeVar, overload
 
+from attrs import frozen
+
 from income_client import ConfigurationError
 
 T = TypeVar("T")
 
 
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
+@frozen
+class _Failure:
+    error: Exception
+
+
+async def _ended(work: Awaitable[T]) -> T | _Failure:
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - raised again where the test called
+        return _Failure(error)
 
 
 async def _listed(work: AsyncIterable[T]) -> list[T]:
@@ -56,7 +66,17 @@ class LoopRunner:
                 work.close()
             raise ConfigurationError("income_run is for synchronous tests; await this instead")
         if isinstance(work, Awaitable):
-            return self._runner.run(_awaited(work))
+            return self._run(work)
         if isinstance(work, AsyncIterable):
-            return self._runner.run(_listed(work))
+            return self._run(_listed(work))
         raise ConfigurationError("income_run takes what can be awaited or asynchronously iterated")
+
+    def _run(self, work: Awaitable[T]) -> T:
+        outcome = self._runner.run(_ended(work))
+        if not isinstance(outcome, _Failure):
+            return outcome
+        try:
+            # From here it has no frames of asyncio, which a test's author need not read.
+            raise outcome.error
+        finally:
+            del outcome

@@ -74,7 +74,15 @@ class LoopThread:
                 "this is the service's own thread, which cannot wait for itself; "
                 "call it from another one"
             )
-        return self.begin(work).result()
+        future = self.begin(work)
+        error = future.exception()
+        if error is None:
+            return future.result()
+        try:
+            # From here it has no frames of the future, which a test's author need not read.
+            raise error
+        finally:
+            del error, future
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Have a coroutine run in the loop, and return its future at once.

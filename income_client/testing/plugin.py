@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from .tracebacks import hide_package
+
 if TYPE_CHECKING:
     from income_client import IncomeClient
     from income_client.clock import Clock
@@ -86,6 +88,7 @@ def income_client(
 ) -> "Iterator[IncomeClient]":
     """A client of `income_service`, closed in the event loop that used it."""
     from income_client import IncomeClient  # noqa: PLC0415 - as above
+    from income_client.emulator.arguments import check_names, names_of  # noqa: PLC0415 - as above
 
     from .shared_clock import LoopBoundClock  # noqa: PLC0415 - as above
 
@@ -98,6 +101,8 @@ def income_client(
         "downloads": income_service.download_policy,
     }
     options = {**usual, **income_client_options, **_marked(request, "income_client")}
+    # Its address is the service's.
+    check_names("income_client", options, [n for n in names_of(IncomeClient) if n != "base_url"])
     clock = LoopBoundClock(options.pop("clock"), aclose)
     client = IncomeClient(income_service.url, clock=clock, **options)
     yield client
@@ -127,9 +132,11 @@ def income_environment(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show below a failure what the service was asked."""
+    """Show a failure without the package's own frames, and below it what the service was asked."""
+    if call.excinfo is not None:
+        hide_package(call.excinfo)
     report = yield
     service = item.stash.get(_SERVICE, None)
     if report.failed and report.when == "call" and service is not None:

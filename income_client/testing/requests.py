@@ -1,11 +1,11 @@
 """What a service was asked, as a test looks at it; shows no address's query that is signed."""
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Final, Self, overload
 
 from income_client import ConfigurationError
 from income_client.emulator import RecordedRequest
+from income_client.emulator.arguments import meant
 from income_client.emulator.service import Call
 
 _NAMES: Final = tuple(call.value for call in Call)
@@ -60,9 +60,7 @@ class Requests(Sequence[RecordedRequest]):
             ConfigurationError: there is no such call.
         """
         if call not in _NAMES:
-            close = get_close_matches(call, _NAMES, n=1)
-            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(_NAMES)}"
-            raise ConfigurationError(f"there is no call {call}; {meant}")
+            raise ConfigurationError(f"there is no call {call}{meant(call, _NAMES)}")
         return Requests(
             request
             for request in self._requests

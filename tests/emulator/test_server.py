@@ -172,7 +172,9 @@ async def test_listens_on_loopback_only(host: str) -> None:
         ({"port": -1}, "port is 0 or more"),
         ({"rules": {"order": "shuffled"}}, "rules are ServiceRules"),
         ({"token_lifetime": 1.5}, "token_lifetime is a whole number"),
-        ({"colour": "red"}, "there is no knob colour; the knobs are lower_closed"),
+        ({"colour": "red"}, "Emulator has no option colour; there are applications, .*file_redir"),
+        ({"oder": "random"}, "Emulator has no option oder; did you mean order?"),
+        ({"aplications": 3}, "no option aplications; did you mean applications?"),
     ],
     ids=str,
 )

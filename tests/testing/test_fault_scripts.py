@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import ConfigurationError, IncomeClient, RetryPolicy, ServerError
+from income_client import (
+    ApplicationRecord,
+    ConfigurationError,
+    IncomeClient,
+    RetryPolicy,
+    ServerError,
+)
 from income_client.emulator import Fault, Faults
 from income_client.testing import (
     IncomeService,
@@ -72,10 +78,13 @@ def test_any_call_is_any_of_the_api_s() -> None:
     [
         ("get_aplication: 500", "no call get_aplication; did you mean get_application?"),
         ("get_application 500", "'call: step, step'"),
-        ("get_application:", "a step of a script is a status or a word, not ''"),
+        ("get_application:", "'reset', not ''"),
         ("get_application: 500 twice", "not '500 twice'"),
         ("get_application: resett", "no step resett; did you mean reset?"),
-        ("get_application: 999", "no step 999"),
+        ("get_application: 500 retry=3", "not '500 retry=3'; did you mean retry-after?"),
+        ("get_application: 500 x2 retry-after=3", "such as '503 retry-after=2 x3' or 'reset'"),
+        ("get_application: 999", "no step 999; there are statuses from 100 to 599, ok, expired"),
+        ("get_application: boom", "no step boom; there are statuses from 100 to 599, ok, expired"),
         ("get_application: reset retry-after=2", "only a status has a retry-after"),
     ],
 )
@@ -146,6 +155,18 @@ def test_a_flaky_service_fails_by_its_seed() -> None:
 
     assert failed(paths, 1) == failed(paths[::-1], 1) != failed(paths, 2)
     assert 60 < len(failed(paths, 1)) < 180
+
+
+@pytest.mark.income_client(retry=RetryPolicy(max_attempts=3))
+async def test_a_flaky_service_fails_some_calls_for_good(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """Chance falls on attempts, so that who reads much lets failures be yielded."""
+    income_service.faults.add(flaky(0.5, call="get_application"))
+    records = income_client.fetch_records(income_service.ids, documents=False, on_error="yield")
+    came = [isinstance(each, ApplicationRecord) async for each in records]
+    assert 0 < came.count(False) < came.count(True)
+    assert len(came) == len(income_service.ids)
 
 
 @pytest.mark.income_service(applications=3)

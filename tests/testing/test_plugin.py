@@ -46,6 +46,18 @@ def test_a_marker(income_service):
 @pytest.mark.income_service(oder="random")
 def test_a_knob(income_service):
     pass
+
+@pytest.mark.income_service(aplications=3)
+def test_an_option(income_service):
+    pass
+
+@pytest.mark.income_client(concurency=3)
+def test_a_client_s(income_client):
+    pass
+
+@pytest.mark.income_client(base_url="http://127.0.0.1")
+def test_an_address(income_client):
+    pass
 """
 
 
@@ -100,7 +112,10 @@ def test_a_failure_shows_what_was_asked(tmp_path: Path) -> None:
     assert "(fault: status)" in shown
     assert "assert 2 == 5" in shown
     assert "the marker income_service takes its options by name" in shown
-    assert "there is no knob oder; the knobs are" in shown
+    assert "no option oder; did you mean order?" in shown
+    assert "no option aplications; did you mean applications?" in shown
+    assert "ConfigurationError: income_client has no option concurency; did you mean" in shown
+    assert "ConfigurationError: income_client has no option base_url;" in shown
     assert "invented-secret" not in shown
 
 
