@@ -21,6 +21,7 @@ from .arguments.chosen import overfull
 from .arguments.misuse import MisuseError
 from .arguments.moments import Moment, When, ends_before_it_begins, span_between
 from .exit_status import ExitStatus
+from .output.counts import counted
 from .output.package_warnings import say_warnings
 from .output.status_line import StatusLine
 from .output.tables import Column, OutputOption, QuietOption, RowWriter
@@ -28,7 +29,7 @@ from .output.tables import Column, OutputOption, QuietOption, RowWriter
 COLUMNS: Final = (
     Column("application_id", "Application", style="cyan"),
     Column("application_reference_id", "Reference"),
-    Column("application_date", "Date"),
+    Column("application_date", "Date", is_optional=True),
 )
 
 
@@ -72,7 +73,7 @@ async def applications(
         line.clear()
     for window in walk.saturated:
         line.say(overfull(window))
-    if line.is_shown and not rows.rows:
+    if not rows.rows and not quiet:
         line.say("no application was updated in that span")
     return ExitStatus.FAILED if walk.saturated else ExitStatus.DONE
 
@@ -118,10 +119,9 @@ class _Progress:
                 pass
 
     def _draw(self, page: PageCovered | None) -> None:
-        parts = [Text.assemble((f"{self._rows:,} applications", "bold cyan"))]
+        parts = [Text.assemble((counted(self._rows, "application"), "bold cyan"))]
         if page is not None:
             if self._has_beginning:
-                # Never all of it while there is more to come.
-                parts.append(Text(f"{min(int(page.covered_fraction * 100), 99)}% of the span"))
-            parts.append(Text(f"{page.requests:,} requests", style="dim"))
+                parts.append(Text(f"{int(page.covered_fraction * 100)}% of the span"))
+            parts.append(Text(counted(page.requests, "request"), style="dim"))
         self._line.draw(parts)

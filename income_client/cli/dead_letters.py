@@ -1,6 +1,6 @@
 """``income-client dead-letters``: lists what a poller could not read; looks, and no more."""
 
-import sys
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -12,13 +12,22 @@ from .exit_status import ExitStatus
 from .output.saying import say
 from .output.tables import Column, OutputOption, QuietOption, RowWriter
 
+_KIND_OF_ERROR: Final = re.compile(r"^[A-Za-z]+Error: (?=.)", re.ASCII)
+
+
+def _told(row: Mapping[str, object]) -> str:
+    """Return the reason without what stands beside it already, or what only programs ask for."""
+    reason = _KIND_OF_ERROR.sub("", str(row["reason"]), count=1)
+    return reason.replace(f"({row['application_id']})", "", 1)
+
+
 _COLUMNS: Final = (
     Column("subject", "What", style="cyan"),
     Column("attempts", "Tries", "right"),
     Column("first_tried_at", "Since", is_optional=True),
     Column("last_tried_at", "Last try", is_optional=True),
     Column("next_try_at", "Next try"),
-    Column("reason", "Reason", is_prose=True),
+    Column("reason", "Reason", is_prose=True, told=_told),
 )
 
 
@@ -51,7 +60,7 @@ async def dead_letters(
         for letter in letters:
             if letter.application_id is not None or not quiet:
                 rows.write(_row(letter))
-    if not letters and sys.stderr.isatty():
+    if not letters and not quiet:
         say("all that was listed could be read")
     return ExitStatus.DONE
 

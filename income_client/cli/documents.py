@@ -23,21 +23,22 @@ from .arguments.chosen import Chosen
 from .arguments.id_arguments import IdArgument
 from .arguments.options import Switch
 from .exit_status import ExitStatus
+from .output.counts import counted
 from .output.package_warnings import say_warnings
 from .output.status_line import StatusLine
 from .output.tables import Column, OutputOption, QuietOption, RowWriter
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),
-    Column("document_type", "Type"),
+    Column("document_type", "Type", is_optional=True),
     Column("document_id", "Document", style="cyan"),
-    Column("pay_begin_date", "From"),
-    Column("pay_end_date", "To"),
-    Column("files", "Files", "right"),
+    Column("pay_begin_date", "From", is_optional=True),
+    Column("pay_end_date", "To", is_optional=True),
+    Column("files", "Files", "right", is_optional=True),
     Column("updated_at", "Updated", is_optional=True),
     Column("data_action", "Action", is_optional=True),
 )
-_PAGES: Final = Column("pages", "Pages", "right")
+_PAGES: Final = Column("pages", "Pages", "right", is_optional=True)
 
 
 async def documents(
@@ -72,6 +73,7 @@ async def documents(
     alone = "document_id" if quiet else None
     rows = RowWriter(columns, output, quiet=alone, before=line.make_way)
     failures = 0
+    seen: set[str] = set()
     try:
         async with (
             connect(connection) as client,
@@ -83,16 +85,26 @@ async def documents(
                         failures += 1
                         line.say(str(found.error))
                         continue
+                    seen |= found.documents.keys()
                     for entry in found.all():
                         if not type_ or entry.document_type in type_:
                             _write(found, entry, rows, keeps_address=addresses)
                     if not rows.is_piped:
-                        line.draw((Text(f"{rows.rows:,} documents", style="bold cyan"),))
+                        line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
         line.clear()
-    if line.is_shown and not rows.rows and not failures:
-        line.say("there are no such documents")
+    if not quiet and not failures:
+        _tell_missing(line, set(type_), seen, has_rows=bool(rows.rows))
     return ExitStatus.FAILED if failures else ExitStatus.DONE
+
+
+def _tell_missing(line: StatusLine, types: set[str], seen: set[str], *, has_rows: bool) -> None:
+    """Say what was asked for and is not there: a typing error would look like a success."""
+    missing = ", ".join(sorted(types - seen))
+    if missing:
+        line.say(f"no document of type {missing}; there are {', '.join(sorted(seen)) or 'none'}")
+    elif not has_rows:
+        line.say("there are no documents")
 
 
 def _write(

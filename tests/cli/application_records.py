@@ -153,11 +153,18 @@ def long_words() -> ApplicationRecord:
     )
 
 
+def going_on() -> ApplicationRecord:
+    """Return a record with the year of its last update, and the one before."""
+    years = {2024: [source("employment", 1000)], 2023: [source("employment", 12_000)]}
+    return record({"applicant1": calculation(years)})
+
+
 CASES: Final = {
     "suspicious": suspicious,
     "four applicants": four_applicants,
     "without documents": without_documents,
     "twelve years": twelve_years,
+    "going on": going_on,
     "long words": long_words,
 }
 """Records by what is special in them."""

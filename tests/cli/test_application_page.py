@@ -12,7 +12,17 @@ from income_client import ApplicationRecord
 from income_client.cli.looking.elements import Markup, element
 from income_client.cli.looking.page import page
 from income_client.cli.looking.reading import view_of
-from tests.cli.application_records import CASES, RECORDS, suspicious, unhurried
+from tests.cli.application_records import (
+    CASES,
+    RECORDS,
+    calculation,
+    four_applicants,
+    going_on,
+    record,
+    source,
+    suspicious,
+    unhurried,
+)
 
 _ALLOWED: Final = {"class", "style", "href", "id", "role", "aria-label", "aria-hidden", "lang"}
 _HEAD: Final = {"charset", "http-equiv", "content", "name"}
@@ -93,6 +103,39 @@ def test_a_doubt_is_said_and_not_only_coloured() -> None:
     assert "⚠ 56,234.75" in text
     assert "⚠ Suspected fraudulent" in text
     assert text.count("suspected fraudulent") == 1
+
+
+def test_the_headline_says_what_it_rests_on() -> None:
+    """The first amount that is read has the sign and the word, if a document is suspected."""
+    text = read(page(view_of(suspicious()))).text
+    assert "Income 2026⚠ 56,234.75rests on a suspected document" in text
+    text = read(page(view_of(four_applicants()))).text
+    assert "Income 2026120,000.00Applicants" in text
+    assert "suspected document" not in text
+
+
+def test_all_applicants_together_carry_a_doubt() -> None:
+    """A sum over them has no document beside it, so it says itself what it rests on."""
+    years = {2026: [source("employment", 5, "doc-1")], 2025: [source("employment", 7)]}
+    made = record({"applicant1": calculation(years), "applicant2": calculation({}, "doc-1")})
+    text = read(page(view_of(made))).text
+    together = text[text.index("All applicants together") :]
+    assert together.startswith(
+        "All applicants together2026⚠ 5.00rests on a suspected document20257.00Documents"
+    )
+
+
+def test_a_year_that_goes_on_is_said_to() -> None:
+    """The year of the last update may not be over, wherever it is named."""
+    text = read(page(view_of(going_on()))).text
+    assert text.count("2024 so far") == 3
+    assert "Income 2024 so far1,000.00" in text
+    assert "2023 so far" not in text
+
+
+def test_the_currency_is_said_to_be_unknown_once() -> None:
+    """The contract names none."""
+    assert read(page(view_of(suspicious()))).text.count("without a currency") == 1
 
 
 def test_it_says_whether_somebody_is_named() -> None:

@@ -14,7 +14,11 @@ from income_client.cli.looking.reading import view_of
 from tests.cli.application_records import (
     CASES,
     RECORDS,
+    calculation,
+    going_on,
     printed,
+    record,
+    source,
     suspicious,
     twelve_years,
     unhurried,
@@ -24,7 +28,7 @@ _ESCAPE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @unhurried
-@given(RECORDS, st.integers(80, 160), st.booleans())
+@given(RECORDS, st.integers(40, 160), st.booleans())
 def test_no_line_is_wider_than_the_terminal(
     record: ApplicationRecord,
     width: int,
@@ -36,12 +40,13 @@ def test_no_line_is_wider_than_the_terminal(
     assert all(cell_len(line) <= width for line in text.splitlines())
     for person in view.applicants:
         for year in person.years:
+            assert re.search(rf"^{year.year}\b", text, re.MULTILINE)
             assert amount_text(year.total) in text
             assert all(amount_text(source.amount) in text for source in year.sources)
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
 def test_special_records_fit(name: str, width: int) -> None:
     """Long words are folded, amounts are whole, and nothing acts on the terminal."""
     view = view_of(CASES[name](), show_personal_data=True)
@@ -50,6 +55,7 @@ def test_special_records_fit(name: str, width: int) -> None:
         assert all(amount_text(year.total) in text for year in person.years)
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "\x1b" not in text
+    assert "\u2026" not in text
     assert "\u202e" not in text
 
 
@@ -86,6 +92,31 @@ def test_bars_of_all_applicants_have_one_scale() -> None:
     lines = printed(view_of(CASES["four applicants"]()), width=120).splitlines()
     bars = [line.count("█") for line in lines if line.startswith("2026") and "D" in line]
     assert bars == [pytest.approx(bars[2] * share / 3, abs=1) for share in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_longest_bar_fills_its_column(width: int) -> None:
+    """The largest source has it: a sum has no bar, and is no measure of one."""
+    text = printed(view_of(suspicious()), width=width)
+    assert re.search(r" █+  80,000\.00", text)
+
+
+def test_a_year_that_goes_on_is_said_to() -> None:
+    """Beside the year or below it, as there is room."""
+    wide = printed(view_of(going_on()), width=120)
+    assert re.search("^2024 so far  employment", wide, re.MULTILINE)
+    narrow = printed(view_of(going_on()), width=40)
+    assert re.search("^2024 +employment.*\nso far ", narrow, re.MULTILINE)
+    assert wide.count("so far") == narrow.count("so far") == 1
+
+
+def test_all_applicants_together_carry_a_doubt() -> None:
+    """A sum over them has no document beside it, so it says itself what it rests on."""
+    years = {2026: [source("employment", 5, "doc-1")]}
+    view = view_of(record({"applicant1": calculation(years), "b": calculation({}, "doc-1")}))
+    text = printed(view, width=120)
+    together = text[text.index("All applicants together") :].splitlines()
+    assert " ".join(" ".join(together[2:4]).split()) == "2026 total 5.00 ! suspected document"
 
 
 def test_amounts_below_zero_have_no_bar() -> None:

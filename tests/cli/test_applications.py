@@ -4,13 +4,16 @@ import asyncio
 import csv
 import json
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from rich.text import Text
 
-from income_client import IncomeClient
+from income_client import IncomeClient, PageCovered, Window
+from income_client.cli.applications import _Progress
+from income_client.cli.output.status_line import StatusLine
 from income_client.emulator import Emulator, Fault
 from tests.cli.entry import Shown, run, run_on_terminal, start
 from tests.cli.polling import ended, ids_of, variables
@@ -113,6 +116,32 @@ async def test_on_a_terminal_it_is_a_table_with_progress(service: Emulator) -> N
     assert "requests" in shown.screen
 
 
+class NotedLine(StatusLine):
+    """A line that keeps what it would draw."""
+
+    def draw(self, parts: Sequence[Text]) -> None:
+        """Keep it."""
+        self.words = [part.plain for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("count", "fraction", "words"),
+    [
+        (1, 1.0, ["1 application", "100% of the span", "1 request"]),
+        (1200, 0.9999, ["1,200 applications", "99% of the span", "1,200 requests"]),
+    ],
+)
+def test_progress_is_told_to_its_end(count: int, fraction: float, words: list[str]) -> None:
+    """One is one, and all of the span is all of it, though nothing less is."""
+    line = NotedLine()
+    progress = _Progress(line, has_beginning=True)
+    covered = PageCovered(
+        window=Window(0, 1), rows=count, covered_fraction=fraction, requests=count
+    )
+    progress.take(covered)
+    assert line.words == words
+
+
 async def test_before_another_command_it_draws_nothing(service: Emulator) -> None:
     """That one has the terminal to itself."""
     together: dict[str, Any] = dict(variables(service))
@@ -124,10 +153,14 @@ async def test_before_another_command_it_draws_nothing(service: Emulator) -> Non
 
 
 async def test_an_empty_span_is_said_to_be_empty(service: Emulator) -> None:
-    """Somebody who looks is told so; a script gets nothing."""
+    """Whoever looks is told so, and so is a script, unless it wants ids alone."""
     shown = await looked_at(service, "--updated-after", "2100-01-01")
     assert "no application was updated in that span" in shown.screen
-    ran = await listed(service, "applications", "--updated-after", "2100-01-01")
+    empty = ("applications", "--updated-after", "2100-01-01")
+    ran = await listed(service, *empty)
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert ran.stderr == "income-client: no application was updated in that span\n"
+    ran = await listed(service, *empty, "-q")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 

@@ -48,16 +48,32 @@ def test_what_a_table_shows(value: object, text: str) -> None:
         ("\t=1", "?=1"),
         (-1, "-1"),
         (Decimal("-1.50"), "-1.50"),
-        ("a,b", '"a,b"'),
-        ('a"b', '"a""b"'),
+        ("a,b", "a,b"),
+        ('a"b', 'a""b'),
+        ("a;=1+1", "a;'=1+1"),
+        ('a; "=1', 'a; ""\'=1'),
+        ("a;b-1", "a;b-1"),
+        (("=1+1", "b", "@x"), "'=1+1, b, '@x"),
+        ([-1, 2], "-1, 2"),
         ("a\nb", "a?b"),
         (SERVICE_TIME, "2026-01-31T12:00:05"),
         (None, ""),
     ],
 )
 def test_no_cell_is_a_formula(value: object, cell: str) -> None:
-    """Texts that a spreadsheet would work out are marked; numbers stay numbers."""
-    assert csv_line((value, "x")) == f"{cell},x".encode()
+    """Texts that a spreadsheet would work out are marked; numbers stay numbers.
+
+    All are quoted, which is not enough where semicolons part values: there, too, they are marked.
+    """
+    assert csv_line((value, "x")) == f'"{cell}","x"'.encode()
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_no_cell_begins_where_a_spreadsheet_splits_otherwise(delimiter: str) -> None:
+    """Whatever parts values there, what was a text within one is no cell of its own."""
+    line = csv_line(("a;=1+1", "b\t=2", 'c";=3', ("d;", "=4"))).decode()
+    (row,) = csv.reader(io.StringIO(line), delimiter=delimiter)
+    assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
 
 
 @given(st.lists(st.text(), min_size=2))

@@ -1,6 +1,7 @@
 """Rows on standard output: their forms, a terminal, a closed pipe and a full disk."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +57,9 @@ def write(
     )
 
 
-def on_terminal(*arguments: str, count: int = 3, **others: str) -> str:
-    """Write some rows to a terminal of 80 columns and 24 lines, and return what it got."""
-    terminal = Terminal()
+def on_terminal(*arguments: str, count: int = 3, width: int = 80, **others: str) -> str:
+    """Write some rows to a terminal of 24 lines, and return what it got."""
+    terminal = Terminal(width=width)
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *(arguments or ("", "")), str(count), ""],
         stdout=terminal.device,
@@ -103,9 +104,11 @@ def test_half_an_array_is_none(count: int) -> None:
 
 def test_csv_has_a_row_of_keys() -> None:
     """They are there without rows too, and the cells are harmless."""
-    assert write("csv", count=0).stdout == "id,at,amount,note\n"
+    assert write("csv", count=0).stdout == '"id","at","amount","note"\n'
     note = "'=?[2J" + "long " * 12
-    assert write("csv", count=1).stdout.splitlines()[1] == f"app-0,2026-01-31T00:00:00,0.00,{note}"
+    assert write("csv", count=1).stdout.splitlines()[1] == (
+        f'"app-0","2026-01-31T00:00:00","0.00","{note}"'
+    )
 
 
 def test_one_value_a_line_for_other_commands() -> None:
@@ -129,6 +132,15 @@ def test_a_table_on_a_terminal_fits() -> None:
     assert "Note" not in shown
     assert "\x1b[2J" not in shown
     assert "\x1b[3" not in on_terminal(NO_COLOR="1")
+
+
+def test_what_has_no_room_goes_on_below() -> None:
+    """On a narrow terminal ids and amounts are whole, and of a time all is there."""
+    lines = on_terminal(width=30, count=30, NO_COLOR="1").splitlines()
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).split() for line in lines]
+    assert plain[1:3] == [["app-0", "2026-01-31", "0.00"], ["00:00:00"]]
+    # Behind the first screenful, too.
+    assert plain[-2:] == [["app-29", "2026-01-31", "43.50"], ["00:00:00"]]
 
 
 def test_a_long_table_comes_as_it_grows() -> None:

@@ -4,6 +4,7 @@ It has no script, loads nothing and forbids both by its own policy.
 """
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Final
 
 from .amounts import amount_text
@@ -12,7 +13,7 @@ from .page_chart import FEW, chart, look_of
 from .page_style import STYLE_SHEET
 from .page_timeline import timeline
 from .view import ApplicantView, Fact, RecordView, SourceView, Support, YearView
-from .words import footnotes, hidden_note, suspicions, title_facts
+from .words import RESTS_ON_SUSPECTED, footnotes, hidden_note, suspicions, title_facts, unit_note
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -42,8 +43,9 @@ def _parts(view: RecordView) -> Iterator[Markup]:
     if told:
         title = element("p", "\u26a0 Suspected fraudulent", class_="alarm")
         yield element("div", title, element("ul", *told), class_="alert", role="note")
+    highest = view.highest
     for person in view.applicants:
-        yield element("section", *_applicant(person, view))
+        yield element("section", *_applicant(person, highest))
     if len(view.applicants) > 1:
         yield element("section", element("h2", "All applicants together"), _together(view))
     yield element("section", element("h2", "Documents"), *timeline(view.documents))
@@ -59,13 +61,14 @@ def _header(view: RecordView) -> Markup:
         element("p", *(element("span", each) for each in title_facts(view)), class_="meta"),
         element("p", note, class_="note"),
         element("dl", *_figures(view), class_="figures"),
+        element("p", unit_note(), class_="quiet small unit"),
     )
 
 
 def _figures(view: RecordView) -> Iterator[Markup]:
     if view.together:
         latest = view.together[0]
-        yield _figure(f"Income {latest.year}", amount_text(latest.total))
+        yield _figure(f"Income {latest.text}", *_total(latest))
     yield _figure("Applicants", len(view.applicants))
     yield _figure("Documents", len(view.documents))
     count = len(view.suspected) + len(view.suspected_elsewhere)
@@ -73,11 +76,19 @@ def _figures(view: RecordView) -> Iterator[Markup]:
     yield _figure("Suspected fraudulent", figure)
 
 
-def _figure(name: str, value: object) -> Markup:
-    return element("div", element("dt", name), element("dd", value))
+def _figure(name: str, *values: object) -> Markup:
+    return element("div", element("dt", name), element("dd", *values))
 
 
-def _applicant(person: ApplicantView, view: RecordView) -> Iterator[Markup]:
+def _total(year: YearView) -> tuple[object, object]:
+    """Return a year's amount, and a doubt of it, where no document stands beside it."""
+    if not year.is_suspected:
+        return amount_text(year.total), ""
+    amount = element("span", f"\u26a0 {amount_text(year.total)}", class_="alarm")
+    return amount, element("div", RESTS_ON_SUSPECTED, class_="alarm small")
+
+
+def _applicant(person: ApplicantView, highest: Decimal) -> Iterator[Markup]:
     yield element("h2", person.heading, element("span", person.name, class_="name"))
     if person.facts:
         yield _facts(person.facts)
@@ -87,7 +98,7 @@ def _applicant(person: ApplicantView, view: RecordView) -> Iterator[Markup]:
     few = len(person.years) <= FEW
     yield element(
         "div",
-        element("div", *chart(person.years, view.highest)),
+        element("div", *chart(person.years, highest)),
         element("div", _table(person)),
         class_="income few" if few else "income",
     )
@@ -113,7 +124,7 @@ def _year(year: YearView) -> Iterator[Markup]:
     for place, source in enumerate(year.sources):
         yield element(
             "tr",
-            element("td", "" if place else year.year, class_="year"),
+            element("td", "" if place else year.text, class_="year"),
             element("td", _swatch(source), source.name, class_="source"),
             element("td", amount_text(source.amount), class_="amount" + _alarm(source)),
             element("td", element("div", *_chips(source.support), class_="chips")),
@@ -121,7 +132,7 @@ def _year(year: YearView) -> Iterator[Markup]:
     if len(year.sources) != 1:
         yield element(
             "tr",
-            element("td", "" if year.sources else year.year, class_="year"),
+            element("td", "" if year.sources else year.text, class_="year"),
             element("td", "total", class_="total"),
             element("td", amount_text(year.total), class_="amount total"),
             element("td"),
@@ -154,13 +165,15 @@ def _together(view: RecordView) -> Markup:
             "tbody",
             element(
                 "tr",
-                element("td", year.year, class_="year"),
-                element("td", amount_text(year.total), class_="amount total"),
+                element("td", year.text, class_="year"),
+                element("td", amount, class_="amount total"),
+                element("td", doubt, class_="below"),
             ),
         )
         for year in view.together
+        for amount, doubt in [_total(year)]
     )
-    return element("table", *rows, style="max-width: 18rem")
+    return element("table", *rows, style="max-width: 32rem")
 
 
 def _sources(view: RecordView) -> Iterator[Markup]:

@@ -7,6 +7,7 @@ from typing import Final
 from .amounts import amount_text, share, short_text
 from .elements import Markup, element
 from .view import SourceView, YearView
+from .words import RESTS_ON_SUSPECTED
 
 _HUES: Final = 6
 FEW: Final = 4
@@ -33,7 +34,7 @@ def chart(years: Sequence[YearView], highest: Decimal) -> Iterator[Markup]:
     shown = sorted(years, key=lambda year: year.year)
     yield element("ul", *_key(shown), class_="key")
     is_many = len(shown) > FEW
-    said = ", ".join(f"{year.year}: {amount_text(year.total)}" for year in shown)
+    said = ", ".join(f"{year.text}: {amount_text(year.total)}" for year in shown)
     yield element(
         "div",
         *(_column(year, highest, is_short=is_many) for year in shown),
@@ -41,9 +42,8 @@ def chart(years: Sequence[YearView], highest: Decimal) -> Iterator[Markup]:
         role="img",
         aria_label=f"Income by year. {said}",
     )
-    yield element(
-        "div", *(element("span", year.year) for year in shown), class_="years", aria_hidden="true"
-    )
+    names = (element("span", year.text) for year in shown)
+    yield element("div", *names, class_="years", aria_hidden="true")
 
 
 def _key(years: Sequence[YearView]) -> Iterator[Markup]:
@@ -54,13 +54,14 @@ def _key(years: Sequence[YearView]) -> Iterator[Markup]:
         yield element("li", look, seen[hue].name)
     if doubtful:
         look = element("span", class_="swatch blank doubt")
-        yield element("li", look, "rests on a suspected document", class_="alarm")
+        yield element("li", look, RESTS_ON_SUSPECTED, class_="alarm")
 
 
 def _column(year: YearView, highest: Decimal, *, is_short: bool) -> Markup:
-    parts = (_part(source, year.height) for source in year.sources if source.amount > 0)
-    height = share(year.height, highest) * _REM
-    doubt = any(source.is_suspected for source in year.sources)
+    whole = year.height
+    parts = (_part(source, whole) for source in year.sources if source.amount > 0)
+    height = share(whole, highest) * _REM
+    doubt = year.is_suspected
     mark = [element("span", "\u26a0 ", class_="mark")] if doubt else []
     total = amount_text(year.total)
     if is_short or len(total) > _ROOM:

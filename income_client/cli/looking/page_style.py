@@ -29,6 +29,7 @@ section { margin-top: 2rem; padding-top: 1.5rem; border-top: 1px solid var(--lin
   border: 1px solid var(--line); border-radius: 1rem; color: var(--soft); }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr));
   gap: 1rem 1.5rem; margin-top: 1.75rem; }
+.unit { margin-top: 0.75rem; }
 .figures dt { font-size: 0.875rem; color: var(--soft); }
 .figures dd { font-size: 1.5rem; line-height: 1.25; font-weight: 600; }
 .alarm { color: var(--alarm); font-weight: 600; }
@@ -77,7 +78,7 @@ th { padding: 0 0.75rem 0.3rem 0; text-align: left; font-size: 0.8125rem; font-w
 td { padding: 0.35rem 0.75rem 0.35rem 0; vertical-align: top; }
 th:last-child, td:last-child { padding-right: 0; }
 tbody { border-top: 1px solid var(--line); }
-.year { font-weight: 600; width: 3.5rem; }
+.year { font-weight: 600; width: 3.5rem; white-space: nowrap; }
 .source { min-width: 7.75rem; }
 .amount { width: 8.5rem; text-align: right; white-space: nowrap; }
 .none { margin-top: 1rem; color: var(--soft); }
@@ -114,8 +115,10 @@ tbody { border-top: 1px solid var(--line); }
   tr { display: grid; grid-template-columns: 3.25rem minmax(0, 1fr) auto; padding: 0.15rem 0; }
   td { padding: 0.1rem 0 0.1rem 0.75rem; }
   td:first-child { padding-left: 0; }
-  td:nth-child(4) { grid-column: 2 / 4; }
-  .amount { max-width: 55vw; white-space: normal; }
+  td:nth-child(4), .below { grid-column: 2 / 4; }
+  .year { white-space: normal; }
+  .figures > div:first-child { grid-column: 1 / -1; }
+  .amount { width: auto; max-width: 55vw; white-space: normal; }
 }
 @media print {
   @page { size: A4; margin: 16mm 15mm; }

@@ -1,7 +1,11 @@
 """An application's record as what is shown of it: decides what may be seen, and draws nothing.
 
 Where personal data is masked, nothing of it goes into the view, not even its length:
-names, numbers, addresses, employers and the partner's names of files are left out.
+names, numbers, addresses, employers and the partner's names of files are left out,
+and so are kinds and types that are not written like the contract's own words. The
+partner's reference of the application stays: it is the partner's key, by which
+people find in their own system what they look at here. A file's name is no key of
+theirs, and often has a person's in it.
 """
 
 import re
@@ -38,7 +42,9 @@ from .view import (
 HIDDEN: Final = "\u2022" * 8
 """What stands for a name, however long that is."""
 
-_PLAIN_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ -]{0,39}", re.ASCII)
+_PLAIN_KEY: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", re.ASCII)
+"""How the contract writes its own words, and nobody a name."""
+_LONGEST_KEY: Final = 40
 _SLOT: Final = re.compile(r"applicant([0-9]{1,3})", re.ASCII)
 _SSN: Final = re.compile(r"([0-9]{3})([0-9]{2})([0-9]{4})", re.ASCII)
 _UNKNOWN: Final = frozenset({"extra", "extracted_extra"})
@@ -89,10 +95,11 @@ class _Viewer:
             )
             for place, entry in reversed([*enumerate(self._entries, 1)])
         }
-        self._slots = (*dict.fromkeys([*record.application.applicants, *calculations]),)
-        self._kinds = [
-            *dict.fromkeys(source.source_type for source, _, _ in _sources(calculations))
-        ]
+        slots = dict.fromkeys([*record.application.applicants, *calculations])
+        self._slots = {slot: place for place, slot in enumerate(slots, 1)}
+        # What is called the same has the same colour: a key of colours names it once.
+        kinds = dict.fromkeys(self._key(each.source_type) for each, _, _ in _sources(calculations))
+        self._hues = {kind: place for place, kind in enumerate(kinds)}
 
     def view(self) -> RecordView:
         application = self._record.application
@@ -111,18 +118,19 @@ class _Viewer:
             further_fields=_unknown_fields(self._record),
         )
 
-    def _key(self, text: str) -> str:
-        """Return a key or kind in words; a masked one only if it cannot be anybody's name."""
-        if self._shows_all or _PLAIN_KEY.fullmatch(text):
+    def _key(self, text: str, other: str = "other") -> str:
+        """Return a key or kind in words; a masked one only if it is no name by its looks."""
+        is_plain = len(text) <= _LONGEST_KEY and _PLAIN_KEY.fullmatch(text)
+        if self._shows_all or is_plain:
             return printable(text.replace("_", " ")) or "unnamed"
-        return "other"
+        return other
 
     def _heading(self, slot: str) -> str:
         if found := _SLOT.fullmatch(slot):
             return f"Applicant {found[1]}"
         if self._shows_all:
             return printable(slot) or "Applicant"
-        return f"Applicant {self._slots.index(slot) + 1}"
+        return f"Applicant {self._slots[slot]}"
 
     def _applicant(self, slot: str) -> ApplicantView:
         person = self._record.application.applicants.get(slot)
@@ -141,13 +149,17 @@ class _Viewer:
             by_year.setdefault(income.year, []).extend(income.income_sources)
         for year in sorted(by_year, reverse=True):
             yield YearView(
-                year=year, sources=tuple(self._source(source) for source in by_year[year])
+                year=year,
+                sources=tuple(self._source(source) for source in by_year[year]),
+                # The service's own time: what is a year's end elsewhere does not matter.
+                is_over=year != self._record.application.last_updated_at.year,
             )
 
     def _source(self, source: IncomeSource) -> SourceView:
+        name = self._key(source.source_type)
         return SourceView(
-            name=self._key(source.source_type),
-            hue=self._kinds.index(source.source_type),
+            name=name,
+            hue=self._hues[name],
             amount=source.calculated_income_amount,
             support=tuple(self._support(each) for each in dict.fromkeys(source.document_ids)),
         )
@@ -190,7 +202,7 @@ class _Viewer:
             case Paystub() as stub:
                 if self._shows_all:
                     yield Fact(name="employer", value=printable(stub.employer_name))
-                yield Fact(name="", value=self._key(stub.pay_period_frequency))
+                yield Fact(name="", value=self._key(stub.pay_period_frequency, "other frequency"))
                 for name, pair in (("gross", stub.gross_pay), ("net", stub.net_pay)):
                     if pair.current is not None:
                         yield Fact(name=name, value=amount_text(pair.current))

@@ -32,29 +32,37 @@ def papers(documents: Sequence[DocumentView], width: int) -> Iterator[Renderable
         return
     line = TimeLine.of(documents)
     name = min(max(cell_len(_name(each)) for each in documents), _LONGEST_NAME)
-    track = min(max(width - name - _DAYS - 2 * GAP, _LEAST_TRACK), _MOST_TRACK)
+    track = min(width - name - _DAYS - 2 * GAP, _MOST_TRACK)
+    is_stacked = track < _LEAST_TRACK
     if line is not None:
         yield TrackKey()
-        axis = _grid(name, track)
-        axis.add_row("", Axis(line), "")
-        yield axis
+        yield _stack(Axis(line)) if is_stacked else _row(name, track, "", Axis(line), "")
     for document in documents:
         style = ALARM if document.is_suspected else None
-        row = _grid(name, track)
-        row.add_row(
-            Text(_name(document), style=style or ""),
-            "" if line is None else Track(document, line, style),
-            _days(document),
-        )
-        yield row
+        named = Text(_name(document), style=style or "")
+        shown = "" if line is None else Track(document, line, style)
+        if not is_stacked:
+            yield _row(name, track, named, shown, _days(document))
+        else:
+            yield _stack(named, shown, _days(document))
         yield Padding(_about(document), (0, 0, 0, GAP))
 
 
-def _grid(name: int, track: int) -> Table:
+def _stack(*cells: RenderableType) -> Table:
+    grid = Table.grid(expand=True)
+    grid.add_column(overflow="fold")
+    for each in cells:
+        if each:
+            grid.add_row(each)
+    return grid
+
+
+def _row(name: int, track: int, *cells: RenderableType) -> Table:
     grid = Table.grid(padding=(0, GAP, 0, 0))
     grid.add_column(overflow="fold", width=name)
     grid.add_column(width=track)
     grid.add_column(overflow="fold", width=_DAYS)
+    grid.add_row(*cells)
     return grid
 
 

@@ -6,6 +6,8 @@ from rich.style import Style
 
 ALARM: Final = Style(color="red", bold=True)
 """What rests on a suspected document."""
+STRONG: Final = Style(bold=True)
+"""What is named, and what is summed up."""
 QUIET: Final = Style(dim=True)
 """What explains the rest."""
 GAP: Final = 2

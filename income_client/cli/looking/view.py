@@ -1,6 +1,6 @@
 """What is shown of an application: values that hold no more than may be seen; knows no layout."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 
@@ -58,6 +58,18 @@ class YearView:
     """Calendar year."""
     sources: tuple[SourceView, ...]
     """Where it came from."""
+    is_over: bool
+    """Whether it had ended when the application was last updated; False where more may come."""
+
+    @property
+    def text(self) -> str:
+        """The year in words."""
+        return f"{self.year}" if self.is_over else f"{self.year} so far"
+
+    @property
+    def is_suspected(self) -> bool:
+        """Whether an amount of it rests on a suspected document."""
+        return any(source.is_suspected for source in self.sources)
 
     @property
     def total(self) -> Decimal:
@@ -166,20 +178,34 @@ class RecordView:
     @property
     def together(self) -> tuple[YearView, ...]:
         """Income of all applicants by year, the latest first."""
-        years = {year.year for person in self.applicants for year in person.years}
+        years: dict[int, list[YearView]] = {}
+        for person in self.applicants:
+            for year in person.years:
+                years.setdefault(year.year, []).append(year)
         return tuple(
-            YearView(year=year, sources=tuple(self._sources_of(year)))
-            for year in sorted(years, reverse=True)
+            YearView(
+                year=number,
+                sources=tuple(source for each in years[number] for source in each.sources),
+                is_over=all(each.is_over for each in years[number]),
+            )
+            for number in sorted(years, reverse=True)
         )
 
     @property
     def highest(self) -> Decimal:
-        """As high as the highest bar has to be, and never zero."""
-        heights = [year.height for person in self.applicants for year in person.years]
-        return max(heights, default=Decimal(0)) or Decimal(1)
+        """As high as the highest column of a year has to be, and never zero."""
+        return _most(year.height for person in self.applicants for year in person.years)
 
-    def _sources_of(self, year: int) -> Iterator[SourceView]:
-        for person in self.applicants:
-            for each in person.years:
-                if each.year == year:
-                    yield from each.sources
+    @property
+    def largest(self) -> Decimal:
+        """As long as the longest bar of one source has to be, and never zero."""
+        return _most(
+            source.amount
+            for person in self.applicants
+            for year in person.years
+            for source in year.sources
+        )
+
+
+def _most(amounts: Iterable[Decimal]) -> Decimal:
+    return max((amount for amount in amounts if amount > 0), default=Decimal(1))

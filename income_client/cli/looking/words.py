@@ -1,10 +1,14 @@
 """Sentences about an application that every layout says alike; knows no layout."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from income_client.cli.output.counts import counted
 
 from .view import RecordView
+
+RESTS_ON_SUSPECTED: Final = "rests on a suspected document"
+"""What is said of an amount whose documents do not stand beside it."""
 
 
 def title_facts(view: RecordView) -> Iterator[str]:
@@ -17,6 +21,11 @@ def title_facts(view: RecordView) -> Iterator[str]:
 def hidden_note() -> str:
     """Return how to see what is hidden."""
     return "What tells who the borrowers are is hidden; --show-personal-data shows it."
+
+
+def unit_note() -> str:
+    """Return what is known of the currency: the contract names none."""
+    return "Amounts as the service gives them, without a currency."
 
 
 def suspicions(view: RecordView) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""How wide the columns of a table are, and what of a text fits; knows no terminal."""
+"""How wide the columns of a table are, and where texts are broken; knows no terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells
 
 GAP: Final = 2
 """Cells between two columns."""
@@ -24,7 +24,7 @@ def widths(
         cells: rows of texts, the headings among them.
         most: width of all together; None for as wide as they are.
         optional: for each column whether it may be left out; the last goes first.
-        prose: for each column whether it is cut before others are.
+        prose: for each column whether it is made narrow before others are.
     """
     wanted = [max(map(cell_len, column), default=0) for column in zip(*cells, strict=True)]
     if most is None:
@@ -33,18 +33,27 @@ def widths(
     for number in reversed(range(len(wanted))):
         if optional[number] and _whole(wanted) > most:
             wanted[number] = 0
-    _cut([number for number, is_prose in enumerate(prose) if is_prose], wanted, most, _LEAST_PROSE)
-    _cut(range(len(wanted)), wanted, most, _LEAST)
+    proses = [number for number, is_prose in enumerate(prose) if is_prose]
+    everything = range(len(wanted))
+    _narrow(proses, wanted, most, [_LEAST_PROSE] * len(wanted))
+    # Texts are broken between words for as long as that is enough: an id is one.
+    _narrow(everything, wanted, most, [_longest_word(one) for one in zip(*cells, strict=True)])
+    _narrow(everything, wanted, most, [_LEAST] * len(wanted))
     return tuple(wanted)
 
 
-def _cut(numbers: Sequence[int], wanted: list[int], most: int, least: int) -> None:
+def _longest_word(column: Iterable[str]) -> int:
+    return max((cell_len(word) for cell in column for word in cell.split()), default=0)
+
+
+def _narrow(numbers: Iterable[int], wanted: list[int], most: int, least: Sequence[int]) -> None:
     """Make columns narrower until all fit; the widest first, so that short ones stay whole."""
-    while numbers and _whole(wanted) > most:
-        widest = max(numbers, key=wanted.__getitem__)
-        if wanted[widest] <= least:
-            return
+    found = [number for number in numbers if wanted[number] > least[number]]
+    while found and _whole(wanted) > most:
+        widest = max(found, key=wanted.__getitem__)
         wanted[widest] -= 1
+        if wanted[widest] <= least[widest]:
+            found.remove(widest)
 
 
 def _whole(found: Sequence[int]) -> int:
@@ -52,17 +61,32 @@ def _whole(found: Sequence[int]) -> int:
     return sum(shown) + GAP * (len(shown) - 1)
 
 
-def fitted(text: str, width: int, *, right: bool, ellipsis: str) -> str:
-    """Return a text in exactly so many cells, with an ellipsis where some of it is left out.
+def folded(text: str, width: int) -> list[str]:
+    """Return a text as lines of at most so many cells; nothing of it is left out but spaces.
+
+    Args:
+        text: printable characters.
+        width: cells, 2 at the least.
+    """
+    if cell_len(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines[len(lines) - (not lines[-1]) :] = chop_cells(word, width)
+    return lines
+
+
+def padded(text: str, width: int, *, right: bool) -> str:
+    """Return a text in at least so many cells.
 
     Args:
         text: printable characters.
         width: cells.
         right: whether it stands at the right.
-        ellipsis: one cell that says that more is meant.
     """
-    length = cell_len(text)
-    if length > width:
-        return set_cell_size(text, max(0, width - 1)) + ellipsis
-    padding = " " * (width - length)
+    padding = " " * (width - cell_len(text))
     return padding + text if right else text + padding

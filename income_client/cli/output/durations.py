@@ -25,7 +25,7 @@ _HOUR: Final = _Unit(3600, "hour", "h")
 _MINUTE: Final = _Unit(60, "minute", "min")
 _SECOND: Final = _Unit(1, "second", "s")
 _LONG: Final = (_DAY, _HOUR, _MINUTE)
-_STEP: Final = 10
+_STEP: Final = 5
 """Seconds to which an estimate of less than a minute is rounded."""
 
 

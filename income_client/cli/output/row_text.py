@@ -11,8 +11,11 @@ from typing import Final
 
 from .printable import printable
 
-_FORMULA: Final = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-"""How texts begin that a spreadsheet would work out; some take wide forms for the same."""
+_FORMULA: Final = re.compile(r'(?:^|;["\s]*)(?=[=+@\uff1d\uff0b\uff0d\uff20-])')
+"""Where a text begins that a spreadsheet would work out; some take wide forms for the same.
+
+Some split at semicolons, and quotes keep them from it in the first column only.
+"""
 _NOT_ASCII: Final = re.compile(r"[^ -~]")
 
 
@@ -25,11 +28,16 @@ def cell_text(value: object) -> str:
 def csv_line(values: Iterable[object]) -> bytes:
     """Return a line of CSV, without its end, that no spreadsheet takes for a formula.
 
+    Each value is quoted, and what follows a semicolon is made harmless, too: some
+    spreadsheets split there.
+
     Args:
         values: texts are made harmless; numbers stay what they are.
     """
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow([_cell(value) for value in values])
+    csv.writer(line, lineterminator="", quoting=csv.QUOTE_ALL).writerow(
+        [_cell(value) for value in values]
+    )
     return line.getvalue().encode()
 
 
@@ -60,11 +68,13 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
     text = _text(value, "T")
     if not isinstance(value, str):
         return text
     text = text if text.isprintable() else printable(text)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return _FORMULA.sub(r"\g<0>'", text)
 
 
 def _text(value: object, between: str) -> str:

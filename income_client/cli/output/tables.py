@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from types import TracebackType
 from typing import Annotated, Final, Literal, Self, assert_never
 
@@ -13,7 +14,7 @@ from cyclopts import Parameter
 from rich.style import Style
 from rich.text import Text
 
-from .column_widths import GAP, fitted, widths
+from .column_widths import GAP, folded, padded, widths
 from .lines import OutputLines, UnwritableError
 from .row_text import cell_text, csv_line, inert, json_line
 from .screen import Screen
@@ -42,13 +43,16 @@ class Column:
     is_optional: bool = False
     """Whether a table leaves it out where a terminal has no room."""
     is_prose: bool = False
-    """Whether it is cut there before other columns are."""
+    """Whether it is made narrow there before other columns are."""
+    told: Callable[[Mapping[str, object]], object] | None = None
+    """Makes of a row what a table says in place of the value."""
 
 
 class RowWriter:
     """Writes rows as they come; a context manager.
 
-    A table is laid out once a screenful of rows has come, or all of them. JSON is
+    A table is laid out once a screenful of rows has come, or all of them; what has no
+    room in its column goes on below, so that nothing of an id is lost. JSON is
     one array, which stays open where the block inside fails: half a list is then no
     list. Lines are never buffered.
 
@@ -167,17 +171,19 @@ class _Table:
         is_terminal = self._screen.is_terminal
         self._most = self._screen.width if is_terminal else None
         self._screenful = self._screen.height - 2 if is_terminal else _FEWEST_ROWS
-        self._encoding = sys.stdout.encoding.lower()
-        self._ellipsis = "…" if self._encoding.startswith("utf") else "~"
+        self._encoding = sys.stdout.encoding
         self._styles = [Style.parse(one.style) if one.style else _NO_STYLE for one in columns]
         self._waiting: list[list[str]] = []
         self._widths: tuple[int, ...] | None = None
 
     def add(self, row: Mapping[str, object]) -> Iterator[bytes]:
         """Take a row, and yield what is ready."""
-        cells = [cell_text(row.get(column.key)) for column in self._columns]
+        cells = [
+            cell_text(column.told(row) if column.told else row.get(column.key))
+            for column in self._columns
+        ]
         if self._widths is not None:
-            yield self._line(cells, self._styles, self._widths)
+            yield from self._row(cells, self._styles, self._widths)
             return
         self._waiting.append(cells)
         if len(self._waiting) >= self._screenful:
@@ -194,10 +200,23 @@ class _Table:
             optional=[column.is_optional for column in self._columns],
             prose=[column.is_prose for column in self._columns],
         )
-        yield self._line(headings, [_HEADING] * len(headings), found)
+        yield from self._row(headings, [_HEADING] * len(headings), found)
         waiting, self._waiting = self._waiting, []
         for cells in waiting:
-            yield self._line(cells, self._styles, found)
+            yield from self._row(cells, self._styles, found)
+
+    def _row(
+        self, cells: Sequence[str], styles: Sequence[Style], found: Sequence[int]
+    ) -> Iterator[bytes]:
+        # Elsewhere than on a terminal nothing is broken: later rows may be longer.
+        if self._most is None:
+            yield self._line(cells, styles, found)
+            return
+        columns = (
+            folded(cell, width) if width else [] for cell, width in zip(cells, found, strict=True)
+        )
+        for line in zip_longest(*columns, fillvalue=""):
+            yield self._line(line, styles, found)
 
     def _line(self, cells: Sequence[str], styles: Sequence[Style], found: Sequence[int]) -> bytes:
         line = Text(no_wrap=True, overflow="crop", end="")
@@ -206,10 +225,7 @@ class _Table:
                 continue
             if line:
                 line.append(" " * GAP)
-            # Elsewhere than on a terminal nothing is cut: later rows may be longer.
-            room = width if self._most is not None else max(width, len(cell))
-            is_right = column.justify == "right"
-            line.append(fitted(cell, room, right=is_right, ellipsis=self._ellipsis), style)
+            line.append(padded(cell, width, right=column.justify == "right"), style)
         line.rstrip()
         with self._screen.capture() as captured:
             self._screen.print(line, soft_wrap=True, end="")
