@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, to_arrow
 
-from .accounts.connecting import Connection, ready
+from .accounts.connecting import Connection, made_ready
 from .arguments.moments import Moment, When, ends_before_it_begins
 from .arguments.options import Switch
 from .arguments.service_times import service_time
@@ -65,15 +65,12 @@ async def export(
     """
     line = StatusLine()
     say_warnings(line.say)
-    fault = _contradiction(updated_after, updated_before, documents=documents, pages=pages)
+    misuse = _contradiction(updated_after, updated_before, documents=documents, pages=pages)
+    fault = misuse or (_unready() if format_ == "parquet" else None)
     if fault is not None:
         line.say(fault)
-        return ExitStatus.MISUSED
-    if format_ == "parquet":
-        to_arrow(())  # what is not installed is said before anything is read
-    found = ready(connection)
-    if isinstance(found, str):
-        raise ConfigurationError(found)
+        return ExitStatus.FAILED if misuse is None else ExitStatus.MISUSED
+    found = made_ready(connection)
     request = Request(
         service=(found.account.base_url or "").rstrip("/"),
         updated_after=None if updated_after == Moment() else _text(updated_after, up=False),
@@ -83,14 +80,18 @@ async def export(
     )
     stop = Stoppable()
     async with found.client(concurrency=concurrency + WALKERS) as client:
-        check_before(to, format_)
         signals = StopSignals(stop.stop)
         try:
+            check_before(to, format_)
             with Part(part_beside(to)) as part:
                 job = ExportJob(client, part, request, to, format_, line, stop)
                 is_done = await job.run(concurrency, allow_missing=allow_missing)
         except OSError as error:
             line.say(f"cannot write {to}: {reason_of(error)}")
+            return ExitStatus.FAILED
+        except ConfigurationError as error:
+            # Of the place or the data, and not of what the command was told.
+            line.say(str(error))
             return ExitStatus.FAILED
     if is_done:
         _tell_path(to)
@@ -107,6 +108,18 @@ def _contradiction(
         return "--pages is about documents, and cannot go with --no-documents"
     if ends_before_it_begins(after, before):
         return "--updated-after is later than --updated-before"
+    return None
+
+
+def _unready() -> str | None:
+    """Say why no tables can be made, before anything is read."""
+    try:
+        to_arrow(())
+    except ConfigurationError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a library that is broken raises anything
+        reason = type(error).__name__
+        return f"pyarrow is installed and cannot be used ({reason}): install it anew"
     return None
 
 

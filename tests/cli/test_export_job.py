@@ -43,7 +43,7 @@ class MisfitTables:
         raise ConfigurationError("a column cannot hold it")
 
 
-async def fails(folder: Path, part_of: Callable[[Path], Part]) -> ConfigurationError:
+async def fails(folder: Path, part_of: Callable[[Path], Part]) -> ConfigurationError | OSError:
     """Export a small service as tables, and return why that fails."""
     async with (
         Emulator(2) as service,
@@ -60,9 +60,18 @@ async def fails(folder: Path, part_of: Callable[[Path], Part]) -> ConfigurationE
             job = ExportJob(
                 client, part, request, folder / "all", "parquet", StatusLine(), Stoppable()
             )
-            with pytest.raises(ConfigurationError) as caught:
+            with pytest.raises((ConfigurationError, OSError)) as caught:
                 await job.run(4, allow_missing=False)
+    assert isinstance(caught.value, ConfigurationError | OSError)
     return caught.value
+
+
+class FullTables(MisfitTables):
+    """Tables on a disk that is full."""
+
+    def write(self, _: object) -> None:
+        """Fail as there."""
+        raise OSError(28, "No space left on device")
 
 
 async def test_another_format_is_no_help_against_a_full_disk(
@@ -70,7 +79,7 @@ async def test_another_format_is_no_help_against_a_full_disk(
 ) -> None:
     """The hint is for what a column cannot hold, and not for notes that cannot be kept."""
     error = await fails(tmp_path, UnnotablePart)
-    assert "cannot be kept" in error.message
+    assert "cannot be kept" in str(error)
     assert _HINT not in capsys.readouterr().err
 
 
@@ -81,5 +90,15 @@ async def test_another_format_holds_what_a_column_cannot(
     tables: Any = MisfitTables
     monkeypatch.setattr(end, "ParquetTables", tables)
     error = await fails(tmp_path, Part)
-    assert "cannot hold" in error.message
+    assert "cannot hold" in str(error)
     assert _HINT in capsys.readouterr().err
+
+
+async def test_tables_without_room_tell_what_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lines are there: with room again, the tables are made of these."""
+    tables: Any = FullTables
+    monkeypatch.setattr(end, "ParquetTables", tables)
+    assert isinstance(await fails(tmp_path, Part), OSError)
+    assert "all.part keeps 2 applications: run it again" in capsys.readouterr().err

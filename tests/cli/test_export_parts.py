@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from income_client.cli.arguments.service_times import service_time
+from income_client.cli.exports.amount import Amount
 from income_client.cli.exports.marks import Marks
-from income_client.cli.exports.progress import Estimate, told
+from income_client.cli.exports.progress import Estimate, Share
 from income_client.cli.exports.request import Request, Span
 
 NOON = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's time
@@ -59,7 +60,6 @@ def test_shares_stay_within_the_whole(fraction: float, after: datetime, first: d
     span = Span(after, NOON)
     shown = span.since(first)
     assert 0 <= shown.done(fraction, span) <= 1
-    assert 0 <= shown.share(first, NOON + DAY) <= 1
     assert shown.done(1.0, span) in (0.0, 1.0)
 
 
@@ -77,59 +77,83 @@ def test_a_checkpoint_never_covers_what_is_not_there(sizes: list[int], chance: o
     choose = getattr(chance, "random")  # noqa: B009 - hypothesis does not say its type
     marks, begun, ended = Marks(), 0, 0
     begun_before: dict[str, int] = {}
-    farthest = 0.0
 
     def come(until: int) -> None:
-        nonlocal ended, farthest
+        nonlocal ended
         while ended < until:
             marks.end()
             ended += 1
             covered = marks.checkpoint
             assert covered is None or begun_before[covered] <= ended
-            assert farthest <= marks.fraction <= 1
-            farthest = marks.fraction
 
     for number, size in enumerate(sizes):
         begun_before[str(number)] = begun
-        share = 1 / len(sizes)
-        marks.turn(checkpoint=str(number), fraction=number * share, share=share, rows=size)
+        marks.turn(str(number))
         for _ in range(size):
             marks.begin()
             begun += 1
             if choose() < 0.5:
                 come(begun - int(2 * choose()))
     begun_before["end"] = begun
-    marks.turn(checkpoint="end", fraction=1.0)
+    marks.turn("end")
     come(begun)
     assert marks.checkpoint == "end"
-    assert marks.fraction == 1
+
+
+def test_what_is_left_is_counted_once_all_is_found() -> None:
+    """A few rows at the quiet beginning of a span say nothing of the rest of it."""
+    amount = Amount()
+    amount.find(30, covered=0.9)
+    assert amount.total is None
+    amount.find(2000, covered=0.95)
+    amount.end()
+    assert amount.total == 2030
+
+
+def test_many_rows_tell_of_those_to_come() -> None:
+    """What more there is lies in the rest of the span; never is less expected than is found."""
+    amount = Amount()
+    amount.find(10_000, covered=0.25)
+    assert amount.total == 40_000
+    amount.find(35_000)
+    assert amount.total == 45_000
+
+
+def test_a_later_run_begins_with_what_the_first_expected() -> None:
+    """What was read is a part of it, and what is found beside counts once."""
+    amount = Amount(1216, 3000)
+    assert amount.total == 3000
+    amount.find(1784, covered=0.4)
+    amount.end()
+    assert amount.total == 3000
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9))))
+def test_a_share_never_goes_back_and_never_is_all(steps: list[tuple[int, int]]) -> None:
+    """Whatever is found meanwhile; a line that says that all is done would be gone."""
+    share, farthest = Share(), 0
+    for done, total in steps:
+        percent = share.percent(done, total)
+        assert farthest <= percent <= 99
+        farthest = percent
 
 
 def test_the_estimate_looks_at_what_was_lately() -> None:
     """A quick beginning promises nothing once it goes slowly."""
     estimate = Estimate()
-    assert estimate.left is None
-    estimate.note(0, 0.0, 0)
-    estimate.note(1, 0.5, 10)
-    assert (estimate.left, estimate.rate) == (None, None)
+    assert estimate.left(10) is None
+    estimate.note(0, 0)
+    estimate.note(1, 500)
+    assert (estimate.left(1000), estimate.rate) == (None, None)
     for second in range(2, 102):
-        estimate.note(second, 0.5 + second / 1000, 10 + second)
-    assert estimate.left == pytest.approx((0.5 - 0.101) * 1000)
+        estimate.note(second, 500 + second)
+    assert estimate.left(1000) == pytest.approx(1000 - 601)
     assert estimate.rate == pytest.approx(1)
 
 
 def test_nothing_that_moves_has_no_end() -> None:
     """While nothing comes, nobody can tell how long it will take."""
     estimate = Estimate()
-    estimate.note(0, 0.3, 5)
-    estimate.note(10, 0.3, 5)
-    assert (estimate.left, estimate.rate) == (None, 0)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "about 5 s"), (11, "about 15 s"), (60, "about 1 min"), (5400, "about 1.5 h")],
-)
-def test_what_is_left_is_told_roughly(seconds: float, words: str) -> None:
-    """Nobody knows it to the second."""
-    assert told(seconds) == words
+    estimate.note(0, 5)
+    estimate.note(10, 5)
+    assert (estimate.left(10), estimate.rate) == (None, 0)

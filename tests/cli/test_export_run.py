@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from income_client import IncomeClient
+from income_client import IncomeClient, IncomeClientError
+from income_client.cli.exports import ahead
 from income_client.cli.exports.part import Part
 from income_client.cli.exports.request import Request, Span
 from income_client.cli.exports.run import ExportRun
 from income_client.cli.output.status_line import StatusLine
 from income_client.cli.stopping.stoppable import Stoppable
-from income_client.emulator import Emulator
+from income_client.emulator import Emulator, Fault
 
 T = TypeVar("T")
 END = datetime(2026, 6, 30, 12, 0, 1)  # noqa: DTZ001 - the service's time
@@ -79,3 +80,25 @@ async def test_each_application_is_there_once(tmp_path: Path, rules: dict[str, A
         lines = (tmp_path / "part" / "records.jsonl").read_bytes().splitlines()
         ids = [json.loads(line)["application"]["application_id"] for line in lines]
         assert Counter(ids) == Counter(service.world.ids)
+
+
+async def test_a_walk_waits_for_who_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ahead by so much at the most, and comes to its end all the same."""
+    monkeypatch.setattr(ahead, "_MOST_IDS", 1)
+    async with Emulator(1400) as service:
+        async with IncomeClient(service.url, auth=service.oauth2) as client:
+            assert await one_run(client, tmp_path / "part", StopAfter(10_000))
+        assert len((tmp_path / "part" / "records.jsonl").read_bytes().splitlines()) == 1400
+
+
+async def test_a_walk_that_fails_ends_the_run(tmp_path: Path) -> None:
+    """What it had found before is read and kept, and a later run goes on."""
+    async with Emulator(1400) as service:
+        fault = Fault("status", status=400, times=None, skip=2, path="*/applications")
+        service.faults.add(fault)
+        async with IncomeClient(service.url, auth=service.oauth2) as client:
+            with pytest.raises(IncomeClientError):
+                await one_run(client, tmp_path / "part", StopAfter(10_000))
+            service.faults.clear()
+            assert await one_run(client, tmp_path / "part", StopAfter(10_000))
+        assert len((tmp_path / "part" / "records.jsonl").read_bytes().splitlines()) == 1400

@@ -18,12 +18,11 @@ from .part import Part, remove
 from .request import Request, Span
 
 Format = Literal["jsonl", "parquet"]
-Tell = Callable[[float, int], None]
-"""Takes the share that is done, 0 to 1, and how many records that are."""
+Tell = Callable[[int], None]
+"""Takes how many records are done."""
 
 _TABLES: Final = "tables"
 _MANIFEST: Final = "manifest.json"
-_PUBLISHED: Final = "published"
 
 
 @frozen(kw_only=True)
@@ -81,12 +80,14 @@ def publish_lines(part: Part, target: Path, outcome: Outcome) -> None:
     manifest = outcome.manifest(format="jsonl", records=part.records, size=part.size)
     write(part.folder / _MANIFEST, manifest)
     (part.folder / _MANIFEST).replace(manifest_beside(target))
-    part.note(**{_PUBLISHED: _identity(part.lines)})
+    part.note_published(_identity(part.lines))
     put(part.lines, target)
     sync(target.parent)
 
 
-def write_tables(part: Part, outcome: Outcome, tell: Tell, is_stopped: Callable[[], bool]) -> bool:
+def write_tables(
+    part: Part, outcome: Outcome, tell: Tell, is_stopped: Callable[[], bool]
+) -> dict[str, int] | None:
     """Write the lines as Parquet files with a manifest among them, in the part.
 
     Args:
@@ -96,7 +97,7 @@ def write_tables(part: Part, outcome: Outcome, tell: Tell, is_stopped: Callable[
         is_stopped: whether it is to end without a result.
 
     Returns:
-        Whether they are there; False if it was to end.
+        How many rows each has; None if it was to end.
 
     Raises:
         ConfigurationError: a record holds what a column cannot hold exactly.
@@ -112,11 +113,11 @@ def write_tables(part: Part, outcome: Outcome, tell: Tell, is_stopped: Callable[
                 raise _Stopped
             tables.write(record)
     if not folder.exists():
-        return False
+        return None
     rows = tables.rows
     write(folder / _MANIFEST, outcome.manifest(format="parquet", records=part.records, rows=rows))
     sync(folder)
-    return True
+    return rows
 
 
 def publish_tables(part: Part, target: Path) -> None:
@@ -131,8 +132,8 @@ def publish_tables(part: Part, target: Path) -> None:
         OSError: they cannot be put there, or something is there.
     """
     folder = _tables(part)
-    part.note(**{_PUBLISHED: _identity(folder)})
-    if os.path.lexists(target):
+    part.note_published(_identity(folder))
+    if is_there(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     folder.rename(target)
     sync(target.parent)
@@ -140,9 +141,13 @@ def publish_tables(part: Part, target: Path) -> None:
 
 def was_published(part: Part, target: Path) -> bool:
     """Say whether what is at a place is this very export, put there before a crash."""
-    with suppress(FileNotFoundError):
-        return part.fact(_PUBLISHED) == _identity(target)
-    return False
+    published = part.published
+    if published is None or not is_there(target):
+        return False
+    # A file system may number its devices anew when it is mounted again.
+    return published == _identity(target) or (
+        is_there(part.lines) and os.path.samestat(part.lines.lstat(), target.lstat())
+    )
 
 
 def check_free(target: Path, format_: Format, *, is_new: bool) -> None:
@@ -160,7 +165,7 @@ def check_free(target: Path, format_: Format, *, is_new: bool) -> None:
     if format_ == "jsonl" and is_new:
         places = (target, manifest_beside(target))
     for place in places:
-        if os.path.lexists(place):
+        if is_there(place):
             raise ConfigurationError(f"{place} exists already, and is not overwritten")
 
 
@@ -173,9 +178,26 @@ def check_before(target: Path, format_: Format) -> None:
 
     Raises:
         ConfigurationError: something is there.
+        OSError: there can be nothing, such as under a name that is too long.
     """
-    if not os.path.lexists(part_beside(target)):
+    is_begun = is_there(part_beside(target))
+    for place in (target, manifest_beside(target)) if format_ == "jsonl" else (target,):
+        is_there(place)
+    if not is_begun:
         check_free(target, format_, is_new=True)
+
+
+def is_there(place: Path) -> bool:
+    """Say whether there is anything at a place, a link to nowhere too.
+
+    Raises:
+        OSError: that cannot be known, or there can be nothing.
+    """
+    try:
+        place.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class _Stopped(Exception):  # noqa: N818 - no fault, and caught here
@@ -183,11 +205,9 @@ class _Stopped(Exception):  # noqa: N818 - no fault, and caught here
 
 
 def _records(part: Part, tell: Tell) -> Iterator[ApplicationRecord]:
-    done = 0
     with part.lines.open("rb") as lines:
         for count, line in enumerate(lines):
-            tell(done / part.size, count)
-            done += len(line)
+            tell(count)
             yield from_json(ApplicationRecord, line)
 
 

@@ -84,9 +84,13 @@ class ExportJob:
         """
         self._check()
         if was_published(self._part, self._target):
-            self._end(f"{self._part.records:,} applications were there already")
+            self._end(f"it was there already, with {counted(self._part.records, 'application')}")
             return True
+        self._part.go_on()
         check_free(self._target, self._format, is_new=self._part.request is None)
+        if self._part.records:
+            records = counted(self._part.records, "application")
+            self._line.say(f"going on with {records} of an earlier run")
         span = await self._span()
         if span is None:
             return False
@@ -162,32 +166,40 @@ class ExportJob:
         records, size = part.records, part.size
         if self._format == "jsonl":
             await asyncio.to_thread(publish_lines, part, target, outcome)
+            what = f"{decimal(size)} of JSON"
         else:
-            if not await self._write_tables(outcome):
+            rows = await self._write_tables(outcome)
+            if rows is None:
                 self._line.say(f"interrupted; {self._kept}")
                 return False
+            what = f"{counted(sum(rows.values()), 'row')} in {len(rows)} tables"
             await asyncio.to_thread(publish_tables, part, target)
         but = "" if outcome.is_whole else f", though {_lost(outcome)}"
         self._end(
             f"{counted(records, 'application')} updated from {outcome.span}{but}; "
-            f"{decimal(size)} of JSON in {monotonic() - self._began:,.1f} s; the next export "
+            f"{what} in {monotonic() - self._began:,.1f} s; the next export "
             f"goes on with --updated-after {outcome.span.next_after.isoformat()}"
         )
         return True
 
-    async def _write_tables(self, outcome: Outcome) -> bool:
-        """Write the tables beside the lines; say whether it came to the end of them."""
-        progress = ExportProgress(self._line)
+    async def _write_tables(self, outcome: Outcome) -> dict[str, int] | None:
+        """Write the tables beside the lines; return how many rows each has, None if stopped."""
+        progress = ExportProgress(self._line, "Writing tables")
+        total = self._part.records
         try:
             return await asyncio.to_thread(
                 write_tables,
                 self._part,
                 outcome,
-                lambda fraction, count: progress.show("Writing tables", fraction, count),
+                lambda done: progress.show(done, total),
                 lambda: self._stop.is_stopped,
             )
         except ConfigurationError:
             self._line.say("--format jsonl, with the same other arguments, loses nothing")
+            raise
+        except OSError:
+            self._line.clear()
+            self._line.say(self._kept)
             raise
         finally:
             self._line.clear()

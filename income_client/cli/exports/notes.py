@@ -60,7 +60,8 @@ class Notes:
 
     def close(self) -> None:
         """Let other processes have it."""
-        self._database.close()
+        with self._turn:  # a thread may be asking still
+            self._database.close()
 
     def fact(self, name: str) -> str | None:
         """Return what is noted under a name, None for nothing."""
@@ -113,6 +114,12 @@ class Notes:
                 "REPLACE INTO facts VALUES (?, ?)",
                 [(name, str(value)) for name, value in facts.items()],
             )
+
+    def clear(self) -> None:
+        """Forget all that is noted."""
+        with self._explained(), self._transaction():
+            for table in ("facts", "there", "missing"):
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

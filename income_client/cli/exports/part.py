@@ -1,29 +1,30 @@
 """What has come of an export so far, kept beside its place; knows no service and no format.
 
 Lines are on the disk before they are noted: what stands behind the last that is
-noted, after a crash, is cut off when the export goes on.
+noted, after a crash, is cut off when the export goes on. Once it is noted that
+they are put at their place, the file may be there too, and is not touched.
 """
 
 import os
 import shutil
-import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from attrs import frozen
+from attrs import field, frozen
 
 from income_client import ConfigurationError
 
 from .notes import Missing, Notes
+from .own_files import check_private, claim_folder, open_own, part_names
 
 _LINES: Final = "records.jsonl"
+_COPY: Final = "records.jsonl.copy"
 _NOTES: Final = "notes.db"
+_BESIDE_NOTES: Final = tuple(f"{_NOTES}-{end}" for end in ("journal", "wal", "shm"))
 _BEGUN: Final = "request"
-_PRIVATE: Final = 0o600
-_PRIVATE_FOLDER: Final = 0o700
-_SAFELY: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PUBLISHED: Final = "published"
 
 
 @frozen(kw_only=True)
@@ -38,6 +39,8 @@ class Gain:
     """What could not be read."""
     checkpoint: str | None
     """Of the walk; None where it has not moved."""
+    facts: Mapping[str, object] = field(factory=dict[str, object])
+    """Texts and numbers to be noted beside, by name."""
 
 
 class Part:
@@ -61,17 +64,21 @@ class Part:
         self.folder = folder
         self.lines: Path = folder / _LINES
         self._is_removed = False
-        with suppress(FileExistsError):
-            folder.mkdir(_PRIVATE_FOLDER)
-        if not _is_ours(folder):
+        self._descriptor: int | None = None
+        claim_folder(folder)
+        if not _is_part(folder):
             raise ConfigurationError(f"{folder} is something else than the part of an export")
-        for name in (_NOTES, _LINES):
-            os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | _SAFELY, _PRIVATE))
+        check_private(folder)
+        for name in _BESIDE_NOTES:
+            with suppress(FileNotFoundError):
+                os.close(open_own(folder / name, os.O_RDONLY))
+        os.close(open_own(folder / _NOTES, os.O_WRONLY | os.O_CREAT))
         self._notes = Notes(folder / _NOTES)
         try:
             self.size: int = int(self.fact("size") or 0)
             self.records: int = int(self.fact("records") or 0)
-            self._descriptor = self._opened()
+            if self.published is None:
+                self._open()
         except BaseException:
             self._notes.close()
             raise
@@ -84,13 +91,46 @@ class Part:
         with suppress(ConfigurationError):
             if not self._is_removed and self.fact(_BEGUN) is None:
                 self.remove()
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
         self._notes.close()
 
     @property
     def request(self) -> str | None:
         """What the export was asked to be, as a text; None if it has not begun."""
         return self.fact(_BEGUN)
+
+    @property
+    def published(self) -> str | None:
+        """What was put at its place, as whoever did that noted it; None before.
+
+        While it is noted nothing is written to the lines, which may be that.
+        """
+        return self.fact(_PUBLISHED) or None
+
+    def note_published(self, identity: str) -> None:
+        """Note what is about to be put at its place."""
+        self.note(**{_PUBLISHED: identity})
+
+    def go_on(self) -> None:
+        """Take it up again although it was put at its place, as it is there no more.
+
+        Lines with a second name are copied, and lines that were removed are read again.
+
+        Raises:
+            ConfigurationError: the notes cannot be written, or others own the lines.
+            OSError: the lines cannot be opened or copied.
+        """
+        if self._descriptor is not None:
+            return
+        if not self.lines.exists() or self.lines.stat().st_size < self.size:
+            # The last run was about to remove all of it.
+            self._notes.clear()
+            self.size = self.records = 0
+            self.lines.unlink(missing_ok=True)
+        else:
+            self.note(**{_PUBLISHED: ""})
+        self._open()
 
     def begin(self, request: str, **facts: object) -> None:
         """Note what the export is to be, and whatever else is fixed when it begins."""
@@ -119,6 +159,8 @@ class Part:
             ConfigurationError: the notes cannot be written.
             OSError: the lines cannot be written.
         """
+        if self._descriptor is None:
+            raise ConfigurationError(f"{self.folder} was put at its place already")
         written = b"".join(line + b"\n" for line in gain.lines)
         rest = memoryview(written)
         while rest:
@@ -126,29 +168,41 @@ class Part:
         if written:
             os.fsync(self._descriptor)
         size, records = self.size + len(written), self.records + len(gain.lines)
-        facts: dict[str, object] = {"size": size, "records": records}
+        facts: dict[str, object] = {**gain.facts, "size": size, "records": records}
         if gain.checkpoint is not None:
             facts["checkpoint"] = gain.checkpoint
         self._notes.add(facts, gain.application_ids, gain.missing)
         self.size, self.records = size, records
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it, last the notes, which say what it is."""
-        self._is_removed = True
-        for one in self.folder.iterdir():
-            if not one.name.startswith(_NOTES):
-                remove(one)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the folder with all that is in it, last the notes, which say what it is.
 
-    def _opened(self) -> int:
+        What cannot be removed is left to the next run.
+        """
+        self._is_removed = True
+        with suppress(OSError):
+            for one in self.folder.iterdir():
+                if not one.name.startswith(_NOTES):
+                    remove(one)
+            for name in (*_BESIDE_NOTES, _NOTES):
+                remove(self.folder / name)
+            self.folder.rmdir()
+
+    def _open(self) -> None:
         """Open the lines behind the last that is kept, and cut off what stands there."""
-        descriptor = os.open(self.lines, os.O_WRONLY | os.O_APPEND | _SAFELY)
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size < self.size:
+        part_names(self.lines, self.folder / _COPY)
+        descriptor = open_own(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            self._cut(descriptor)
+        except BaseException:
             os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _cut(self, descriptor: int) -> None:
+        if os.fstat(descriptor).st_size < self.size:
             raise ConfigurationError(f"{self.folder} is damaged: delete it to begin again")
         os.ftruncate(descriptor, self.size)
-        return descriptor
 
 
 def remove(path: Path) -> None:
@@ -159,8 +213,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _is_ours(folder: Path) -> bool:
-    """Say whether a folder holds notes, or nothing yet."""
-    if not stat.S_ISDIR(folder.lstat().st_mode):
-        return False
-    return (folder / _NOTES).exists() or not any(folder.iterdir())
+def _is_part(folder: Path) -> bool:
+    """Say whether a folder holds notes, or nothing but what is left of such."""
+    names = [one.name for one in folder.iterdir()]
+    return _NOTES in names or all(name in _BESIDE_NOTES for name in names)

@@ -71,11 +71,6 @@ class Span:
     before: datetime
     """Where it ends: fixed once, however long the export takes."""
 
-    def share(self, after: datetime, before: datetime) -> float:
-        """Return how much of it lies within two times, 0 to 1."""
-        inside = (min(before, self.before) - max(after, self._begins)).total_seconds()
-        return min(max(inside / self.seconds, 0.0), 1.0) if self.seconds else 0.0
-
     def done(self, fraction: float, of: "Span") -> float:
         """Return how much of it is done, 0 to 1, if of a longer one with its end so much is.
 

@@ -17,6 +17,8 @@ from income_client import (
 from income_client.cli.output.status_line import StatusLine
 from income_client.cli.stopping.stoppable import Stoppable
 
+from .ahead import Ahead
+from .amount import Amount
 from .marks import Marks
 from .notes import Missing
 from .part import Gain, Part
@@ -27,6 +29,7 @@ WALKERS: Final = 4
 """Requests of the list in flight at a time, beside those of records."""
 _MOST_LINES: Final = 100
 _MOST_BYTES: Final = 8 * 2**20
+_EXPECTED: Final = "expected"
 _IN_A_ROW: Final = 20
 """So many failures, one after the other, that may pass say that it is not the applications."""
 
@@ -64,7 +67,8 @@ class ExportRun:
         self._span = span
         self._line = line
         self._stop = stop
-        self._progress = ExportProgress(line)
+        self._progress = ExportProgress(line, "Exporting")
+        self._amount = Amount(part.records, _count(part.fact(_EXPECTED)))
         self._marks = Marks()
         self._lines: list[bytes] = []
         self._ids: list[str] = []
@@ -85,18 +89,27 @@ class ExportRun:
             IncomeClientError: nothing more can be had.
             OSError: what came cannot be kept.
         """
-        outcomes = self._client.fetch_records(
-            self._listed(),
-            documents=self._request.documents,
-            pages=self._request.pages,
-            concurrency=concurrency,
-            on_error="yield",
+        walk = self._client.list_applications(
+            self._span.after,
+            self._span.before,
+            concurrency=WALKERS,
+            on_saturated="report",
+            resume=self._part.fact("checkpoint"),
         )
-        try:
-            async with aclosing(outcomes):
-                self.is_whole = await self._take_all(outcomes)
-        finally:
-            await self._keep()
+        async with Ahead(walk, self._span, self._part.known, self._amount) as ahead:
+            outcomes = self._client.fetch_records(
+                self._listed(ahead),
+                documents=self._request.documents,
+                pages=self._request.pages,
+                concurrency=concurrency,
+                on_error="yield",
+            )
+            try:
+                async with aclosing(outcomes):
+                    self.is_whole = await self._take_all(outcomes)
+            finally:
+                await self._keep()
+        self.saturated = walk.saturated
 
     async def _take_all(self, outcomes: Fetcher[ApplicationRecord | FetchFailure]) -> bool:
         self._show()
@@ -107,38 +120,21 @@ class ExportRun:
             self._show()
         return not self._stop.is_stopped
 
-    async def _listed(self) -> AsyncIterator[str]:
+    async def _listed(self, ahead: Ahead) -> AsyncIterator[str]:
         """Yield what is to be read: first what could not be before, then what the walk finds."""
-        for one in await asyncio.to_thread(self._part.missing):
+        missing = await asyncio.to_thread(self._part.missing)
+        self._amount.find(len(missing))
+        for one in missing:
             yield self._begun(one.application_id)
-        walk = self._client.list_applications(
-            self._span.after,
-            self._span.before,
-            concurrency=WALKERS,
-            on_saturated="report",
-            resume=self._part.fact("checkpoint"),
-        )
-        first = self._span.before
-        async with aclosing(walk.pages()) as pages:
-            async for page in pages:
-                ids = [row.application_id for row in page.applications]
-                # In this order: what is kept meanwhile is in the one or in the other.
-                ids = [one for one in ids if one not in self._in_flight]
-                known = await asyncio.to_thread(self._part.known, ids)
-                new = [one for one in ids if one not in known]
-                # Nothing was updated before it was applied for: the years before do not count.
-                first = min([first, *(row.application_date for row in page.applications)])
-                shown = self._span.since(first)
-                self._marks.turn(
-                    checkpoint=walk.checkpoint,
-                    fraction=shown.done(walk.progress.covered_fraction, self._span),
-                    share=shown.share(page.updated_after, page.updated_before),
-                    rows=len(new),
-                )
-                for application_id in new:
+        while (step := await ahead.next()) is not None:
+            # In this order: what is kept meanwhile is in the one or in the other.
+            ids = [one for one in step.ids if one not in self._in_flight]
+            known = await asyncio.to_thread(self._part.known, ids)
+            self._marks.turn(step.checkpoint)
+            for application_id in ids:
+                if application_id not in known:
                     yield self._begun(application_id)
-        self._marks.turn(checkpoint=walk.checkpoint, fraction=1.0)
-        self.saturated = walk.saturated
+        self._marks.turn(ahead.checkpoint)
 
     def _begun(self, application_id: str) -> str:
         self._marks.begin()
@@ -169,11 +165,13 @@ class ExportRun:
     async def _keep(self) -> None:
         if self._has_failed:
             return  # the checkpoint may cover what could not be kept
+        total = self._amount.total
         gain = Gain(
             lines=self._lines,
             application_ids=self._ids,
             missing=self._missing,
             checkpoint=self._marks.checkpoint,
+            facts={} if total is None else {_EXPECTED: total},
         )
         self._lines, self._ids, self._missing, self._size = [], [], [], 0
         self._has_failed = True
@@ -184,7 +182,11 @@ class ExportRun:
 
     def _show(self) -> None:
         count = self._part.records + len(self._lines)
-        self._progress.show("Exporting", self._marks.fraction, count, self._lost)
+        self._progress.show(count, self._amount.total, self._lost)
+
+
+def _count(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _said(application_id: str, error: str) -> str:
