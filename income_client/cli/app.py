@@ -1,22 +1,37 @@
 """The sub-commands, each loaded when it is called; knows what their errors exit with."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from cyclopts import App, CycloptsError, CycloptsPanel, UnusedCliTokensError
+from cyclopts import App, CycloptsError, CycloptsPanel, UnknownOptionError, UnusedCliTokensError
 from rich.console import Group
+from rich.text import Text
 
 from income_client import (
     AuthenticationError,
     IncomeClientError,
     PermissionDeniedError,
+    ServerError,
+    TokenError,
+    TransportError,
+    UnexpectedResponseError,
     __version__,
 )
 
 from .arguments.misuse import MisuseError
 from .command_table import ABOUT, COMMANDS
 from .exit_status import ExitStatus
+from .output.printable import printable
 from .output.saying import say
 from .output.screen import Screen
+
+_DOCTOR: Final = "run income-client doctor to find out more"
+_MEANT: Final[Mapping[tuple[str, ...], str]] = {
+    ("export", "--output"): "--format",
+    ("export", "-o"): "--format",
+}
+"""Options of other sub-commands by what the same is called in this one."""
 
 
 def command_line() -> App:
@@ -53,7 +68,9 @@ def run(arguments: Sequence[str]) -> int:
     except CycloptsError:
         return ExitStatus.MISUSED
     except IncomeClientError as error:
-        say(str(error))
+        say(" ".join((str(error), *getattr(error, "__notes__", ()))))
+        if _is_for_doctor(error) and sys.stderr.isatty():
+            say(_DOCTOR)
         return _status_of(error)
 
 
@@ -67,10 +84,31 @@ def _status_of(error: IncomeClientError) -> ExitStatus:
             return ExitStatus.FAILED
 
 
+def _is_for_doctor(error: IncomeClientError) -> bool:
+    """Say whether a check-up could tell why the service cannot be used."""
+    match error:
+        case TransportError() | TokenError() | ServerError() | UnexpectedResponseError():
+            return True
+        case _:
+            return _status_of(error) is ExitStatus.REFUSED
+
+
 def _explained(error: CycloptsError) -> object:
-    if isinstance(error, UnusedCliTokensError):
-        panel = CycloptsPanel(f"Unexpected argument: {' '.join(error.unused_tokens or ())}.")
-    else:
-        panel = CycloptsPanel(error)
-    command = " ".join(("income-client", *(error.command_chain or ())))
-    return Group(panel, f"{command} --help says more.")
+    # What was typed may act on a terminal: it need not have been typed here.
+    said = "\n".join(map(printable, _said(error).split("\n")))
+    command = " ".join(("income-client", *map(printable, error.command_chain or ())))
+    return Group(CycloptsPanel(said), Text(f"{command} --help says more."))
+
+
+def _said(error: CycloptsError) -> str:
+    match error:
+        case UnusedCliTokensError():
+            return f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
+        case UnknownOptionError():
+            option = (error.token.keyword or error.token.value or "").partition("=")[0]
+            meant = _MEANT.get((*(error.command_chain or ()), option))
+            return (
+                str(error) if meant is None else f"Unknown option: {option}. Did you mean {meant}?"
+            )
+        case _:
+            return str(error)

@@ -1,5 +1,6 @@
 """``income-client application``: one application to look at, on a terminal or as a page."""
 
+import os
 from contextlib import aclosing
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from .looking.page import page
 from .looking.page_file import check_place, write_private
 from .looking.reading import view_of
 from .looking.terminal import show_record
-from .output.lines import OutputLines, UnwritableError, write_text
+from .output.lines import OutputLines, UnwritableError
 from .output.row_text import inert
 
 
@@ -64,7 +65,10 @@ async def application(
         show_record(view)
     else:
         write_private(html, page(view), overwrite=overwrite)
-        write_text(str(html))
+        # The path as it is: the encoding of the output need not have its letters.
+        failure = OutputLines().write(os.fsencode(html))
+        if failure is not None:
+            raise UnwritableError(failure)
     return ExitStatus.DONE
 
 

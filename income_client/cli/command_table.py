@@ -8,7 +8,7 @@ The exit status is the same for every command, unless its help says more:
 
   0    all that was asked for
   1    something failed, is missing or is not there
-  2    arguments that cannot be meant
+  2    arguments or settings that cannot be meant
   4    the service refused the credentials
   130  Ctrl-C
   141  nobody reads the output any more
@@ -32,9 +32,10 @@ is, and what the contract leaves open about its list: whether the bounds are
 inclusive, the order of rows, what becomes of wide windows. It makes at most 40
 requests, one after the other, and changes nothing.
 
-No secret, no borrower's data and no id is shown: the output can be pasted into
-a ticket. The exit status is 0 if nothing failed, 4 if the credentials were
-refused, else 1.
+No secret, no borrower's data and no id is shown, but that of a failed request,
+by which the service's owner finds it: the output can be pasted into a ticket.
+The exit status is 0 if nothing failed, 2 if the settings cannot be meant, 4 if
+the credentials were refused, else 1.
 
 Example: income-client doctor --output json
 """,
@@ -44,8 +45,8 @@ Times are ISO 8601, the service's own if they have no zone, or go back from its
 present: 90min, 12h, 7d, 2w, now, beginning. Rows come as they are found, in no
 order. The output is a table on a terminal and JSON lines elsewhere, unless
 --output says table, jsonl, csv or json; -q gives ids alone, for other commands.
-Where a second holds more applications than the service can list, that is said,
-and the exit status is 1.
+The list has no time of update; application shows it. Where a second holds more
+applications than the service can list, that is said, and the exit status is 1.
 
 Example: income-client applications --updated-after 7d
 """,
@@ -72,11 +73,12 @@ Example: income-client application app-000001 --html app-000001.html
 """,
     "documents": """List documents of applications, with the data read from them.
 
-JSON holds all of it, a document a line, with its application and its type. The
-addresses of files are left out unless --addresses is given: who has one can
-read the file. The output is a table on a terminal and JSON lines elsewhere. Ids
-come from standard input where - stands for them. The exit status is 1 if the
-documents of an application could not be read; the others are listed.
+JSON holds all of it, a document a line, with its application and its type, and
+so it names the borrowers. The addresses of files are left out unless
+--addresses is given: who has one can read the file. The output is a table on a
+terminal and JSON lines elsewhere. Ids come from standard input where - stands
+for them. The exit status is 1 if the documents of an application could not be
+read; the others are listed.
 
 Example: income-client documents app-000001 --type paystub
 """,
@@ -136,15 +138,17 @@ read is kept in the file, and tried again later.
 Ctrl-C and SIGTERM stop it once the lines at hand are written and noted; a
 second one ends it at once. The exit status is 0 after SIGTERM, or 143 if that
 cut --once short; 130 after Ctrl-C, 141 when nobody reads the output any more,
-1 after a failure, and 4 where the credentials are refused. What fails for a
-while is tried again for ever, so a service manager need only start it (systemd:
-Restart=on-failure; the README has a unit), and cron runs it with --once. One
-name has one process: the newer goes on, and the older ends with 1.
+1 after a failure, 2 where settings cannot be meant, and 4 where the credentials
+are refused. What fails for a while is tried again for ever, so a service
+manager need only start it (systemd: Restart=on-failure; the README has a unit),
+and cron runs it with --once. One name has one process: the newer goes on, and
+the older ends with 1.
 
 Address and credentials come from the environment, INCOME_BASE_URL, and
 INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and
-INCOME_PASSWORD; or from the file of --config. On a terminal a line tells how
-far it has come, in service time.
+INCOME_PASSWORD; or from the file of --config. So do INCOME_PROXY and
+INCOME_CA_FILE, of an HTTP proxy and of a private authority. On a terminal a
+line tells how far it has come, in service time.
 
 Example: income-client poll --store polls.db --start 7d >> all.jsonl
 """,

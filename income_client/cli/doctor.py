@@ -4,8 +4,10 @@ Its output holds no secret, no borrower's data and no id, so that it can be hand
 """
 
 import os
+import ssl
 from collections.abc import Callable
-from typing import Final, Literal
+from time import monotonic
+from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import evolve
@@ -13,11 +15,12 @@ from attrs import evolve
 from income_client import (
     BasicAuth,
     ConfigurationError,
-    IncomeClient,
     OAuth2ClientCredentials,
 )
 
 from .accounts.connecting import Connection, Ready, ready
+from .accounts.service_client import authority_of
+from .arguments.options import TableOrJson
 from .checking.facts import Configuration, Facts, HostFacts, TokenFacts, Trouble
 from .checking.listing import examine_list
 from .checking.network import SPOKEN, Origin, visit
@@ -25,6 +28,7 @@ from .checking.questions import ALL_SECONDS, MOST_CALLS, ONCE, TIMEOUTS, Questio
 from .checking.report import findings_of, status_of
 from .checking.times import offset_of
 from .checking.view import show_findings
+from .output.counts import counted
 from .output.saying import say
 from .output.screen import Stages
 from .tokens.keeper import TokenKeeper
@@ -41,7 +45,7 @@ _SHOWN: Final = 3
 async def doctor(
     *,
     connection: Connection | None = None,
-    output: Literal["table", "json"] = "table",
+    output: TableOrJson = "table",
 ) -> int:
     """Look at everything between here and the service, and say what is so.
 
@@ -50,7 +54,8 @@ async def doctor(
         output: a table to read, or JSON.
 
     Returns:
-        The exit status: 1 if something failed, 4 if the credentials were refused.
+        The exit status: 1 if something failed, 2 for settings that cannot be meant, 4 if
+            the credentials were refused.
     """
     # A person may be asked for a secret, which takes its time.
     found = ready(connection)
@@ -58,10 +63,10 @@ async def doctor(
         if isinstance(found, str):
             facts = Facts(configuration=Trouble(kind="configuration", text=found))
         else:
-            say(f"at most {_MOST} requests, one after the other, for {ALL_SECONDS:g} s or so")
+            say(f"at most {_MOST} requests, one after the other, at most {ALL_SECONDS:g} s")
             with stages.stage("Checking", total=MOST_CALLS) as stage:
-                facts = await examine(found, lambda made: stage.reach(made, f"{made} calls"))
-                stage.reach(MOST_CALLS, f"{facts.calls.made} calls")
+                facts = await examine(found, lambda made: stage.reach(made, counted(made, "call")))
+                stage.reach(MOST_CALLS, counted(facts.calls.made, "call"))
     findings = findings_of(evolve(facts, proxies=_proxies()))
     show_findings(findings, output)
     return status_of(facts, findings)
@@ -84,35 +89,36 @@ async def examine(found: Ready, on_call: Callable[[int], object]) -> Facts:
     except ConfigurationError as error:
         return Facts(configuration=Trouble(kind="configuration", text=error.message))
     async with client:
-        hosts = await _hosts(found)
-        facts = Facts(configuration=_configuration(found), hosts=hosts)
-        if any(isinstance(each.connected, Trouble | None) for each in hosts):
+        ends_at = monotonic() + ALL_SECONDS - (TIMEOUTS.deadline or 0)
+        facts = Facts(configuration=_configuration(found))
+        tls = found.tls()
+        if found.account.proxy is None and not isinstance(tls, str):
+            facts = evolve(facts, hosts=await _hosts(found, tls))
+        if any(isinstance(each.connected, Trouble | None) for each in facts.hosts):
             return facts
-        return await _calls(client, facts, keeper, on_call)
+        questions = Questions(client, on_call, seconds=ends_at - monotonic())
+        return await _calls(questions, facts, keeper)
 
 
-async def _hosts(found: Ready) -> tuple[HostFacts, ...]:
+async def _hosts(found: Ready, tls: ssl.SSLContext | None) -> tuple[HostFacts, ...]:
     """Look at the service's server and then at that of its tokens, which is asked for nothing."""
     service = Origin.of("service", found.account.base_url or "")
-    hosts = [await visit(service, seconds=_STEP_SECONDS, questions=SPOKEN)]
+    hosts = [await visit(service, seconds=_STEP_SECONDS, questions=SPOKEN, tls=tls)]
     if found.account.auth_url is not None and isinstance(found.auth, OAuth2ClientCredentials):
         origin = Origin.of("token endpoint", found.account.auth_url)
         if origin.authority != service.authority:
-            hosts.append(await visit(origin, seconds=_STEP_SECONDS, questions=0))
+            hosts.append(await visit(origin, seconds=_STEP_SECONDS, questions=0, tls=tls))
     return tuple(hosts)
 
 
-async def _calls(
-    client: IncomeClient, facts: Facts, keeper: TokenKeeper, on_call: Callable[[int], object]
-) -> Facts:
-    questions = Questions(client, on_call)
+async def _calls(questions: Questions, facts: Facts, keeper: TokenKeeper) -> Facts:
     first = await questions.page()
     token = keeper.token
     if token is not None:
         facts = evolve(facts, token=TokenFacts(lifetime=token.lifetime))
     if isinstance(first, Trouble):
         return evolve(facts, accepted=first, calls=questions.calls)
-    spoken = facts.hosts[0].spoken
+    spoken = facts.hosts[0].spoken if facts.hosts else None
     dates = () if spoken is None or isinstance(spoken, Trouble) else spoken.dates
     lists = await examine_list(questions, first, offset_of(dates))
     return evolve(facts, accepted=True, calls=questions.calls, lists=lists)
@@ -120,9 +126,11 @@ async def _calls(
 
 def _configuration(found: Ready) -> Configuration:
     auth = found.auth
+    account = found.account
     return Configuration(
-        service=_plain(found.account.base_url or ""),
-        token_endpoint=None if found.account.auth_url is None else _plain(found.account.auth_url),
+        service=_plain(account.base_url or ""),
+        token_endpoint=None if account.auth_url is None else authority_of(account.auth_url),
+        proxy=None if account.proxy is None else authority_of(account.proxy.reveal()),
         is_oauth2=isinstance(auth, OAuth2ClientCredentials),
         name=_short(auth.username if isinstance(auth, BasicAuth) else auth.client_id),
         sources=found.sources,

@@ -157,6 +157,8 @@ def _concluded(
         bars.say(overfull(window))
     if run.unseen:
         bars.say(f"no document of type {run.unseen}")
+    for told in run.refusals.rest():
+        bars.say(told)
     if is_told:
         bars.say(f"{run.summary}{'; interrupted, run it again to go on' * bool(received)}")
     if received is not None:

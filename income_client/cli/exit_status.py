@@ -13,7 +13,7 @@ class ExitStatus(IntEnum):
     FAILED = 1
     """Something failed, is missing or is not there."""
     MISUSED = 2
-    """Arguments that cannot be meant."""
+    """Arguments or settings that cannot be meant."""
     REFUSED = 4
     """The service refused the credentials."""
     INTERRUPTED = 128 + signal.SIGINT

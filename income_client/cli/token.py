@@ -7,13 +7,12 @@ from typing import Final
 from income_client import (
     AuthenticationError,
     BasicAuth,
-    ConfigurationError,
     IncomeClientError,
     PermissionDeniedError,
     StoredToken,
 )
 
-from .accounts.connecting import Connection, Ready, ready
+from .accounts.connecting import Connection, Ready, made_ready
 from .arguments.options import Switch, TableOrJson
 from .exit_status import ExitStatus
 from .output.lines import write_text
@@ -41,9 +40,7 @@ async def token(
     Returns:
         The exit status: 1 where there are no tokens, 4 if the service refuses this one.
     """
-    found = ready(connection)
-    if isinstance(found, str):
-        raise ConfigurationError(found)
+    found = made_ready(connection)
     if isinstance(found.auth, BasicAuth):
         say("there is no token: user name and password go with every request")
         return ExitStatus.FAILED
@@ -67,11 +64,12 @@ async def token(
 
 async def _bought(found: Ready, keeper: TokenKeeper) -> IncomeClientError | None:
     """Have a client buy a token by the smallest call there is, and return how that ended."""
-    async with found.client(token_store=keeper) as client:
-        try:
+    client = found.client(token_store=keeper)
+    try:
+        async with client:
             await client.get_application_page(limit=1)
-        except IncomeClientError as error:
-            return error.again()
+    except IncomeClientError as error:
+        return error.again()
     return None
 
 

@@ -76,11 +76,11 @@ async def _fired(emulator: RemoteEmulator, order: CallbackOrder) -> CallbackDeli
 def _emulator() -> RemoteEmulator:
     url = os.environ.get("INCOME_BASE_URL")
     if not url:
-        raise ConfigurationError("INCOME_BASE_URL is not set; emulate prints it")
+        raise MisuseError("INCOME_BASE_URL is not set; emulate prints it")
     credentials = read_credentials("INCOME_")
     auth = credentials.oauth2 or credentials.basic
     if auth is None:
-        raise ConfigurationError(
+        raise MisuseError(
             "set INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and "
             "INCOME_PASSWORD; emulate prints them"
         )
@@ -89,7 +89,7 @@ def _emulator() -> RemoteEmulator:
     except ConfigurationError:
         pass
     del url
-    raise ConfigurationError("INCOME_BASE_URL: emulators are on this machine, and this is not")
+    raise MisuseError("INCOME_BASE_URL: emulators are on this machine, and this is not")
 
 
 def _line(delivery: CallbackDelivery) -> str:

@@ -61,6 +61,16 @@ def test_a_secret_goes_only_where_it_was_meant_to_go(
         assert above.get(name) or not any(above.get(key) for key in other)
 
 
+def test_the_way_out_is_the_same_to_every_address() -> None:
+    """Another address takes over neither credentials nor names, but proxy and authority."""
+    way = {"proxy": "http://proxy.example", "ca_file": "/ca.pem"}
+    upper = {"base_url": "https://other.example"}
+    together = Account.of(upper).over(Account.of(PLACE | OAUTH2 | way))
+    assert plain(together) == upper | way
+    own = Account.of(upper | {"ca_file": "/own.pem"}).over(Account.of(PLACE | way))
+    assert plain(own) == upper | way | {"ca_file": "/own.pem"}
+
+
 @pytest.mark.parametrize(
     ("said_of_it", "auth"),
     [

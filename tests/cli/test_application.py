@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shlex
 import stat
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from income_client import ApplicationRecord, IncomeClient, to_json
 from income_client.emulator import Emulator, Fault
-from tests.cli.entry import run, run_on_terminal
+from tests.cli.entry import COMMAND, environment, run, run_on_terminal
 from tests.cli.polling import variables
 
 _ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
@@ -152,3 +153,18 @@ async def test_on_a_terminal_it_is_coloured_and_fits() -> None:
     assert "\x1b[36m" in shown.screen
     lines = re.split(r"[\r\n]+", _ESCAPE.sub("", shown.screen))
     assert max(map(len, lines)) <= 80
+
+
+async def test_a_page_may_lie_where_the_output_s_encoding_has_no_letters(tmp_path: Path) -> None:
+    """Its path is printed as it is."""
+    path = tmp_path / "zürich.html"
+    async with Emulator(1) as service:
+        line = shlex.join([*COMMAND, "application", service.world.ids[0], "--html", str(path)])
+        process = await asyncio.create_subprocess_shell(
+            line,
+            env=environment(**variables(service), PYTHONUTF8="1", PYTHONIOENCODING="ascii"),
+            stdout=subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+    assert (process.returncode, output) == (0, f"{path}\n".encode())
+    assert path.exists()

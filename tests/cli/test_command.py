@@ -63,6 +63,33 @@ def test_a_surplus_argument_is_named() -> None:
     assert "Unexpected argument: surplus." in run("demo", "surplus").stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("applications", "--output", "\x1b[31m"),
+        ("x\x1b[31m",),
+        ("demo", "x\x1b[31m"),
+        ("demo", "--x\x1b[31m"),
+        ("find", "LOAN-1", "--output", "\x07\u202e"),
+    ],
+    ids=repr,
+)
+def test_what_was_typed_cannot_act_on_a_terminal(arguments: tuple[str, ...]) -> None:
+    """A wrong argument is quoted without the characters that would do harm."""
+    ended = run(*arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "?" in ended.stderr
+    assert ended.stderr.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("option", ["--output", "--output=parquet", "-o"])
+def test_the_same_under_another_name_is_named(option: str) -> None:
+    """What other sub-commands call --output, export calls --format."""
+    ended = run("export", "--to", "x", option, "parquet")
+    assert ended.returncode == 2
+    assert "Did you mean --format?" in ended.stderr
+
+
 def test_without_the_extra_it_says_what_to_install() -> None:
     """Where its libraries are missing it names the extra, with status 1."""
     script = (

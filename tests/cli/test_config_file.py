@@ -51,7 +51,7 @@ def test_a_file_that_others_can_read_is_refused(path: Path, mode: int) -> None:
     """The message says the command that helps."""
     path.chmod(mode)
     assert read_config(path, None) == (
-        f"{path} can be read by others, and holds secrets: chmod 600 {path}"
+        f"{path} can be read by others; it is for secrets: chmod 600 {path}"
     )
 
 
@@ -97,12 +97,14 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         ('client_secret = "canary', "{} is no TOML (end of document)"),
         ('client_secret = "canary\x00"', "{} is no TOML (line 1, column 24)"),
         ("canary", "{} is no TOML (end of document)"),
-        ('client-secret = "canary"', "unknown key client-secret in {}; there are base_url"),
+        ('client-secret = "canary"', "an unknown key in {}; there are base_url"),
+        ('canary_Secret = "x"', "an unknown key in {}; there are base_url"),
+        ('secret = "canary"', "unknown key secret in {}; there are base_url"),
         ("client_secret = 7", "client_secret in {} is no text"),
         ('client_secret = ["canary"]', "client_secret in {} is no text"),
         ("x = " + "[" * 5000, "{} is no TOML"),
         ("#" * 70_000, "{} is longer than 64 KiB"),
-        ('"\\u001b[31m" = 1', "unknown key ?[31m in {}"),
+        ('"\\u001b[31m" = 1', "an unknown key in {}"),
     ],
 )
 def test_what_cannot_be_meant_is_told_and_not_shown(

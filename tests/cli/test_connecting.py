@@ -83,7 +83,7 @@ async def test_no_file_is_looked_at_where_nothing_is_missing(
     named = await asked(
         **variables(service), INCOME_CONFIG=str(tmp_path / "income-client" / "config.toml")
     )
-    assert named.returncode == 1
+    assert named.returncode == 2
     assert "chmod 600" in named.stderr
 
 
@@ -91,7 +91,7 @@ async def test_a_secret_stays_with_its_address(service: Emulator, tmp_path: Path
     """An address that somebody set gets nothing that the file has for another one."""
     path = config(tmp_path / "config", service, base_url="https://income.example")
     ended = await asked("--config", str(path), INCOME_BASE_URL=service.url)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "is about another address now" in ended.stderr
     assert not service.requests
 
@@ -107,14 +107,36 @@ async def test_a_profile_is_chosen(service: Emulator, tmp_path: Path) -> None:
     other = await asked(
         "--config", str(path), "--profile", "staging", INCOME_BASE_URL="https://other.example"
     )
-    assert other.returncode == 1
+    assert other.returncode == 2
     assert "INCOME_BASE_URL is set to another address" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("own", "more"),
+    [
+        ("", ""),
+        ('client_id = "id-2"\n', ": set INCOME_CLIENT_SECRET, or client_secret in {}"),
+    ],
+)
+def test_a_profile_with_another_address_needs_its_own_credentials(
+    own: str, more: str, tmp_path: Path
+) -> None:
+    """Those at the top of the file are for the address there, and it is said why they do not do."""
+    path = tmp_path / "config"
+    top = 'base_url = "https://one.example"\nclient_id = "id"\nclient_secret = "canary"\n'
+    profile = f'[profiles.two]\nbase_url = "https://two.example"\n{own}'
+    path.write_text(top + profile, "utf-8")
+    path.chmod(0o600)
+    ended = run(*ASKS, "--config", str(path), "--profile", "two")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    said = "profile two has another address, so it needs credentials of its own"
+    assert ended.stderr == f"income-client: {said}{more.format(path)}\n"
 
 
 def test_what_is_missing_is_named_with_its_file(tmp_path: Path) -> None:
     """Variable and file are both said, the home folder as people write it."""
     ended = run(*ASKS, HOME=str(tmp_path))
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
         "income-client: set INCOME_BASE_URL, or base_url in ~/.config/income-client/config.toml\n"
     )
@@ -124,7 +146,7 @@ async def test_without_a_terminal_nobody_is_asked(service: Emulator, tmp_path: P
     """A script that lacks the secret ends, and says what is missing."""
     path = config(tmp_path / "config", service, client_secret="")
     ended = await asked("--config", str(path))
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
         f"income-client: set INCOME_CLIENT_SECRET, or client_secret in {path}\n"
     )
@@ -195,7 +217,7 @@ async def test_a_person_is_asked_and_nothing_is_shown(service: Emulator, tmp_pat
     assert secret not in shown
 
 
-@pytest.mark.parametrize(("keys", "status"), [("\x03", 130), ("\x04", 1), ("\n", 1)])
+@pytest.mark.parametrize(("keys", "status"), [("\x03", 130), ("\x04", 2), ("\n", 2)])
 async def test_whoever_does_not_answer_ends_it(
     service: Emulator, tmp_path: Path, keys: str, status: int
 ) -> None:
@@ -205,7 +227,7 @@ async def test_whoever_does_not_answer_ends_it(
     await asyncio.to_thread(typist.answer, keys)
     code, piped, shown = await asyncio.to_thread(typist.end)
     assert (code, piped) == (status, "")
-    assert ("set INCOME_CLIENT_SECRET" in shown) is (status == 1)
+    assert ("set INCOME_CLIENT_SECRET" in shown) is (status == 2)
     assert "Traceback" not in shown
     assert not service.requests
 
@@ -216,6 +238,9 @@ async def test_whoever_does_not_answer_ends_it(
         {"password": "canary\\u0007"},
         {"base_url": "http://u:canary@income.example"},
         {"auth_url": "canary"},
+        {"proxy": "canary"},
+        {"proxy": "http://u:canary@"},
+        {"proxy": "http://u:canary@127.0.0.1", "ca_file": "nowhere"},
         {"client_secret": "canary"},
         {"password": "canary", "x": "canary"},
     ],

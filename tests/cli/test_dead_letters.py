@@ -3,9 +3,11 @@
 import asyncio
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,7 +69,26 @@ async def test_a_person_sees_a_table(store: str) -> None:
     clean = await asyncio.to_thread(run_on_terminal, *whole, "--name", "clean")
     assert clean.screen == "income-client: all that was listed could be read\r\n"
     ran = await asyncio.to_thread(run, *whole, "--name", "clean")
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert ran.stderr == "income-client: all that was listed could be read\n"
+    ran = await asyncio.to_thread(run, *whole, "--name", "clean", "-q")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+async def test_a_table_says_why_in_full(tmp_path: Path) -> None:
+    """On 80 columns the reason is all there, without the id that stands in the row already."""
+    path = tmp_path / "polls.db"
+    one = "app-e3" + "0123456789" * 3
+    reason = f"NotFoundError: get_documents({one}): 404 Not Found"
+    lost = evolve(letter(1), application_id=one, reason=reason)
+    await SQLiteCheckpointStore(path).save("default", "", version=0, dead_letters=[lost])
+    whole = ("dead-letters", "--store", str(path))
+    shown = await asyncio.to_thread(run_on_terminal, *whole, NO_COLOR="1")
+    text = " ".join(shown.screen.split())
+    assert re.search(r"get_documents: .*404 Not Found", text)
+    assert text.count(one) == 1
+    ran = await asyncio.to_thread(run, *whole)
+    assert json.loads(ran.stdout)["reason"] == reason
 
 
 async def test_what_is_not_there_is_told_and_not_made(store: str, tmp_path: Path) -> None:

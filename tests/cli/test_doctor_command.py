@@ -54,7 +54,7 @@ async def test_a_table_that_can_be_handed_on(service: Emulator) -> None:
     ended = await doctor(service)
     assert ended.returncode == 0
     assert ended.stderr == (
-        "income-client: at most 40 requests, one after the other, for 60 s or so\n"
+        "income-client: at most 40 requests, one after the other, at most 60 s\n"
     )
     lines = ended.stdout.splitlines()
     assert max(map(len, lines)) <= 100
@@ -165,16 +165,16 @@ async def test_applications_that_are_gone_are_told_without_ids(service: Emulator
     [
         ("https://127.0.0.1:1", "connection", "connection refused"),
         (f"https://{'a' * 64}.example", "DNS", "the name is unknown"),
-        ("http://user:hush@example.com", "configuration", "base_url holds a user name"),
+        ("http://user:hush@example.com", "configuration", "INCOME_BASE_URL holds a user name"),
         ("", "configuration", "set INCOME_BASE_URL"),
     ],
 )
-async def test_an_address_that_leads_nowhere_is_1(
+async def test_an_address_that_leads_nowhere(
     service: Emulator, address: str, check: str, words: str
 ) -> None:
-    """The first thing that fails is told, and the rest is skipped for it."""
+    """The first thing that fails is told, and the rest is skipped; settings are 2, else 1."""
     status, found = await findings(service, INCOME_BASE_URL=address)
-    assert status == 1
+    assert status == (2 if check == "configuration" else 1)
     assert found[check]["verdict"] == "failed"
     assert words in found[check]["finding"]
     assert found["credentials"]["finding"] == f"needs {check}"
@@ -183,8 +183,10 @@ async def test_an_address_that_leads_nowhere_is_1(
 
 async def test_a_token_endpoint_that_is_down_is_told(service: Emulator) -> None:
     """Where it is another server it is looked at by itself."""
-    status, found = await findings(service, INCOME_AUTH_URL="http://127.0.0.1:1")
+    status, found = await findings(service, INCOME_AUTH_URL="http://127.0.0.1:1/tenant-7")
     assert status == 1
+    assert ", tokens of 127.0.0.1:1, " in found["configuration"]["finding"]
+    assert "tenant-7" not in json.dumps(found)
     assert found["connection"]["verdict"] == "ok"
     assert found["connection (token endpoint)"]["verdict"] == "failed"
 

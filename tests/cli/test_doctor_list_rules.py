@@ -25,14 +25,18 @@ def finding(check: str, **changes: Any) -> Finding:
 @pytest.mark.parametrize(
     ("changes", "verdict", "words"),
     [
-        ({}, Verdict.OK, "honoured: 1000 rows of 1000 asked for, 5 of 5; 25 without a limit"),
+        (
+            {},
+            Verdict.OK,
+            "asked for 1000, got 1000; asked for 5, got 5; 25 where none was asked for",
+        ),
         ({"large": 40, "hidden": 0}, Verdict.OK, "all that there are"),
         ({"large": 40}, Verdict.NOTE, "whether there are more is not known"),
         ({"large": 50, "hidden": 12}, Verdict.FAILED, "hid 12 or more"),
         ({"large": 1500}, Verdict.WARNING, "1500 rows where 1000 were asked for"),
         ({"small": 25}, Verdict.WARNING, "25 rows where 5 were asked for"),
         ({"small": 3}, Verdict.WARNING, "and there are more"),
-        ({"default_rows": 100}, Verdict.NOTE, "100 without a limit"),
+        ({"default_rows": 100}, Verdict.NOTE, "100 where none was asked for"),
         ({"large": 0, "small_limit": 0, "small": 0}, Verdict.NOTE, "nothing is listed"),
     ],
 )

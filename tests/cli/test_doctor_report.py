@@ -74,7 +74,7 @@ _ALL_LISTS: Final = st.builds(
 )
 _FACTS: Final = st.builds(
     Facts,
-    configuration=st.sampled_from([CONFIGURATION, TROUBLE]),
+    configuration=st.sampled_from([CONFIGURATION, evolve(CONFIGURATION, proxy="proxy:1"), TROUBLE]),
     proxies=st.sampled_from([(), ("HTTPS_PROXY",)]),
     hosts=_HOSTS.map(lambda host: (host,))
     | st.tuples(_HOSTS, _HOSTS.map(lambda host: evolve(host, role="token endpoint"))),

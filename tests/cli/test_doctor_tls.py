@@ -1,14 +1,10 @@
 """``income-client doctor`` over TLS: trusted, foreign and misnamed certificates."""
 
 import asyncio
-import contextlib
 import json
-import ssl
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import trustme
@@ -16,6 +12,7 @@ import trustme
 from income_client.emulator import Emulator
 from tests.cli.entry import run
 from tests.cli.running import variables
+from tests.cli.tls_front import terminating
 
 
 @pytest.fixture(scope="module")
@@ -32,33 +29,6 @@ def trusted(authority: trustme.CA, tmp_path: Path) -> str:
     return str(file)
 
 
-@contextlib.asynccontextmanager
-async def terminating(issued: trustme.LeafCert, service: Emulator) -> AsyncIterator[int]:
-    """Take TLS off in front of a service, on a port of its own."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    issued.configure_cert(context)
-    port = urlsplit(service.url).port
-
-    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while piece := await reader.read(65536):
-                writer.write(piece)
-                await writer.drain()
-        writer.close()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up, down = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(pipe(reader, down))
-            group.create_task(pipe(up, writer))
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-
-
 async def findings(
     service: Emulator, issued: trustme.LeafCert, **changes: str
 ) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -73,12 +43,13 @@ async def findings(
     return ended.returncode, {row["check"]: row for row in json.loads(ended.stdout)["findings"]}
 
 
-async def test_a_trusted_certificate(authority: trustme.CA, trusted: str) -> None:
-    """The name is looked up, and the certificate told with its days."""
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "INCOME_CA_FILE"])
+async def test_a_trusted_certificate(authority: trustme.CA, trusted: str, name: str) -> None:
+    """The name is looked up, and the certificate told with its days, whoever names its file."""
     ends = datetime.now(UTC) + timedelta(days=40, hours=12)
     issued = authority.issue_cert("localhost", common_name="localhost", not_after=ends)
     async with Emulator(20) as service:
-        status, found = await findings(service, issued, SSL_CERT_FILE=trusted)
+        status, found = await findings(service, issued, **{name: trusted})
     assert status == 0
     assert found["DNS"]["finding"].startswith("localhost is ")
     assert "TLSv1." in found["connection"]["finding"]
@@ -108,5 +79,5 @@ async def test_a_certificate_that_is_not_believed(
     assert status == 1
     assert found["connection"]["verdict"] == "failed"
     assert words in found["connection"]["finding"]
-    assert "SSL_CERT_FILE" in found["connection"]["advice"]
+    assert "INCOME_CA_FILE" in found["connection"]["advice"]
     assert found["credentials"]["finding"] == "needs connection"

@@ -11,7 +11,7 @@ import pytest
 
 from income_client.emulator import Emulator
 from tests.cli.downloading import documents_of
-from tests.cli.entry import COMMAND, ROOT, environment, run, run_on_terminal
+from tests.cli.entry import COMMAND, ROOT, Terminal, environment, run, run_on_terminal, running
 from tests.cli.polling import parsed, served, variables
 
 
@@ -52,10 +52,18 @@ async def test_addresses_are_there_when_asked_for(service: Emulator) -> None:
 
 
 async def test_only_some_types(service: Emulator) -> None:
-    """Types that are not named are left out; one that nobody has is no error."""
+    """Types that are not named are left out; one that nobody has is said, and no error."""
     ran = await listed(service, *service.world.ids, "--type", "paystub", "-q")
     assert sorted(ran.stdout.split()) == sorted(documents_of(service, "paystub"))
-    assert (await listed(service, *service.world.ids, "--type", "x")).stdout == ""
+    ran = await listed(service, *service.world.ids, "--type", "x", "--type", "paystub")
+    assert (ran.returncode, len(ran.stdout.splitlines())) == (
+        0,
+        len(documents_of(service, "paystub")),
+    )
+    assert ran.stderr.startswith("income-client: no document of type x; there are ")
+    assert "paystub" in ran.stderr
+    ran = await listed(service, *service.world.ids, "--type", "x", "-q")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 async def test_pages_come_when_asked_for(service: Emulator) -> None:
@@ -109,6 +117,22 @@ async def test_a_table_on_a_terminal_fits(service: Emulator) -> None:
     assert shown.status == 0
     assert "Application" in shown.screen
     assert "Action" not in shown.screen
+
+
+async def test_ids_are_whole_on_a_narrow_terminal(service: Emulator) -> None:
+    """At 40 columns other columns go, and no id loses its end."""
+    some = service.world.ids[0]
+    together: dict[str, Any] = dict(variables(service))
+    with Terminal(width=40) as terminal:
+        device = terminal.device
+        with running("documents", some, stdout=device, stderr=device, **together) as process:
+            terminal.attend()
+            assert await asyncio.to_thread(process.wait, 50) == 0
+            shown = await asyncio.to_thread(terminal.close)
+    assert "…" not in shown
+    of_it = [one for one, whose in documents_of(service).items() if whose == some]
+    assert of_it
+    assert all(one in shown for one in [some, *of_it])
 
 
 @pytest.mark.parametrize("arguments", [(), ("--typo",), ("app-1", "--typo"), ("app-1", "-x")])

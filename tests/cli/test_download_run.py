@@ -96,7 +96,7 @@ async def test_a_run_that_was_stopped_ends(tmp_path: Path) -> None:
 async def test_a_hint_names_the_option(
     refusal: UnsafeLinkError, hint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What would allow an address is told once, whatever the refusal says; or nothing is."""
+    """A refusal is told once, the rest is counted, and what would allow it comes last."""
     async with Emulator(1) as service:
         run = run_of(service, tmp_path, Stoppable())
     failure = DownloadFailure(
@@ -105,10 +105,12 @@ async def test_a_hint_names_the_option(
         document_id="doc-1",
         error=UnsafeLinkError("in other words", reason=refusal.reason),
     )
-    for _ in range(2):
+    for _ in range(3):
         run._tell_failed(failure)
-    said = capfd.readouterr().err.splitlines()
-    assert said[0].startswith("income-client: app-1: doc-1: ")
-    assert len(said) == 2 + bool(hint)
-    assert hint in said[1]
-    assert run.tally.failed == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert said == "income-client: app-1: doc-1: in other words"
+    more, *hints = run.refusals.rest()
+    assert more == "the same of 2 more files: in other words"
+    assert len(hints) == bool(hint)
+    assert hint in "".join(hints)
+    assert run.tally.failed == 3

@@ -10,8 +10,8 @@ from income_client.cli.output.durations import counted_down, estimated, in_short
 @pytest.mark.parametrize(
     ("seconds", "words", "short", "left", "estimate"),
     [
-        (0, "0.0 s", "0 s", "0 s", "about 10 s"),
-        (0.25, "0.2 s", "0 s", "0 s", "about 10 s"),
+        (0, "0.0 s", "0 s", "0 s", "about 5 s"),
+        (0.25, "0.2 s", "0 s", "0 s", "about 5 s"),
         (59, "59.0 s", "59 s", "59 s", "about 60 s"),
         (60, "1 minute", "60 s", "1 min 0 s", "about 1 min"),
         (150, "2.5 minutes", "2 min", "2 min 30 s", "about 2 min"),

@@ -135,13 +135,13 @@ def test_others_should_have_tls() -> None:
         (("--trusted-proxy", "0.0.0.0/0"), {}, "means every address", 2),
         (("--forward-to", "http://example.com/"), {}, "--forward-to is an http or https", 2),
         (("--forward-to", "http://u:hidden@127.0.0.1/"), {}, "--forward-to is an http or https", 2),
-        ((), {"INCOME_CALLBACK_USERNAME": "partner"}, "INCOME_CALLBACK_PASSWORD is not set", 1),
-        ((), {"INCOME_CALLBACK_PASSWORD": "hidden"}, "INCOME_CALLBACK_USERNAME is not set", 1),
+        ((), {"INCOME_CALLBACK_USERNAME": "partner"}, "INCOME_CALLBACK_PASSWORD is not set", 2),
+        ((), {"INCOME_CALLBACK_PASSWORD": "hidden"}, "INCOME_CALLBACK_USERNAME is not set", 2),
         (
             (),
             OAUTH2_VARIABLES | {"INCOME_CALLBACK_CLIENT_SECRET": "hidden"},
             "fewer than 32 characters",
-            1,
+            2,
         ),
     ],
     ids=str,
@@ -149,7 +149,7 @@ def test_others_should_have_tls() -> None:
 def test_what_cannot_be_meant_is_one_line(
     arguments: tuple[str, ...], variables: dict[str, str], said: str, status: int
 ) -> None:
-    """A wrong option is one line with status 2, a variable or file one with 1; none is shown."""
+    """A wrong option or variable is one line with status 2, a file one with 1; none is shown."""
     refused = run("listen", "--port", "0", *arguments, **variables)
     assert (refused.returncode, refused.stdout) == (status, "")
     assert said in refused.stderr

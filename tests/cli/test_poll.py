@@ -235,7 +235,7 @@ async def test_the_newer_of_two_goes_on(tmp_path: Path) -> None:
 def test_a_missing_variable_is_named(tmp_path: Path) -> None:
     """Without an address it says which variable to set, and makes no file."""
     polled = run("poll", "--store", str(tmp_path / "polls"))
-    assert (polled.returncode, polled.stdout) == (1, "")
+    assert (polled.returncode, polled.stdout) == (2, "")
     assert polled.stderr.startswith("income-client: set INCOME_BASE_URL, or base_url in ")
     assert list(tmp_path.iterdir()) == []
 

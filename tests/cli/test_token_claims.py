@@ -52,6 +52,24 @@ def test_what_may_be_about_a_person_stays() -> None:
     assert "hush" not in repr(content)
 
 
+@pytest.mark.parametrize("sub", ["Ada Invented", "Ada\u00a0Invented", "a\tb"])
+def test_a_name_of_a_person_stays(sub: str) -> None:
+    """A client has no blank in its name; people have."""
+    content = content_of(jwt({"sub": sub}))
+    assert content is not None
+    assert content.claims == {"sub": "(not shown)"}
+    plain = content_of(jwt({"sub": "client-7"}))
+    assert plain is not None
+    assert plain.claims == {"sub": "client-7"}
+
+
+def test_a_year_has_four_digits() -> None:
+    """Even the first one."""
+    content = content_of(jwt({"iat": -62_135_596_800}))
+    assert content is not None
+    assert content.claims == {"iat": "0001-01-01T00:00:00Z"}
+
+
 def test_encrypted_claims_are_for_the_service() -> None:
     """Of an encrypted token only the header can be read."""
     content = content_of(f"{part({'alg': 'RSA-OAEP', 'enc': 'A256GCM'})}.a.b.c.d")

@@ -163,7 +163,7 @@ async def test_nobody_there(service: Emulator) -> None:
 def test_a_wrong_environment_is_one_line(variables: dict[str, str], said: str) -> None:
     """What is missing or leads elsewhere is said in one line, and nothing is sent."""
     ended = run("trigger", **variables)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert said in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert "hidden" not in ended.stderr

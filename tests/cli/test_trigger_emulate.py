@@ -104,14 +104,14 @@ async def test_an_endpoint_that_hangs_holds_nothing_back() -> None:
             ("--callbacks", URL, "--callback-token-url", URL),
             {},
             "needs INCOME_CALLBACK_CLIENT_ID",
-            1,
+            2,
         ),
-        (("--callbacks", URL), OAUTH2_VARIABLES, "needs --callback-token-url", 1),
+        (("--callbacks", URL), OAUTH2_VARIABLES, "needs --callback-token-url", 2),
         (
             ("--callbacks", URL),
             {"INCOME_CALLBACK_PASSWORD": "hidden"},
             "INCOME_CALLBACK_USERNAME is not set",
-            1,
+            2,
         ),
         (
             ("--callbacks", URL, "--callback-token-url", "http://example.com/?hidden"),
@@ -139,7 +139,7 @@ async def test_an_endpoint_that_hangs_holds_nothing_back() -> None:
 def test_what_cannot_be_meant_is_one_line(
     arguments: tuple[str, ...], variables: dict[str, str], said: str, status: int
 ) -> None:
-    """A wrong option is one line with status 2, a variable or file one with 1; none is shown."""
+    """A wrong option or variable is one line with status 2, a file one with 1; none is shown."""
     refused = run("emulate", *arguments, **variables)
     assert (refused.returncode, refused.stdout) == (status, "")
     assert said in refused.stderr

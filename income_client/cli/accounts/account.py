@@ -28,6 +28,9 @@ PAIRS: Final = (
 )
 
 
+_PROXY: Final = "proxy"
+
+
 @frozen(kw_only=True)
 class Account:
     """What one place says, or several together; None for what is not said."""
@@ -44,11 +47,15 @@ class Account:
     """User name, for Basic credentials."""
     password: Secret | None = None
     """Its password."""
+    proxy: Secret | None = None
+    """Address of an HTTP proxy, which may hold the proxy's own password."""
+    ca_file: str | None = None
+    """File with authorities that are believed besides the usual ones."""
 
     @classmethod
     def of(cls, said: Mapping[str, str]) -> Self:
         """Make one of texts by key; what is empty is not said."""
-        secrets = {pair.secret for pair in PAIRS}
+        secrets = {_PROXY, *(pair.secret for pair in PAIRS)}
         fields: dict[str, Any] = {
             key: Secret(text) if key in secrets else text for key, text in said.items() if text
         }
@@ -84,12 +91,13 @@ class Account:
 
         A secret stays with the name and the address that it was written beside: it
         never goes to another address, or along with another name, that somebody set.
+        The way out of this machine is the same to every address.
 
         Args:
             below: says what this one leaves open.
         """
         if self.is_elsewhere(below):
-            return self
+            below = Account(proxy=below.proxy, ca_file=below.ca_file)
         for pair in PAIRS:
             mine, theirs = getattr(self, pair.name), getattr(below, pair.name)
             if (self.kinds and pair not in self.kinds) or (mine and theirs and mine != theirs):

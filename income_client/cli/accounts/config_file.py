@@ -21,6 +21,8 @@ from .account import KEYS, Account
 _MOST_BYTES: Final = 64 * 1024
 _OTHERS: Final = 0o077
 _PROFILES: Final = "profiles"
+_CA_FILE: Final = "ca_file"
+_SHOWN_KEY: Final = re.compile(r"[a-z_]{1,30}")
 _PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
@@ -67,13 +69,13 @@ def read_config(path: Path, profile: str | None) -> Account | str:
         place = _PLACE.search(str(error))
         return f"{name} is no TOML{f' ({place[1]})' if place else ''}"
     profiles = table.pop(_PROFILES, {})
-    own = _account(table, name, "")
+    own = _account(table, path, "")
     if profile is None or isinstance(own, str):
         return own
     chosen = profiles.get(profile) if isinstance(profiles, dict) else None
     if not isinstance(chosen, dict):
         return f"{name} has no profile {printable(profile)}"
-    over = _account(chosen, name, f" of profile {printable(profile)}")
+    over = _account(chosen, path, f" of profile {printable(profile)}")
     return over if isinstance(over, str) else over.over(own)
 
 
@@ -87,9 +89,9 @@ def _text(path: Path) -> bytes | str | OSError:
             if not stat.S_ISREG(status.st_mode):
                 return "is no regular file"
             if status.st_uid != os.geteuid():
-                return "belongs to somebody else, and holds secrets: it must be yours"
+                return "belongs to somebody else, and is for secrets: it must be yours"
             if status.st_mode & _OTHERS:
-                return f"can be read by others, and holds secrets: chmod 600 {_quoted(path)}"
+                return f"can be read by others; it is for secrets: chmod 600 {_quoted(path)}"
             text = file.read(_MOST_BYTES + 1)
     except OSError as error:
         return error.with_traceback(None)
@@ -101,11 +103,23 @@ def _quoted(path: Path) -> str:
     return name if re.fullmatch(r"~?[A-Za-z0-9_./-]+", name) else shlex.quote(printable(str(path)))
 
 
-def _account(table: dict[str, Any], name: str, whose: str) -> Account | str:
+def _account(table: dict[str, Any], path: Path, whose: str) -> Account | str:
+    name = name_of(path)
     for key, value in table.items():
         if key not in KEYS:
-            known = ", ".join(KEYS)
-            return f"unknown key {printable(key)}{whose} in {name}; there are {known}"
+            # A secret may have been put where a key belongs.
+            unknown = f"unknown key {key}" if _SHOWN_KEY.fullmatch(key) else "an unknown key"
+            return f"{unknown}{whose} in {name}; there are {', '.join(KEYS)}"
         if not isinstance(value, str):
             return f"{key}{whose} in {name} is no text"
+    if table.get(_CA_FILE):
+        # Not below the folder where a command happens to be run.
+        table = {**table, _CA_FILE: str(path.absolute().parent / _home(table[_CA_FILE]))}
     return Account.of(table)
+
+
+def _home(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

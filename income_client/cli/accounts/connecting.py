@@ -1,6 +1,7 @@
 """The client that a sub-command reads with: of variables, a file and a question; reads nothing."""
 
 import os
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypedDict, Unpack
@@ -19,18 +20,25 @@ from income_client import (
     Timeouts,
     TokenStore,
 )
+from income_client.cli.arguments.misuse import MisuseError
 
 from .account import KEYS, Account, credentials, missing_secret, variable
+from .authorities import trusting
 from .config_file import default_path, name_of, read_config
 from .secret_prompt import ask, can_ask
+from .service_client import Servers, ServiceClient, authority_of
 
 _CONFIG: Final = "INCOME_CONFIG"
 _TYPED: Final = "typed in"
 _CONFIG_HELP: Final = (
     "TOML file, mode 0600, with base_url, and client_id and client_secret or username "
-    "and password; default: $INCOME_CONFIG, or ~/.config/income-client/config.toml."
+    "and password, perhaps proxy and ca_file; default: $INCOME_CONFIG, or "
+    "~/.config/income-client/config.toml."
 )
-_PROFILE_HELP: Final = "Take base_url and so on from [profiles.NAME] of that file."
+_PROFILE_HELP: Final = (
+    "Take base_url and so on from [profiles.NAME] of that file, and what that leaves out from "
+    "its top; with another address only proxy and ca_file."
+)
 
 
 @Parameter(name="*")
@@ -69,6 +77,8 @@ class Sourced:
     """What to call the file in which more could be said."""
     is_elsewhere: bool
     """Whether the file is about another address than the one that is set, and left aside."""
+    path: Path | None
+    """The file, if it was read."""
 
 
 @frozen(kw_only=True)
@@ -89,14 +99,49 @@ class Ready:
             **options: as `IncomeClient` takes them.
 
         Raises:
-            ConfigurationError: something cannot be meant.
+            MisuseError: something cannot be meant.
         """
-        return IncomeClient(
-            self.account.base_url or "",
-            auth=self.auth,
-            auth_url=self.account.auth_url,
-            **options,
+        made = self._made(options)
+        if isinstance(made, str):
+            raise MisuseError(made)
+        return made
+
+    def tls(self) -> ssl.SSLContext | str | None:
+        """Return what believes the authorities of a file, None for the usual ones alone.
+
+        Where the file is no such file, what is wrong with it.
+        """
+        if self.account.ca_file is None:
+            return None
+        found = trusting(self.account.ca_file)
+        return f"{_place('ca_file', self.sources)}: {found}" if isinstance(found, str) else found
+
+    def _made(self, options: ClientOptions) -> ServiceClient | str:
+        account, context = self.account, self.tls()
+        if isinstance(context, str):
+            return context
+        downloads = options.get("downloads")
+        if downloads is not None and context is not None:
+            options = {**options, "downloads": evolve(downloads, ssl=context)}
+        address = account.base_url or ""
+        proxy = None if account.proxy is None else account.proxy.reveal()
+        try:
+            client = ServiceClient(
+                address,
+                auth=self.auth,
+                auth_url=account.auth_url,
+                proxy=proxy,
+                ssl=context,
+                **options,
+            )
+        except ConfigurationError as error:
+            return _placed(error.message, self.sources)
+        client.servers = Servers(
+            service=authority_of(address),
+            tokens=authority_of(account.auth_url or address),
+            proxy=None if proxy is None else authority_of(proxy),
         )
+        return client
 
 
 def connect(connection: Connection | None = None, **options: Unpack[ClientOptions]) -> IncomeClient:
@@ -111,12 +156,24 @@ def connect(connection: Connection | None = None, **options: Unpack[ClientOption
         **options: as `IncomeClient` takes them.
 
     Raises:
-        ConfigurationError: something is missing, or cannot be meant.
+        MisuseError: something is missing, or cannot be meant.
+    """
+    return made_ready(connection).client(**options)
+
+
+def made_ready(connection: Connection | None = None) -> Ready:
+    """Return what `connect` makes a client of.
+
+    Args:
+        connection: what the command line says of it.
+
+    Raises:
+        MisuseError: something is missing, or cannot be meant.
     """
     found = ready(connection)
     if isinstance(found, str):
-        raise ConfigurationError(found)
-    return found.client(**options)
+        raise MisuseError(found)
+    return found
 
 
 def ready(connection: Connection | None = None) -> Ready | str:
@@ -131,9 +188,33 @@ def ready(connection: Connection | None = None) -> Ready | str:
     account = _asked(found.account)
     auth = credentials(account, found.file)
     if isinstance(auth, str):
-        return f"{auth} (which is about another address now)" if found.is_elsewhere else auth
+        return _explained(auth, connection, found)
     typed = {key: _TYPED for key in KEYS if getattr(account, key) is not None}
     return Ready(account=account, auth=auth, sources={**typed, **found.sources})
+
+
+def _explained(fault: str, connection: Connection | None, found: Sourced) -> str:
+    """Return a fault of credentials with the reason why those of the file do not count."""
+    if found.is_elsewhere:
+        return f"{fault} (which is about another address now)"
+    profile = None if connection is None else connection.profile
+    if profile is not None and found.path is not None:
+        top = read_config(found.path, None)
+        if isinstance(top, Account) and top.kinds and found.account.is_elsewhere(top):
+            own = f"profile {profile} has another address, so it needs credentials of its own"
+            return f"{own}: {fault}" if found.account.kinds else own
+    return _placed(fault, found.sources)
+
+
+def _placed(fault: str, sources: Mapping[str, str]) -> str:
+    """Return a fault with the place that says what cannot be meant, if it begins with a key."""
+    key, _, rest = fault.partition(" ")
+    return f"{_place(key, sources)} {rest}" if key in sources else fault
+
+
+def _place(key: str, sources: Mapping[str, str]) -> str:
+    source = sources[key]
+    return source if source == variable(key) else f"{key} in {source}"
 
 
 def said(connection: Connection | None = None) -> Sourced | str:
@@ -154,15 +235,17 @@ def said(connection: Connection | None = None) -> Sourced | str:
             f"{variable('base_url')} is set to another address than "
             f"that of profile {connection.profile}: unset it, or leave --profile out"
         )
-    path = path or default_path(dict(os.environ))
-    name = "a file that --config names" if path is None else name_of(path)
+    shown = path or default_path(dict(os.environ))
+    name = "a file that --config names" if shown is None else name_of(shown)
     account = variables.over(file)
     sources = {
         key: name if getattr(variables, key) is None else variable(key)
         for key in KEYS
         if getattr(account, key) is not None
     }
-    return Sourced(account=account, sources=sources, file=name, is_elsewhere=is_elsewhere)
+    return Sourced(
+        account=account, sources=sources, file=name, is_elsewhere=is_elsewhere, path=path
+    )
 
 
 def _file(connection: Connection, variables: Account) -> Path | None:

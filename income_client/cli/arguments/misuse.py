@@ -1,7 +1,7 @@
-"""What is wrong with a command line whatever else is so; knows no option by name."""
+"""What no second try would mend: a command line or settings; knows no option by name."""
 
 from income_client import ConfigurationError
 
 
 class MisuseError(ConfigurationError):
-    """Arguments that cannot be meant, which shows in the command line alone."""
+    """Arguments or settings that cannot be meant, wherever they come from."""

@@ -13,8 +13,10 @@ from income_client import (
     CallbackClientCertificate,
     CallbackSourceNetworks,
     CallbackTokenIssuer,
+    ConfigurationError,
     OAuth2ClientCredentials,
 )
+from income_client.cli.arguments.misuse import MisuseError
 
 from .options import Credentials
 
@@ -74,24 +76,29 @@ def callback_checks(
         san: alternative names of certificates; none of either: every one of the authority.
 
     Raises:
-        ConfigurationError: an option cannot be meant.
+        MisuseError: an option or a variable cannot be meant.
     """
     oauth2 = credentials.oauth2
-    certificate = None
-    if has_client_ca:
-        is_pinned = bool(subject or san)
-        certificate = CallbackClientCertificate(
-            subject=subject or None, san=san, any_from_ca=not is_pinned
+    certificate = issuer = None
+    is_pinned = bool(subject or san)
+    try:
+        if has_client_ca:
+            certificate = CallbackClientCertificate(
+                subject=subject or None, san=san, any_from_ca=not is_pinned
+            )
+        if oauth2 is not None:
+            issuer = CallbackTokenIssuer(oauth2.client_id, oauth2.client_secret)
+    except ConfigurationError as error:
+        fault = error.message
+    else:
+        return CallbackChecks(
+            basic=credentials.basic,
+            oauth2=oauth2,
+            issuer=issuer,
+            networks=tuple(networks),
+            certificate=certificate,
         )
-    return CallbackChecks(
-        basic=credentials.basic,
-        oauth2=oauth2,
-        issuer=None
-        if oauth2 is None
-        else CallbackTokenIssuer(oauth2.client_id, oauth2.client_secret),
-        networks=tuple(networks),
-        certificate=certificate,
-    )
+    raise MisuseError(fault)
 
 
 def made_up() -> BasicAuth:

@@ -34,7 +34,7 @@ def read_credentials(prefix: str, variables: Mapping[str, str] = os.environ) -> 
         variables: the environment.
 
     Raises:
-        ConfigurationError: one of a pair is missing, or cannot be meant.
+        MisuseError: one of a pair is missing, or cannot be meant.
     """
     basic = _pair(BasicAuth, f"{prefix}USERNAME", f"{prefix}PASSWORD", variables)
     oauth2 = _pair(
@@ -43,7 +43,7 @@ def read_credentials(prefix: str, variables: Mapping[str, str] = os.environ) -> 
     del variables  # among them secrets, which a raising frame must not hold
     for found in (basic, oauth2):
         if isinstance(found, str):
-            raise ConfigurationError(found)
+            raise MisuseError(found)
     return Credentials(
         basic=basic if isinstance(basic, BasicAuth) else None,
         oauth2=oauth2 if isinstance(oauth2, OAuth2ClientCredentials) else None,
@@ -85,8 +85,9 @@ def callback_target(
         ca: file with the authorities that vouch for the endpoint.
 
     Raises:
-        MisuseError: options do not fit together, or an address leads elsewhere.
-        ConfigurationError: a variable or what is in a file is missing or does not fit.
+        MisuseError: options do not fit together, an address leads elsewhere, or a variable
+            is missing or does not fit.
+        ConfigurationError: what is in a file does not fit.
     """
     has_tls = any(path is not None for path in (certificate, key, ca))
     if url is None:
@@ -102,12 +103,12 @@ def callback_target(
     if token_url is not None:
         auth = credentials.oauth2
         if auth is None:
-            raise ConfigurationError(
+            raise MisuseError(
                 "--callback-token-url needs INCOME_CALLBACK_CLIENT_ID and "
                 "INCOME_CALLBACK_CLIENT_SECRET"
             )
     elif auth is None and credentials.oauth2 is not None:
-        raise ConfigurationError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
+        raise MisuseError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
     return CallbackTarget(
         url,
         auth=auth,

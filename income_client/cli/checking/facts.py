@@ -59,7 +59,9 @@ class Configuration:
     service: str
     """Scheme, host and path of the service."""
     token_endpoint: str | None
-    """The same of the token endpoint, where it is another."""
+    """Host and port of the token endpoint, where it is another."""
+    proxy: str | None = None
+    """Host and port of the proxy that all goes through."""
     is_oauth2: bool
     """Whether tokens are bought, else the credentials are Basic."""
     name: str

@@ -82,14 +82,14 @@ def limit(facts: Facts) -> Said:
     ):
         if is_so:
             return said
-    small = f", {limits.small} of {limits.small_limit}" if limits.small_limit else ""
-    usual = f"{limits.default_rows} without a limit"
-    text = f"{limits.large} rows of {LARGEST} asked for"
+    small = f"; asked for {limits.small_limit}, got {limits.small}" if limits.small_limit else ""
+    usual = f"{limits.default_rows} where none was asked for"
+    text = f"asked for {LARGEST}, got {limits.large}"
     if limits.large < LARGEST and limits.hidden is None:
         return Said(Verdict.NOTE, f"{text}{small}; {usual}; whether there are more is not known")
     all_of_them = ", all that there are" if limits.large < LARGEST else ""
     verdict = Verdict.OK if limits.default_rows <= DEFAULT_LIMIT else Verdict.NOTE
-    return Said(verdict, f"honoured: {text}{all_of_them}{small}; {usual}")
+    return Said(verdict, f"{text}{all_of_them}{small}; {usual}")
 
 
 def _hiding(limits: Limits) -> Said:

@@ -63,13 +63,16 @@ class Origin:
         return host if is_usual else f"{host}:{self.port}"
 
 
-async def visit(origin: Origin, *, seconds: float, questions: int) -> HostFacts:
+async def visit(
+    origin: Origin, *, seconds: float, questions: int, tls: ssl.SSLContext | None = None
+) -> HostFacts:
     """Look a server up, connect to it, and ask it for nothing a few times.
 
     Args:
         origin: the server.
         seconds: that each of these steps may take.
         questions: how often it is asked; not at all where nobody wants to know its answer.
+        tls: whom to believe; the usual authorities unless given.
     """
     is_literal = _is_literal(origin.host)
     addresses = (origin.host,) if is_literal else await _look_up(origin, seconds)
@@ -79,7 +82,7 @@ async def visit(origin: Origin, *, seconds: float, questions: int) -> HostFacts:
     if isinstance(addresses, Trouble):
         return facts
     began = time.perf_counter()
-    opened = await _open(origin, seconds)
+    opened = await _open(origin, seconds, tls)
     if isinstance(opened, Trouble):
         return evolve(facts, connected=opened)
     reader, writer = opened
@@ -104,9 +107,9 @@ async def _look_up(origin: Origin, seconds: float) -> tuple[str, ...] | Trouble:
 
 
 async def _open(
-    origin: Origin, seconds: float
+    origin: Origin, seconds: float, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | Trouble:
-    tls = ssl.create_default_context() if origin.is_tls else None
+    tls = (tls or ssl.create_default_context()) if origin.is_tls else None
     try:
         async with asyncio.timeout(seconds):
             return await asyncio.open_connection(

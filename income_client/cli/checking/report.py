@@ -7,7 +7,7 @@ from income_client.cli.exit_status import ExitStatus
 
 from . import list_rules as lists
 from . import rules
-from .facts import Facts, Finding, Trouble, Verdict
+from .facts import Configuration, Facts, Finding, Trouble, Verdict
 from .rules import CONFIGURATION, CONNECTION, CREDENTIALS, Rule
 
 _REFUSALS: Final = frozenset({"AuthenticationError", "PermissionDeniedError"})
@@ -18,6 +18,7 @@ _FIRST: Final = (
     Rule(check="proxy", judge=rules.proxies),
 )
 _NO_HOSTS: Final = (Rule(check=CONNECTION, judge=rules.configuration, needs=(CONFIGURATION,)),)
+_BEYOND_PROXY: Final = Rule(check=CONNECTION, judge=rules.beyond_proxy, needs=(CONFIGURATION,))
 _SERVER: Final = (
     Rule(check="keep-alive", judge=rules.keeping, needs=(CONNECTION,)),
     Rule(check=rules.CLOCK, judge=rules.clock, needs=(CONNECTION,)),
@@ -55,7 +56,9 @@ def _skipped(rule: Rule, stopping: Finding) -> Finding:
 
 
 def status_of(facts: Facts, findings: Sequence[Finding]) -> ExitStatus:
-    """Return the exit status, of refused credentials or of any other failure."""
+    """Return the exit status, of settings, of refused credentials or of any other failure."""
+    if isinstance(facts.configuration, Trouble):
+        return ExitStatus.MISUSED
     if isinstance(facts.accepted, Trouble) and facts.accepted.kind in _REFUSALS:
         return ExitStatus.REFUSED
     has_failed = any(each.verdict is Verdict.FAILED for each in findings)
@@ -64,13 +67,18 @@ def status_of(facts: Facts, findings: Sequence[Finding]) -> ExitStatus:
 
 def _rules(facts: Facts) -> tuple[Rule, ...]:
     hosts = [rule for host in facts.hosts for rule in rules.host_rules(host)]
+    is_reached = isinstance(facts.configuration, Configuration) and facts.configuration.proxy
+    if is_reached:
+        return (*_FIRST, _BEYOND_PROXY, *_calls(CONFIGURATION))
     ways = tuple(rule.check for rule in hosts if rule.check.startswith(CONNECTION))
-    calls = (
-        Rule(check=CREDENTIALS, judge=rules.credentials, needs=ways or (CONNECTION,)),
+    return (*_FIRST, *(hosts or _NO_HOSTS), *_SERVER, *_calls(*(ways or (CONNECTION,))))
+
+
+def _calls(*ways: str) -> tuple[Rule, ...]:
+    """Return the rules about what the service answers, which need some way there."""
+    return (
+        Rule(check=CREDENTIALS, judge=rules.credentials, needs=ways),
         Rule(check="latency", judge=rules.latency, needs=(CREDENTIALS,)),
-        Rule(check="rate limits", judge=rules.throttling, needs=ways or (CONNECTION,)),
+        Rule(check="rate limits", judge=rules.throttling, needs=ways),
+        *(Rule(check=check, judge=judge, needs=(CREDENTIALS,)) for check, judge in _LIST),
     )
-    about_lists = tuple(
-        Rule(check=check, judge=judge, needs=(CREDENTIALS,)) for check, judge in _LIST
-    )
-    return (*_FIRST, *(hosts or _NO_HOSTS), *_SERVER, *calls, *about_lists)

@@ -91,12 +91,25 @@ def _told(sources: Mapping[str, str]) -> str:
 
 def proxies(facts: Facts) -> Said:
     """Say whether somebody may believe that a proxy is used."""
+    found = facts.configuration
+    if isinstance(found, Configuration) and found.proxy is not None:
+        unused = f"; {' and '.join(facts.proxies)} not used" if facts.proxies else ""
+        return Said(Verdict.OK, f"{found.proxy} is used{unused}")
     if not facts.proxies:
         return Said(Verdict.OK, "none is set, none is used")
     return Said(
         Verdict.NOTE,
         f"{' and '.join(facts.proxies)} set, and not used",
-        "where a proxy is the only way out, give IncomeClient(proxy=...)",
+        "where a proxy is the only way out, set INCOME_PROXY, or IncomeClient(proxy=...) in code",
+    )
+
+
+def beyond_proxy(_: Facts) -> Said:
+    """Say what a proxy keeps from being looked at."""
+    return Said(
+        Verdict.SKIPPED,
+        "through the proxy: DNS, TLS, certificate, keep-alive and clock of the service are not "
+        "looked at",
     )
 
 
@@ -114,7 +127,7 @@ def _dns(host: HostFacts) -> Said:
 
 
 _CONNECTION_ADVICE: Final[Mapping[str, str]] = {
-    "certificate": "if a company's proxy stands between, SSL_CERT_FILE can name its authority; "
+    "certificate": "if a company's proxy stands between, INCOME_CA_FILE can name its authority; "
     "else the certificate is for the service's owner to put right, or this clock is wrong",
     "tls": "does the port speak https, and TLS 1.2 or later?",
     "slow": "a firewall may swallow it: is this host and port let out, and is your address let in?",
@@ -201,13 +214,19 @@ _REFUSED: Final[Mapping[str, str]] = {
 }
 
 
+_FAILED: Final = "try again; the connection itself was good before"
+_PROXY_FAILED: Final = "is the proxy's address right, and does it let the service be reached?"
+
+
 def credentials(facts: Facts) -> Said:
     """Say whether the service takes the credentials."""
     configured = facts.configuration
     is_oauth2 = isinstance(configured, Configuration) and configured.is_oauth2
     trouble = facts.accepted
     if isinstance(trouble, Trouble):
-        advice = _REFUSED.get(trouble.kind, "try again; the connection itself was good before")
+        advice = _REFUSED.get(trouble.kind, _FAILED)
+        if isinstance(configured, Configuration) and configured.proxy is not None:
+            advice = _REFUSED.get(trouble.kind, _PROXY_FAILED)
         if trouble.kind == "AuthenticationError":
             advice = _unauthenticated(is_oauth2=is_oauth2, has_token=facts.token is not None)
         number = "" if trouble.request_id is None else f" (request id {trouble.request_id})"

@@ -5,7 +5,7 @@ Knows which are there already and what is said of each; leaves the fetching to t
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -24,7 +24,6 @@ from income_client import (
     FetchFailure,
     IncomeClient,
     IncomeClientError,
-    LinkRefusal,
     UnsafeLinkError,
 )
 from income_client.cli.output.lines import OutputLines
@@ -33,19 +32,11 @@ from income_client.cli.stopping.stoppable import Stoppable
 
 from .bars import Bars
 from .manifest import FileKey, Manifest, ManifestEntry, noted_at
+from .refusals import Refusals
 from .tally import Tally
 
 _ONLY_FILE: Final = 0
 """The contract gives a document one file."""
-_HINTS: Final[Mapping[LinkRefusal, str]] = {
-    LinkRefusal.PLAIN_HTTP: "plain http is only for this machine, if --allow-host names it",
-    LinkRefusal.HOST: "files may also come from a host that you trust and name with --allow-host",
-    LinkRefusal.PRIVATE_NETWORK: "files come from private networks with --allow-private-networks",
-    LinkRefusal.THIS_MACHINE: (
-        "files come from this machine if --allow-host names it, as 127.0.0.1 or so"
-    ),
-}
-"""What to do about a refused address; elsewhere nothing."""
 
 
 @frozen(kw_only=True)
@@ -73,17 +64,18 @@ class DownloadRun:
 
     Attributes:
         tally: what became of it so far.
+        refusals: the addresses that nothing was sent to.
     """
 
     def __init__(self, wanted: Wanted, folder: Path, bars: Bars, stop: Stoppable) -> None:
         self.tally: Tally = Tally()
+        self.refusals: Refusals = Refusals()
         self._wanted = wanted
         self._folder = folder
         self._bars = bars
         self._lines = OutputLines()
         self._shares: dict[str | None, float] = {}
         self._stop = stop
-        self._hints_said: set[LinkRefusal] = set()
         self._seen: set[str] = set()
         self._began = monotonic()
 
@@ -210,14 +202,12 @@ class DownloadRun:
 
     def _tell_failed(self, failure: DownloadFailure) -> None:
         self.tally.failed += 1
-        self._bars.say(_said(failure.error, failure.application_id or "", failure.document_id))
-        if isinstance(failure.error, UnsafeLinkError):
-            self._hint(failure.error.reason)
-
-    def _hint(self, reason: LinkRefusal) -> None:
-        if reason in _HINTS and reason not in self._hints_said:
-            self._hints_said.add(reason)
-            self._bars.say(_HINTS[reason])
+        error = failure.error
+        if isinstance(error, UnsafeLinkError) and not self.refusals.is_new(
+            error, failure.document_id
+        ):
+            return
+        self._bars.say(_said(error, failure.application_id or "", failure.document_id))
 
     def _tell_unread(self, failure: FetchFailure) -> None:
         self.tally.unread += 1

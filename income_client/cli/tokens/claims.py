@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+_HIDDEN: Final = "(not shown)"
 _SIGNED_PARTS: Final = 3
 _ENCRYPTED_PARTS: Final = 5
 _MOST_CHARACTERS: Final = 200
@@ -80,7 +81,16 @@ def _table(part: str) -> dict[str, Any] | None:
 
 def _claim(key: str, value: object) -> str:
     moment = _moment(value) if key in _TIMES else None
-    return _words(value) if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+    if moment is not None:
+        return utc_text(moment)
+    # Where the client is a person, its name may be that of the person.
+    is_name = key == "sub" and isinstance(value, str) and any(map(str.isspace, value))
+    return _HIDDEN if is_name else _words(value)
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a moment in UTC to the second, its year in four digits."""
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def _words(value: object) -> str:
@@ -96,7 +106,7 @@ def _word(value: object) -> str:
         case bool() | int() | float() | None:
             return json.dumps(value)
         case _:
-            return "(not shown)"
+            return _HIDDEN
 
 
 def _moment(value: object) -> datetime | None:

@@ -15,7 +15,7 @@ from income_client.cli.output.lines import write_text
 from income_client.cli.output.plain_lines import print_lines
 from income_client.cli.output.printable import printable
 
-from .claims import TokenContent
+from .claims import TokenContent, utc_text
 
 _CLOSE_SECONDS: Final = 60.0
 _UNVERIFIED: Final = "read from the token; its signature is for the service to verify"
@@ -72,7 +72,7 @@ def show_token(report: TokenReport, output: Literal["table", "json"]) -> None:
 def _rows(report: TokenReport) -> Iterator[tuple[str, str]]:
     yield "type", f"Bearer, {report.form}, {report.characters:,} characters"
     left = counted_down(report.seconds_left)
-    yield "expires", f"{report.expires_at:%Y-%m-%dT%H:%M:%SZ}, in {left}"
+    yield "expires", f"{utc_text(report.expires_at)}, in {left}"
     yield "lifetime", f"{report.lifetime:g} s"
     content = report.content
     yield "scope", "not told" if content is None or content.scope is None else content.scope
@@ -93,7 +93,7 @@ def _as_json(report: TokenReport) -> dict[str, Any]:
     return {
         "type": "Bearer",
         "form": report.form,
-        "expires_at": f"{report.expires_at:%Y-%m-%dT%H:%M:%SZ}",
+        "expires_at": utc_text(report.expires_at),
         "seconds_left": int(report.seconds_left),
         "lifetime": report.lifetime,
         "scope": None if content is None else content.scope,
