@@ -110,7 +110,7 @@ TESTED: Final = (
 )
 """What the emulator is there to test, and therefore shares nothing with."""
 
-LONGEST: Final = 300
+LONGEST: Final = 600
 GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
 
 

@@ -1,7 +1,6 @@
 """The design's rules hold for every module, and each bites on a small bad example."""
 
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -26,8 +25,6 @@ from tests.architecture import (
     purity,
     size,
 )
-
-TESTS: Final = Path(__file__).parent
 
 BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (layers, Module("errors", "from .session import SessionManager")),
@@ -124,10 +121,3 @@ def test_modules_do_not_import_in_a_circle() -> None:
     except CycleError as error:
         pytest.fail(f"imports go in a circle: {' -> '.join(error.args[1])}")
     assert set(order) == known
-
-
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.stem)
-def test_tests_are_read_in_one_sitting_too(path: Path) -> None:
-    """The limits of size and name hold for the tests as well."""
-    module = Module(path.stem, path.read_text("utf-8"))
-    assert [*size(module), *names(module)] == []

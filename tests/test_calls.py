@@ -58,7 +58,6 @@ async def test_the_limits_of_the_contract_are_accepted(limit: int) -> None:
         {"application_reference_id": 7},
         {"application_reference_id": "a\nb"},
     ],
-    ids=str,
 )
 async def test_a_wrong_argument_of_a_page_is_refused(wrong: dict[str, Any]) -> None:
     """What the service would not take is not sent."""
@@ -113,7 +112,7 @@ async def test_an_unknown_id_is_not_found(unknown: str) -> None:
     assert not any(request.query for request in service.requests)
 
 
-@pytest.mark.parametrize("knobs", [{}, {"default_span": 3600}, {"max_span": 3600}], ids=str)
+@pytest.mark.parametrize("knobs", [{}, {"default_span": 3600}, {"max_span": 3600}])
 async def test_an_application_is_found_by_its_reference(knobs: dict[str, Any]) -> None:
     """However long ago it was updated; its summary comes back."""
     seconds = moments([1, 5000, 80 * 86_400])

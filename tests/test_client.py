@@ -171,7 +171,6 @@ def test_a_client_may_be_made_outside_of_any_loop() -> None:
         {"service_timezone": "America/Chicago"},
         {"session": "session"},
     ],
-    ids=str,
 )
 def test_a_wrong_setting_is_refused(wrong: dict[str, Any]) -> None:
     """Credentials go over https only, and settings are what they seem."""

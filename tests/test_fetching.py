@@ -156,7 +156,6 @@ async def test_something_that_is_no_application_is_refused_in_its_turn() -> None
         ([], {"concurrency": "4"}),
         ([], {"on_error": "ignore"}),
     ],
-    ids=str,
 )
 async def test_a_wrong_argument_is_refused(applications: Any, options: dict[str, Any]) -> None:
     """A text is no list of ids, and figures are whole numbers above 0."""

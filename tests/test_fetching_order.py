@@ -6,13 +6,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import Fetcher
 from tests.service_at_play import client_tasks, streamed
-
-SETTINGS = settings(max_examples=40, deadline=None)
 
 
 class Requests:
@@ -64,7 +62,6 @@ async def test_order_is_kept_through_any_delays(is_asynchronous: bool) -> None:
     assert requests.most <= 16
 
 
-@SETTINGS
 @given(
     size=st.integers(0, 40),
     concurrency=st.integers(1, 9),

@@ -147,7 +147,6 @@ async def test_an_error_carries_its_facts_out_of_a_walk() -> None:
         {"updated_before": b"2026-06-01"},
         {"updated_before": "0000-01-01"},
     ],
-    ids=str,
 )
 async def test_a_wrong_argument_is_refused_before_anything_is_sent(wrong: dict[str, Any]) -> None:
     """An argument that cannot be meant is an error of the call itself."""

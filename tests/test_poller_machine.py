@@ -3,7 +3,6 @@
 import asyncio
 from functools import partial
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -282,14 +281,6 @@ class PollerMachine(RuleBasedStateMachine):
             last_version, second = history[-1]
             if second >= self.since and one not in letters:
                 assert self.delivered.get(one, -1) == last_version, f"{one} is lost"
-
-
-PollerMachine.TestCase.settings = settings(
-    max_examples=120,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 TestPoller = PollerMachine.TestCase

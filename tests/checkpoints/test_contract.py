@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.checkpoints import (
@@ -149,7 +149,7 @@ WRONG: Sequence[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", WRONG)
 async def test_wrong_arguments_are_refused(store: CheckpointStore, wrong: dict[str, Any]) -> None:
     """An argument that cannot be meant is a configuration error, and nothing is stored."""
     arguments = {"name": "default", "checkpoint": "one", "version": 0, **wrong}
@@ -229,7 +229,6 @@ async def _results(store: CheckpointStore, saves: list[dict[str, Any]]) -> list[
 
 
 @given(SAVES)
-@settings(max_examples=30, deadline=None)
 async def test_both_stores_do_the_same(saves: list[dict[str, Any]]) -> None:
     """Whatever is saved, both stores answer and hold the same."""
     with TemporaryDirectory() as folder:

@@ -5,7 +5,6 @@ import io
 from typing import Any, Final
 
 import orjson
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from income_client import Application, ApplicationDocuments, ApplicationRecord
@@ -37,10 +36,6 @@ def _read(cls: Any, payload: Payload) -> Any:
 
 RECORDS: Final = st.builds(record_of, strategies.applications(), strategies.documents_replies())
 """Any record at all."""
-unhurried: Final = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
-)
-"""How tests of any record run, whatever the machine is busy with."""
 
 
 def paystub(number: int, *, month: int = 1, year: int = 2026, **data: Any) -> Payload:

@@ -8,12 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from income_client.cli.looking.amounts import amount_text, exact_sum, share, short_text
-from tests.cli.application_records import unhurried
 
 _AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**15), max_value=10**15)
 
 
-@unhurried
 @given(st.lists(_AMOUNTS))
 def test_sums_are_exact(amounts: list[Decimal]) -> None:
     """No digit of any amount is lost in a sum, however far they lie apart."""
@@ -21,7 +19,6 @@ def test_sums_are_exact(amounts: list[Decimal]) -> None:
     assert Fraction(exact_sum(amounts)) == sum(map(Fraction, amounts), Fraction(0))
 
 
-@unhurried
 @given(_AMOUNTS)
 def test_text_has_every_digit_or_says_that_it_has_not(amount: Decimal) -> None:
     """What is shown is the amount itself, unless it is said to be rounded."""
@@ -68,7 +65,6 @@ def test_short_text(amount: str, text: str) -> None:
     assert short_text(Decimal(amount)) == text
 
 
-@unhurried
 @given(_AMOUNTS, _AMOUNTS)
 def test_shares_lie_between_nothing_and_all(amount: Decimal, whole: Decimal) -> None:
     """A bar is never longer than its room, and never less than nothing."""

@@ -19,7 +19,6 @@ from tests.cli.application_records import (
     record,
     source,
     suspicious,
-    unhurried,
 )
 
 _WORDS: Final = st.lists(st.text(st.sampled_from(LETTERS), min_size=1, max_size=9), min_size=3)
@@ -31,7 +30,6 @@ def everything_shown(record: ApplicationRecord, *, show_personal_data: bool) -> 
     return "\n".join((repr(view), page(view).decode(), printed(view, width=120)))
 
 
-@unhurried
 @given(RECORDS, _WORDS)
 def test_nothing_personal_is_shown(record: ApplicationRecord, words: list[str]) -> None:
     """No letter of a name, number, address, employer, file's name or unknown field is shown."""
@@ -40,7 +38,6 @@ def test_nothing_personal_is_shown(record: ApplicationRecord, words: list[str]) 
     assert BORN.isoformat() not in shown
 
 
-@unhurried
 @given(RECORDS, _WORDS)
 def test_reprs_never_tell(record: ApplicationRecord, words: list[str]) -> None:
     """Even a view that shows everything keeps it out of its repr, where logs would find it."""

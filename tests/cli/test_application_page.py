@@ -21,7 +21,6 @@ from tests.cli.application_records import (
     record,
     source,
     suspicious,
-    unhurried,
 )
 
 _ALLOWED: Final = {"class", "style", "href", "id", "role", "aria-label", "aria-hidden", "lang"}
@@ -65,7 +64,6 @@ def read(content: bytes) -> _Reader:
     return reader
 
 
-@unhurried
 @given(RECORDS)
 def test_what_the_service_says_is_never_markup(record: ApplicationRecord) -> None:
     """The page has the elements and attributes that it is made of, whatever the texts are."""
@@ -144,7 +142,6 @@ def test_it_says_whether_somebody_is_named() -> None:
     assert "With personal data" in read(page(view_of(suspicious(), show_personal_data=True))).text
 
 
-@unhurried
 @given(st.text(), st.text())
 def test_text_and_attributes_are_escaped(text: str, value: str) -> None:
     """Only what `element` made is markup."""

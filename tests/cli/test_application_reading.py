@@ -21,7 +21,6 @@ from tests.cli.application_records import (
     record_of,
     source,
     suspicious,
-    unhurried,
     w2,
     without_documents,
 )
@@ -47,7 +46,6 @@ def exactly(amounts: Iterator[Decimal]) -> Fraction:
     return sum((Fraction(amount) for amount in amounts), Fraction(0))
 
 
-@unhurried
 @given(RECORDS, st.booleans())
 def test_amounts_sum_up(record: ApplicationRecord, shows_all: bool) -> None:
     """Sources, years, applicants and all of them together come to the record's own amounts."""
@@ -59,7 +57,6 @@ def test_amounts_sum_up(record: ApplicationRecord, shows_all: bool) -> None:
     assert all(year.height <= view.highest for one in view.applicants for year in one.years)
 
 
-@unhurried
 @given(RECORDS)
 def test_every_document_is_shown_once(record: ApplicationRecord) -> None:
     """Documents keep the service's order, and those that are doubted are said to be."""
@@ -81,7 +78,6 @@ def test_every_document_is_shown_once(record: ApplicationRecord) -> None:
     assert len(view.suspected_elsewhere) == len(elsewhere)
 
 
-@unhurried
 @given(RECORDS)
 def test_every_support_is_shown(record: ApplicationRecord) -> None:
     """An amount has all the documents beside it that the service names, each once."""

@@ -21,13 +21,11 @@ from tests.cli.application_records import (
     source,
     suspicious,
     twelve_years,
-    unhurried,
 )
 
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@unhurried
 @given(RECORDS, st.integers(40, 160), st.booleans())
 def test_no_line_is_wider_than_the_terminal(
     record: ApplicationRecord,

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from income_client import ApplicationRecord
 from income_client.cli.looking.days import TimeLine, spans_of
 from income_client.cli.looking.reading import view_of
-from tests.cli.application_records import CASES, RECORDS, suspicious, unhurried
+from tests.cli.application_records import CASES, RECORDS, suspicious
 
 
-@unhurried
 @given(RECORDS)
 def test_every_day_lies_on_the_line(record: ApplicationRecord) -> None:
     """Whatever days the service names, the line has room for them and names a few."""
@@ -33,7 +32,6 @@ def test_every_day_lies_on_the_line(record: ApplicationRecord) -> None:
     assert all(0 <= tick.at < 1 for tick in line.ticks)
 
 
-@unhurried
 @given(st.dates(), st.dates())
 def test_ticks_are_in_order_and_few(one: date, other: date) -> None:
     """No span of time, from a day to all there is, has more ticks than can be told apart."""

@@ -127,8 +127,8 @@ def test_sub_commands_are_loaded_when_called() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("poll", "--help")], ids=str)
-@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}], ids=str)
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("poll", "--help")])
+@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}])
 def test_a_full_disk_is_one_line(arguments: tuple[str, ...], variables: dict[str, Any]) -> None:
     """What cannot be written is said once, with status 1, wherever it waited before."""
     full = os.open("/dev/full", os.O_WRONLY)

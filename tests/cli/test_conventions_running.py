@@ -108,7 +108,7 @@ async def test_ctrl_c_is_quiet(name: str, tmp_path: Path) -> None:
     assert not lines
 
 
-@pytest.mark.parametrize("form", _WITH_DATA, ids=str)
+@pytest.mark.parametrize("form", _WITH_DATA)
 async def test_data_cannot_act_on_a_terminal(
     form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +126,7 @@ async def test_data_cannot_act_on_a_terminal(
     assert not any(one in shown.screen for one in ("\x1b[2J", "\x07", "\x9b", "\u202e"))
 
 
-@pytest.mark.parametrize("form", _WITHOUT_SECRETS, ids=str)
+@pytest.mark.parametrize("form", _WITHOUT_SECRETS)
 async def test_no_secret_is_shown(
     form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +148,7 @@ async def test_no_secret_is_shown(
     assert "signature=" not in everything.lower()
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("form", FORMS)
 async def test_a_full_disk_is_one_line(form: Form, tmp_path: Path) -> None:
     """Where standard output takes nothing, that is said once, with status 1 and no traceback."""
     async with Emulator(3) as service:

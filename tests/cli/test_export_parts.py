@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.cli.arguments.service_times import service_time
@@ -70,7 +70,6 @@ def test_years_before_the_first_application_do_not_count() -> None:
     assert span.since(NOON - 10 * DAY).done(fraction, span) == pytest.approx(0.5)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=6), st.randoms(use_true_random=False))
 def test_a_checkpoint_never_covers_what_is_not_there(sizes: list[int], chance: object) -> None:
     """Pages are begun ahead of what comes; a checkpoint counts once all before it has come."""

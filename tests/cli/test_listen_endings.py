@@ -144,7 +144,6 @@ def test_others_should_have_tls() -> None:
             2,
         ),
     ],
-    ids=str,
 )
 def test_what_cannot_be_meant_is_one_line(
     arguments: tuple[str, ...], variables: dict[str, str], said: str, status: int

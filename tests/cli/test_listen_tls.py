@@ -83,7 +83,6 @@ async def test_credentials_over_tls(service: Emulator, papers: Papers) -> None:
         (("--san", "other.invalid"), 403),
         (("--subject", "CN=somebody else"), 403),
     ],
-    ids=str,
 )
 async def test_client_certificates(
     service: Emulator, papers: Papers, pins: tuple[str, ...], status: int

@@ -22,7 +22,6 @@ def test_nothing_said_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> 
         (socket.gaierror(-2, "Name or service not known"), "name or service not known"),
         (OSError("something"), "it cannot be used"),
     ],
-    ids=str,
 )
 def test_reasons_are_the_systems(error: OSError, reason: str) -> None:
     """They name no file, as what is said around them does that."""

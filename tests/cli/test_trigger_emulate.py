@@ -134,7 +134,6 @@ async def test_an_endpoint_that_hangs_holds_nothing_back() -> None:
             1,
         ),
     ],
-    ids=str,
 )
 def test_what_cannot_be_meant_is_one_line(
     arguments: tuple[str, ...], variables: dict[str, str], said: str, status: int

@@ -76,7 +76,6 @@ async def test_an_order_may_change_the_application(
         (b"", 400),
         (b"{", 400),
     ],
-    ids=str,
 )
 async def test_a_bad_order_fires_nothing(
     session: aiohttp.ClientSession, service: Emulator, content: Any, status: int

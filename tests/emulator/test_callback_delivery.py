@@ -216,7 +216,6 @@ async def test_header_fields_can_be_changed_and_doubled(service: Emulator) -> No
         ({"headers": {"X Y": "a"}}, "no header field"),
         ({"target": None}, "no target"),
     ],
-    ids=str,
 )
 async def test_what_cannot_be_meant_is_refused(
     service: Emulator, wrong: dict[str, Any], said: str

@@ -81,7 +81,6 @@ def test_nothing_else_can_be_called(url: Any) -> None:
         ({"timeout": float("inf")}, "timeout is a number"),
         ({"renews_on_401": 1}, "renews_on_401 is True or False"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_meant_is_refused(wrong: dict[str, Any], said: str) -> None:
     """A wrong setting is a configuration error that says what is taken."""

@@ -72,7 +72,6 @@ def test_replacements() -> None:
         ({"keep": -1}, "keep is 0 or more"),
         ({"interval": -1}, "interval is a number, 0 or more"),
     ],
-    ids=str,
 )
 def test_impossible_faults(settings: dict[str, Any], said: str) -> None:
     """A fault that cannot be meant is a configuration error that says what can."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.emulator import (
@@ -43,7 +43,6 @@ def _within(window: ListReply, rules: ServiceRules, times: Sequence[int]) -> lis
     ]
 
 
-@settings(max_examples=300, deadline=None)
 @given(times=TIMES, rules=RULES, after=BOUND, before=BOUND, limit=st.integers(1, 50))
 def test_page_holds_rows_of_the_echoed_window(
     times: list[int], rules: ServiceRules, after: int | None, before: int | None, limit: int
@@ -58,7 +57,6 @@ def test_page_holds_rows_of_the_echoed_window(
     assert len(set(reply.ids)) == len(reply.ids)
 
 
-@settings(max_examples=200, deadline=None)
 @given(times=TIMES, rules=RULES, after=BOUND, before=BOUND)
 def test_truth_is_the_unlimited_page(
     times: list[int], rules: ServiceRules, after: int | None, before: int | None

@@ -176,7 +176,6 @@ async def test_listens_on_loopback_only(host: str) -> None:
         ({"oder": "random"}, "Emulator has no option oder; did you mean order?"),
         ({"aplications": 3}, "no option aplications; did you mean applications?"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_meant_is_refused(wrong: dict[str, Any], said: str) -> None:
     """A wrong argument or knob is a configuration error that says what is taken."""

@@ -3,7 +3,7 @@
 from itertools import cycle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.emulator import ServiceRules, World
@@ -71,7 +71,6 @@ def test_an_update_is_not_held_back_by_an_earlier_one() -> None:
     assert slow in world.truth(99, 101)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     times=st.lists(st.integers(0, 20), min_size=1, max_size=8),
     steps=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), max_size=30),

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import attrs
-from hypothesis import given, settings
+from hypothesis import given
 
 from income_client import ApplicationRecord, Paystub, register_document_type
 from income_client.exporting.columns import TABLES
@@ -20,7 +20,6 @@ def rows(record: ApplicationRecord, table: str) -> list[dict[str, Any]]:
     return list(ROWS[table](record))
 
 
-@settings(max_examples=50, deadline=None)
 @given(records())
 def test_every_income_is_in_one_row(record: ApplicationRecord) -> None:
     """The amounts of the table are those of the record, each once, and so is their sum."""
@@ -35,7 +34,6 @@ def test_every_income_is_in_one_row(record: ApplicationRecord) -> None:
     assert found == held
 
 
-@settings(max_examples=50, deadline=None)
 @given(records())
 def test_every_document_is_in_one_row(record: ApplicationRecord) -> None:
     """Documents are numbered within their application, so that equal ids stay apart."""
@@ -47,7 +45,6 @@ def test_every_document_is_in_one_row(record: ApplicationRecord) -> None:
     ]
 
 
-@settings(max_examples=50, deadline=None)
 @given(records())
 def test_every_amount_of_a_paystub_is_in_one_row(record: ApplicationRecord) -> None:
     """Eleven pairs for each paystub, absent amounts as absent."""
@@ -69,7 +66,6 @@ def test_every_amount_of_a_paystub_is_in_one_row(record: ApplicationRecord) -> N
     assert held == Counter(row[name] for row in found for name in ("current_amount", "ytd_amount"))
 
 
-@settings(max_examples=50, deadline=None)
 @given(records())
 def test_every_applicant_is_in_one_row(record: ApplicationRecord) -> None:
     """Slots of applicants and of calculations, each once, and the years of each calculation."""
@@ -83,7 +79,6 @@ def test_every_applicant_is_in_one_row(record: ApplicationRecord) -> None:
         assert len(found[slot]["addresses"]) == len(applicant.address_info)
 
 
-@settings(max_examples=50, deadline=None)
 @given(records())
 def test_rows_have_no_value_without_a_column(record: ApplicationRecord) -> None:
     """Every value has its column, every column that is not optional its value."""

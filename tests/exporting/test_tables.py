@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import (
@@ -27,7 +27,6 @@ from income_client.exporting.tables import AT_A_TIME
 from tests.exporting.records_at_play import fitting_records, known_record
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(fitting_records(), max_size=3))
 def test_tables_hold_every_row(records: list[ApplicationRecord]) -> None:
     """Each value is the row's own, absent ones are null, and the schema hangs on no record."""

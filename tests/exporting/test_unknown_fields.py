@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from income_client import ApplicationRecord
 from income_client.exporting.rows import ROWS
@@ -76,7 +76,6 @@ def test_no_unknown_field_is_dropped() -> None:
     assert kept + in_columns == _count(application) + _count(documents)
 
 
-@settings(max_examples=50, deadline=None)
 @given(records())
 def test_unknown_fields_are_told_as_json(record: ApplicationRecord) -> None:
     """Whatever they hold, the text is an object."""

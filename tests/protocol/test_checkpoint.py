@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import CheckpointError
@@ -116,7 +116,6 @@ def test_other_json_is_no_checkpoint(value: Any) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([*STATE, "more"]), untyped, max_size=8))
-@settings(max_examples=300)
 def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(change: Any) -> None:
     """Where the check fits, the values are looked at one by one all the same."""
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import records
@@ -121,11 +121,6 @@ ANY_REPLY = st.one_of(
 )
 
 
-@settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(ANY_REPLY, st.data())
 def test_generated_payloads_have_the_same_outcome(
     reply: tuple[type[Any], dict[str, Any]], data: st.DataObject

@@ -3,7 +3,7 @@
 from typing import Final
 
 from attrs import define, field
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.protocol.checkpoint import Checkpoint, Seen, read_checkpoint
@@ -94,7 +94,6 @@ steps = st.lists(
 
 
 @given(services, steps, st.data())
-@settings(max_examples=250, deadline=None)
 def test_each_version_is_delivered_once_and_the_last_always(
     service: Service, ways: list[str], data: st.DataObject
 ) -> None:
@@ -124,7 +123,6 @@ def test_each_version_is_delivered_once_and_the_last_always(
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.sampled_from([-1000, 0, 1_700_000_000]))
-@settings(max_examples=40, deadline=None)
 def test_memory_is_bounded_by_the_stretch(settle: int, lookback: int, start: int) -> None:
     """However long it polls, it knows the versions of the seconds that are listed again."""
     one = ledger(start, settle=settle, lookback=lookback, since=start)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 import pytest
 from attrs import define, field
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import (
@@ -117,7 +117,6 @@ fates = st.sampled_from([READ, READ, READ, *CERTAIN, CUT_SHORT, FAILED])
     st.sampled_from([None, READ, GONE]),
     st.lists(st.booleans(), max_size=12),
 )
-@settings(max_examples=200, deadline=None)
 def test_each_row_ends_in_one_place_and_none_for_the_service_s_failure(
     drawn: list[tuple[Fate, bool, int]], witness: Fate | None, outages: list[bool]
 ) -> None:

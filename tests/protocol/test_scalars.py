@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError
@@ -72,7 +72,6 @@ def test_what_is_no_exact_amount_is_refused(text: str, reason: str) -> None:
     assert [(fault.path, fault.reason) for fault in error.faults] == [("$.current", reason)]
 
 
-@settings(deadline=None)
 @given(st.decimals(-(10**12), 10**12, places=2))
 def test_cents_are_exact(amount: Decimal) -> None:
     """Every amount in cents survives the way to JSON and back as the same number."""

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError
@@ -96,7 +96,6 @@ def _object_text(pairs: list[tuple[str, str]]) -> str:
     return "{" + ", ".join(f"{json.dumps(key)} : {text}" for key, text in pairs) + "}"
 
 
-@settings(deadline=None)
 @given(members.map(_object_text))
 def test_keys_that_stand_twice_are_found_exactly(text: str) -> None:
     """A text is refused if and only if the standard parser meets a key twice in one object."""
@@ -109,7 +108,6 @@ def test_keys_that_stand_twice_are_found_exactly(text: str) -> None:
     assert isinstance(parse(text.encode()), DecodeError) is any(repeated)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,\\u03ae1-. ', max_size=40).map(str.encode))
 def test_no_bytes_make_decoding_raise(body: bytes) -> None:
     """Any bytes give a record or an error value, never an exception."""

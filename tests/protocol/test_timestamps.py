@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import ConfigurationError
@@ -47,14 +47,12 @@ instants = st.datetimes(datetime(1840, 1, 1), datetime(2100, 1, 1)).map(  # noqa
 )
 
 
-@settings(deadline=None)
 @given(naive_times)
 def test_a_service_time_reads_back_as_it_was_written(moment: datetime) -> None:
     """Every naive time survives rendering and parsing."""
     assert parse_service_time(render_service_time(moment)) == moment
 
 
-@settings(deadline=None)
 @given(naive_times.map(lambda moment: moment.replace(tzinfo=UTC)))
 def test_a_utc_time_reads_back_as_it_was_written(moment: datetime) -> None:
     """Every time in UTC survives rendering and parsing, zone included."""
@@ -64,7 +62,6 @@ def test_a_utc_time_reads_back_as_it_was_written(moment: datetime) -> None:
     assert parsed.tzinfo is UTC
 
 
-@settings(deadline=None)
 @given(st.dates())
 def test_a_date_reads_back_as_it_was_written(day: date) -> None:
     """Every day survives rendering and parsing."""
@@ -105,7 +102,6 @@ def test_a_text_in_any_other_form_is_no_service_time(text: str) -> None:
     assert parse_date(text.partition("T")[0] + "T") is None
 
 
-@settings(deadline=None)
 @given(
     st.from_regex(r"[0-9]{4}-[0-9W]{2}-[0-9]{2}.[012][0-9:]{1,3}[0-9:.Z+-]{4,6}", fullmatch=True)
     | st.from_regex(r"\d{4}-0[12]-[0123]\d[Tt ][012]\d:[05]\d:[056]\d", fullmatch=True)
@@ -209,7 +205,6 @@ def test_the_hour_that_comes_twice_widens_a_bound() -> None:
     assert service_second(second, zone, rounding=Rounding.UP) == naive + 3600
 
 
-@settings(deadline=None)
 @given(
     zone=zones,
     moment=instants,
@@ -232,7 +227,6 @@ def test_no_zone_makes_a_bound_cut_off_what_it_should_hold(
         assert upper > seconds[0]
 
 
-@settings(deadline=None)
 @given(st.integers(-62135596800, 253402300799))
 def test_a_second_reads_back_as_it_was_written(second: int) -> None:
     """A query's time means the second that it was made from."""

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.protocol.versions import canonical
@@ -75,14 +75,12 @@ def other(payload: Any, path: Path) -> Any:
 
 
 @given(applications(), st.randoms())
-@settings(max_examples=50)
 def test_the_order_of_members_means_nothing(payload: dict[str, Any], chance: Random) -> None:
     """JSON gives it no meaning."""
     assert meaning(payload) == meaning(shuffled(payload, chance))
 
 
 @given(documents_replies(), st.randoms())
-@settings(max_examples=60)
 def test_the_order_of_documents_means_nothing(payload: dict[str, Any], chance: Random) -> None:
     """The service gives them in whatever order it likes, and with new addresses each time."""
     again = shuffled(payload, chance)
@@ -94,7 +92,6 @@ def test_the_order_of_documents_means_nothing(payload: dict[str, Any], chance: R
 
 
 @given(applications() | documents_replies())
-@settings(max_examples=60)
 def test_the_way_it_is_written_means_nothing(payload: dict[str, Any]) -> None:
     """Spaces, escapes and a byte order mark are no content."""
     spaced = json.dumps(payload, indent=1).encode()

@@ -1,6 +1,6 @@
 """The planner against the emulator's truth: nothing lost, nothing twice, always an end."""
 
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from income_client.emulator import FutureBounds, ServiceRules, World
@@ -20,7 +20,6 @@ def _is_sensible(rules: ServiceRules, first: int, last: int) -> bool:
 
 
 @given(st.data(), LIMITS, WALKERS, service_rules())
-@settings(max_examples=400, deadline=None)
 def test_a_walk_yields_what_one_unlimited_query_would_each_id_once(
     data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
 ) -> None:
@@ -49,7 +48,6 @@ def test_a_walk_yields_what_one_unlimited_query_would_each_id_once(
 
 
 @given(st.data(), LIMITS, WALKERS, service_rules())
-@settings(max_examples=400, deadline=None)
 def test_an_open_walk_reaches_the_present_and_each_id_comes_once(
     data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
 ) -> None:
@@ -67,7 +65,6 @@ def test_an_open_walk_reaches_the_present_and_each_id_comes_once(
 
 
 @given(st.data(), LIMITS, WALKERS, service_rules())
-@settings(max_examples=300, deadline=None)
 def test_updates_during_an_open_walk_lose_nothing(
     data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
 ) -> None:
@@ -107,7 +104,6 @@ def test_updates_during_an_open_walk_lose_nothing(
 
 
 @given(st.data(), LIMITS, WALKERS, service_rules(), st.integers(0, 60), st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_an_upper_bound_ahead_of_the_present_loses_nothing(
     data: st.DataObject,
     limit: int,
@@ -171,7 +167,6 @@ def test_an_upper_bound_ahead_of_the_present_loses_nothing(
 
 
 @given(st.integers(0, 60), WALKERS, service_rules(), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_an_overfull_present_is_yielded_or_named(
     rows: int, walkers: int, rules: ServiceRules, time_flows: bool, is_kept: bool
 ) -> None:
@@ -197,7 +192,6 @@ def test_an_overfull_present_is_yielded_or_named(
 
 
 @given(st.data(), LIMITS, WALKERS, service_rules())
-@settings(max_examples=150, deadline=None)
 def test_planned_and_covered_windows_partition_the_span_at_every_step(
     data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
 ) -> None:
@@ -219,7 +213,6 @@ def test_planned_and_covered_windows_partition_the_span_at_every_step(
 
 
 @given(st.data(), LIMITS, WALKERS, service_rules(), st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_a_walk_that_crashed_anywhere_resumes_without_loss(
     data: st.DataObject, limit: int, walkers: int, rules: ServiceRules, is_open: bool
 ) -> None:
@@ -245,7 +238,6 @@ def test_a_walk_that_crashed_anywhere_resumes_without_loss(
 
 
 @given(st.data(), LIMITS, WALKERS)
-@settings(max_examples=100, deadline=None)
 def test_a_question_that_failed_is_asked_again(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
@@ -263,7 +255,6 @@ def test_a_question_that_failed_is_asked_again(
 
 
 @given(st.data(), LIMITS, service_rules(), st.sampled_from([0, 3_600]), st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_walks_that_follow_each_other_lose_nothing(
     data: st.DataObject, limit: int, rules: ServiceRules, lead: int, tells_time: bool
 ) -> None:

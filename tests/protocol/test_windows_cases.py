@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.emulator import Order, ServiceRules, World
@@ -98,7 +98,6 @@ def test_the_silence_before_the_first_application_takes_one_question() -> None:
 
 
 @given(st.integers(0, 2**32), WALKERS)
-@settings(max_examples=30, deadline=None)
 def test_application_dates_are_only_a_hint(seed: int, walkers: int) -> None:
     """Hostile dates change the number of requests and not the result."""
     chance = Random(seed)
@@ -110,7 +109,6 @@ def test_application_dates_are_only_a_hint(seed: int, walkers: int) -> None:
 
 
 @given(st.integers(0, 2**32), WALKERS)
-@settings(max_examples=30, deadline=None)
 def test_memory_of_rows_is_bounded_by_the_walkers(seed: int, walkers: int) -> None:
     """Ids are kept for two pages of each covered interval, however long the walk."""
     chance = Random(seed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from income_client.errors import ConfigurationError, DecodeError
 from income_client.protocol.wire import decode, to_json
@@ -26,11 +26,6 @@ from tests import strategies
 from tests.leaks import held_by
 from tests.payloads import APPLICATION, DOCUMENTS, PAGE
 
-EVERYWHERE = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (ApplicationPage, PAGE),
     (Application, APPLICATION),
@@ -55,21 +50,18 @@ def _faults(cls: type[Any], payload: object) -> dict[str, str]:
     return {fault.path: fault.reason for fault in error.faults}
 
 
-@EVERYWHERE
 @given(strategies.pages())
 def test_a_page_goes_back_as_it_came(payload: dict[str, Any]) -> None:
     """Whatever a list reply holds, unknown fields included, is written back the same."""
     _assert_round_trip(ApplicationPage, payload)
 
 
-@EVERYWHERE
 @given(strategies.applications())
 def test_an_application_goes_back_as_it_came(payload: dict[str, Any]) -> None:
     """Whatever an application holds, unknown fields included, is written back the same."""
     _assert_round_trip(Application, payload)
 
 
-@EVERYWHERE
 @given(strategies.documents_replies())
 def test_documents_go_back_as_they_came(payload: dict[str, Any]) -> None:
     """Whatever a documents reply holds, an explicit null for pages included, is written back."""

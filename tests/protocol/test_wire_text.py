@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from hypothesis import given, settings
+from hypothesis import given
 
 from income_client import (
     Application,
@@ -19,7 +19,6 @@ from income_client import (
 from tests.exporting.records_at_play import known_record, records
 
 
-@settings(max_examples=50, deadline=None)
 @given(records())
 def test_a_line_equals_its_record(record: ApplicationRecord) -> None:
     """Records survive their JSON, unknown fields, amounts and times included."""

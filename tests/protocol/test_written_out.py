@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.protocol import written_out
@@ -79,7 +79,6 @@ def test_a_value_read_in_place_is_what_its_reader_gives(kind: Any) -> None:
     """Whatever stands there, both give the same value or both refuse it."""
     in_place, by_reader = _in_place(kind), READERS[kind]
 
-    @settings(deadline=None, max_examples=1000)
     @given(values)
     def check(value: object) -> None:
         assert _outcome(in_place, value) == _outcome(by_reader, value)

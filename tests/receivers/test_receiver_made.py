@@ -44,7 +44,6 @@ async def yields(_callback: object) -> AsyncIterator[None]:
         {"on_repeat": "ignore"},
         {"trusted_proxies": "10.0.0.1"},
     ],
-    ids=str,
 )
 def test_a_receiver_that_cannot_be_meant_is_refused(wrong: dict[str, object]) -> None:
     """One without any check first of all."""

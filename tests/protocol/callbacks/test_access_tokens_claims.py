@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.protocol.callbacks.refusals import Refusal
@@ -119,7 +119,6 @@ def test_further_claims_are_equal_and_of_the_same_type(claims: Any, expected: An
 
 
 @given(st.data())
-@settings(max_examples=400)
 def test_no_change_of_a_good_token_passes(data: st.DataObject) -> None:
     """Whatever is changed, put in, cut out or swapped: it is refused, and nothing is raised."""
     start = data.draw(st.integers(0, len(GOOD)))
@@ -139,7 +138,6 @@ _names = st.sampled_from([*CLAIMS, "alg", "typ", "kid", "crit", "b64", "jwk", "x
 
 
 @given(st.dictionaries(_names, _json), st.dictionaries(_names, _json))
-@settings(max_examples=300)
 def test_whatever_is_signed_leads_to_an_answer(header: Any, claims: Any) -> None:
     """Members of any type, rightly signed, are believed or refused, and never raise."""
     texts = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trustme
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import ConfigurationError
@@ -122,7 +122,6 @@ def test_a_certificate_that_is_too_long_is_not_read() -> None:
     assert refusal(auth, long) is Refusal.CERTIFICATE_UNREADABLE
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(NAMED) - 1), st.binary(max_size=3), st.integers(0, 3))
 def test_a_damaged_certificate_is_refused_or_read(place: int, put: bytes, cut: int) -> None:
     """Whatever is done to its bytes, nothing is raised."""
