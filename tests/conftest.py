@@ -43,7 +43,7 @@ def _word(value: Any) -> str:
     if isinstance(value, frozenset | set):
         return ",".join(sorted(map(_word, value)))
     text = repr(value)
-    if "0x" in text or len(text) > 60:
+    if "0x" in text or len(text) > 30:
         return getattr(value, "__name__", type(value).__name__)
     return text
 
