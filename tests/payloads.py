@@ -1,8 +1,25 @@
 """One full reply of each kind, with a value for every field that the contract names."""
 
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
 
 Payload = dict[str, Any]
+
+_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+_TEXT: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic")
+
+
+def text_of(payload: object) -> bytes:
+    """Return a payload as JSON, equal for equal payloads, every digit of a Decimal kept."""
+    return _TEXT.encode(payload)
+
+
+def tree_of(text: bytes) -> Any:
+    """Return what a JSON text means, every digit of its numbers kept."""
+    return _EXACT.decode(text)
+
 
 PAGE: Payload = {
     "updated_after": "2024-01-01T00:00:00",

@@ -5,7 +5,7 @@ import base64
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
-import orjson
+import msgspec
 from attrs import define
 
 from income_client import Callback, CallbackBasicAuth
@@ -82,7 +82,7 @@ async def ring(
     chunks: Iterable[bytes] | None = None,
 ) -> Answer:
     """Send a callback, and return the answer."""
-    pieces = [orjson.dumps(payload)] if chunks is None else chunks
+    pieces = [msgspec.json.encode(payload)] if chunks is None else chunks
     return await receiver.answer(head or ring_head(), chunks_of(*pieces))
 
 

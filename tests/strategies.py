@@ -1,6 +1,7 @@
 """Whole payloads of the service as JSON-able values, for property tests."""
 
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,18 +25,34 @@ _MONEY_FIELDS = (
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["a:b", "\\u003a", '":{"', "\u003a", "\x7f\x00", "Ünï"],
 )
+
+
+def _fraction(sign: int, digits: int, exponent: int) -> Decimal:
+    # Without a point or an exponent, a number is an integer in JSON.
+    return Decimal((sign, tuple(map(int, str(digits))), exponent or -1))
+
+
+def _decimals(digits: int, exponents: int) -> st.SearchStrategy[Decimal]:
+    return st.builds(
+        _fraction,
+        st.integers(0, 1),
+        st.integers(1, 10**digits - 1),
+        st.integers(-exponents, exponents),
+    )
+
+
 numbers = (
-    st.integers(-(10**15) + 1, 10**15 - 1)
-    | st.decimals(-(10**9), 10**9, places=2).map(float)
-    | st.floats(-1e14, 1e14)
+    st.integers(-(10**40) + 1, 10**40 - 1)
+    | st.decimals(-(10**9), 10**9, places=2)
+    | _decimals(15, 20)
 )
 times = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(datetime.isoformat)  # noqa: DTZ001
 utc_times = times.map(lambda text: text + "Z")
 days = st.dates(date(1, 1, 1)).map(date.isoformat)
 
-_plain = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | texts
+_plain = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | texts
 untyped = st.recursive(
-    _plain | st.floats(-9e18, 9e18),
+    _plain | _decimals(25, 600),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )

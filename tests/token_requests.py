@@ -3,7 +3,7 @@
 import base64
 from typing import Any, Final
 
-import orjson
+import msgspec
 
 from income_client.protocol.callbacks.exchange import Answer, RequestHead
 from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
@@ -44,4 +44,4 @@ def bought(issuer: CallbackTokenIssuer, **arguments: Any) -> str:
     """Return the token that such a request buys."""
     answer = buy(issuer, **arguments)
     assert answer.status == 200
-    return str(orjson.loads(answer.body)["access_token"])
+    return str(msgspec.json.decode(answer.body)["access_token"])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, Final
 
-import orjson
+import msgspec
 from attrs import evolve
 from cyclopts import Parameter
 from rich.text import Text
@@ -123,7 +123,7 @@ def _write(
     }
     # An address is as secret as its file, and lines are kept for longer than it is good for.
     shown = document if keeps_address else evolve(document, url="")
-    rows.write(row, orjson.dumps({**place, "document": orjson.Fragment(to_json(shown))}))
+    rows.write(row, msgspec.json.encode({**place, "document": msgspec.Raw(to_json(shown))}))
 
 
 def _period(document: Document) -> Mapping[str, object]:

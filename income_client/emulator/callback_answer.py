@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, Self
 
-import orjson
+import msgspec
 from attrs import field, frozen
 
 _LONGEST_NUMBER: Final = 9
@@ -94,8 +94,8 @@ class CallbackDelivery:
 def json_of(body: bytes) -> tuple[Any] | None:
     """Return the one value of a JSON text, None if it is none."""
     try:
-        return (orjson.loads(body),)
-    except orjson.JSONDecodeError:
+        return (msgspec.json.decode(body),)
+    except ValueError:
         return None
 
 

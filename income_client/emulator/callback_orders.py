@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import orjson
+import msgspec
 from attrs import Attribute, asdict, field, frozen
 from attrs.validators import optional
 
@@ -17,6 +17,7 @@ from income_client.errors import ConfigurationError
 from .arguments import Validator, instance
 from .callback_answer import json_of
 
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 USUAL_EVENT: Final = "income_calculations"
 """One of those that are known; others are ``extractions`` and ``error``."""
 CONTROL_PATH: Final = "/emulator/callbacks"
@@ -60,7 +61,7 @@ class CallbackOrder:
 
 def written_order(order: CallbackOrder) -> bytes:
     """Return an order as `read_order` reads it."""
-    return orjson.dumps(asdict(order))
+    return msgspec.json.encode(asdict(order))
 
 
 def read_order(body: bytes) -> CallbackOrder | None:
@@ -83,7 +84,7 @@ def usual_content(
         "application_id": application_id,
         "application_reference_id": reference,
     }
-    return orjson.dumps({name: text for name, text in fields.items() if text is not None})
+    return msgspec.json.encode({name: text for name, text in fields.items() if text is not None})
 
 
 def content_of(payload: Any) -> bytes:
@@ -95,8 +96,8 @@ def content_of(payload: Any) -> bytes:
     if isinstance(payload, bytes | bytearray):
         return bytes(payload)
     try:
-        return orjson.dumps(payload)
-    except orjson.JSONEncodeError:
+        return _ENCODER.encode(payload)
+    except (TypeError, ValueError, RecursionError):
         fault = f"payload is bytes or what JSON can hold, not {type(payload).__name__}"
     del payload  # crash reporters send the locals of the frame that raises
     raise ConfigurationError(fault)

@@ -7,7 +7,7 @@ package's own wire rules, so that a wrong name cannot cancel out.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, assert_never
 
-import orjson
+import msgspec
 from attrs import field, frozen
 
 from .cases import Case, Paper, PaperKind, Source
@@ -54,7 +54,7 @@ def _calculation_json(sources: Iterable[Source], suspected: frozenset[str]) -> d
 def application_body(case: Case) -> bytes:
     """Write the application response (contract section 2.2)."""
     slots = [f"applicant{place}" for place in range(1, len(case.persons) + 1)]
-    return orjson.dumps(
+    return msgspec.json.encode(
         {
             "application_id": case.application_id,
             "last_updated_at": stamp(case.updated) + "Z",
@@ -174,7 +174,7 @@ def documents_template(case: Case, *, pages: bool) -> DocumentsTemplate:
     by_type: dict[str, list[Paper]] = {}
     for paper in case.papers:
         by_type.setdefault(paper.kind.value, []).append(paper)
-    body = orjson.dumps(
+    body = msgspec.json.encode(
         {
             "application_id": case.application_id,
             "application_reference_id": case.reference,

@@ -5,7 +5,7 @@ import ipaddress
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-import orjson
+import msgspec
 from attrs import frozen
 
 from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
@@ -22,7 +22,7 @@ def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
     return HttpReply(
         status=status,
         headers={"Content-Type": "application/json", **named},
-        body=orjson.dumps(content),
+        body=msgspec.json.encode(content),
     )
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-import orjson
-
+from income_client.protocol.strict_json import parse_exactly, render
 from income_client.protocol.wire import to_json
 from income_client.records.applications import AddressEntry, Applicant, IncomeCalculation
 from income_client.records.documents import ApplicationRecord, Document, DocumentEntry
@@ -100,7 +99,7 @@ def document_rows(record: ApplicationRecord) -> Iterator[Row]:
                 row["extracted_data"] = _json(data)
             case _:
                 # Only the rules of its class know how it is written.
-                written = orjson.loads(to_json(document))
+                written = parse_exactly(to_json(document))
                 row["extracted_data"] = _json(written["extracted_data"])
         yield row
 
@@ -229,4 +228,4 @@ def _text(found: dict[str, Any]) -> str | None:
 
 
 def _json(value: object) -> str:
-    return orjson.dumps(value).decode()
+    return render(value).decode()

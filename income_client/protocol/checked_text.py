@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-import orjson
+import msgspec
 
 from income_client.errors import CheckpointError
 
 
 def write_checked(state: Mapping[str, Any]) -> str:
     """Return a state as a text, with the check of its own content."""
-    return orjson.dumps({**state, "check": _check(state)}).decode()
+    return msgspec.json.encode({**state, "check": _check(state)}).decode()
 
 
 def read_checked(
@@ -49,13 +49,13 @@ def _is_intact(state: dict[str, Any], check: object) -> bool:
 
 def _check(state: Mapping[str, Any]) -> int:
     # Sorted, since a database may give the members back in another order.
-    return zlib.crc32(orjson.dumps(dict(state), option=orjson.OPT_SORT_KEYS))
+    return zlib.crc32(msgspec.json.encode(dict(state), order="deterministic"))
 
 
 def _parsed(text: object) -> Any:
     if not isinstance(text, str):
         return None
     try:
-        return orjson.loads(text)
-    except ValueError:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
         return None

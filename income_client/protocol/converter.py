@@ -7,7 +7,7 @@ exception of it leaves.
 import functools
 import operator
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 from cattrs import Converter
@@ -18,7 +18,7 @@ from income_client.records.documents import ApplicationDocuments, Document, Docu
 from income_client.records.mapping import FrozenDict
 
 from .compiled_readers import compile_reader
-from .scalars import READERS, WRITERS, Reader, UntypedObject, Writer, expected
+from .scalars import READERS, WRITERS, Reader, Refusal, UntypedObject, Writer, expected
 from .shapes import (
     DOCUMENTS_BY_TYPE,
     Shape,
@@ -28,6 +28,9 @@ from .shapes import (
     mapping_element,
     put,
 )
+from .strict_json import is_finite
+
+T = TypeVar("T")
 
 RECORDS: Final = frozenset(
     kind for kind in vars(records).values() if attrs.has(kind) and kind is not records.Window
@@ -198,14 +201,22 @@ def _record_writer(cls: Any, converter: Converter) -> Writer:
     def write_record(record: Any) -> Any:
         fields = write(record)
         if cls is Document and record.extracted_extra:
-            fields["extracted_data"] = {**record.extracted_extra, **fields["extracted_data"]}
-        return {**record.extra, **fields} if keeps_extra and record.extra else fields
+            beside = _writable(record.extracted_extra)
+            fields["extracted_data"] = {**beside, **fields["extracted_data"]}
+        return {**_writable(record.extra), **fields} if keeps_extra and record.extra else fields
 
     return write_record
 
 
+def _writable(value: T) -> T:
+    """Return content without a known type if JSON can carry its numbers."""
+    if not is_finite(value):
+        raise Refusal("not a number that JSON carries")
+    return value
+
+
 def _object_writer(converter: Converter) -> Writer:
     def write_object(value: Any) -> Any:
-        return converter.unstructure(value) if attrs.has(type(value)) else value
+        return converter.unstructure(value) if attrs.has(type(value)) else _writable(value)
 
     return write_object

@@ -7,9 +7,7 @@ read, or of which a row has no id, settles nothing.
 
 import json
 from http import HTTPStatus
-from typing import Any
-
-import orjson
+from typing import Any, TypeVar
 
 from income_client.errors import DecodeError, IncomeClientError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
@@ -17,8 +15,10 @@ from income_client.records.window import EPOCH
 
 from .messages import Request, Response
 from .replies import read_reply
-from .strict_json import parse
+from .strict_json import parse_exactly, render
 from .wire import decode
+
+T = TypeVar("T")
 
 
 def read_page(request: Request, response: Response) -> ApplicationPage | IncomeClientError:
@@ -35,7 +35,7 @@ def read_page(request: Request, response: Response) -> ApplicationPage | IncomeC
     page = read_reply(ApplicationPage, request, response)
     if response.status != HTTPStatus.OK or not isinstance(page, IncomeClientError):
         return page
-    tree = parse(response.body)
+    tree = parse_exactly(response.body)
     if isinstance(tree, DecodeError):
         # Half a character in one row makes the whole no JSON for the strict reader.
         try:
@@ -51,9 +51,9 @@ def _salvaged(tree: Any) -> ApplicationPage | None:
             bounds = {name: tree.get(name) for name in ("updated_after", "updated_before")}
         case _:
             return None
-    page = decode(ApplicationPage, orjson.dumps({**bounds, "applications": []}))
+    page = _decoded(ApplicationPage, {**bounds, "applications": []})
     summaries = [_row(row) for row in rows]
-    if isinstance(page, DecodeError) or None in summaries:
+    if page is None or None in summaries:
         return None
     return ApplicationPage(
         updated_after=page.updated_after,
@@ -66,14 +66,16 @@ def _row(row: Any) -> ApplicationSummary | None:
     application_id = row.get("application_id") if isinstance(row, dict) else None
     if not isinstance(application_id, str):
         return None
-    try:
-        summary = decode(ApplicationSummary, orjson.dumps(row))
-    except TypeError:  # half a character
-        summary = None
-    if isinstance(summary, ApplicationSummary):
-        return summary
-    return ApplicationSummary(
+    return _decoded(ApplicationSummary, row) or ApplicationSummary(
         application_id=application_id,
         application_reference_id="",
         application_date=EPOCH,
     )
+
+
+def _decoded(cls: type[T], tree: Any) -> T | None:
+    try:
+        record = decode(cls, render(tree))
+    except (TypeError, ValueError):  # half a character, or a number that no text can hold
+        return None
+    return None if isinstance(record, DecodeError) else record

@@ -5,17 +5,16 @@ reason, never with the value. A writer raises it for what JSON cannot carry
 exactly.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-import orjson
-
 from income_client.records.fields import Amount, ServiceTime, UtcTime
 from income_client.records.mapping import UntypedDict
 
-from .strict_json import is_flat, untyped_refusal
+from .strict_json import DIGITS, UnusualNumber, exactly, is_flat, kept
 from .timestamps import (
     parse_date,
     parse_service_time,
@@ -36,14 +35,16 @@ Writer: TypeAlias = Callable[[Any], Any]
 UntypedObject: TypeAlias = Annotated[Mapping[str, Any], "an object of any content"]
 """The extracted data of a document type without a class."""
 
-BEYOND_DIGITS: Final = 10**15
 _ABSENT_AMOUNT: Final = ""
+_BEYOND_DIGITS: Final = f"a number of more than {DIGITS} digits, or an exponent beyond {DIGITS}"
 
 _KINDS: Final = {
     type(None): "null",
     bool: "a boolean",
     int: "a number",
     float: "a number",
+    Decimal: "a number",
+    UnusualNumber: "a number",
     str: "a string",
     list: "an array",
     dict: "an object",
@@ -97,22 +98,29 @@ read_time: Final = _written_as(
 
 
 def read_number(value: Any, _: Any) -> int | float:
-    """Return a number as it is, whole or not."""
-    if type(value) is int or type(value) is float:
+    """Return a number as a float if it has a fraction or an exponent."""
+    if type(value) is int:
         return value
-    raise expected("a number", value)
+    if type(value) is not Decimal and type(value) is not UnusualNumber:
+        raise expected("a number", value)
+    number = float(value)
+    if math.isinf(number):
+        raise Refusal("a number beyond the range of a float")
+    return number
 
 
 def read_decimal(value: Any, _: Any) -> Decimal:
-    """Return a number as the decimal that its digits say."""
-    if type(value) is not float and type(value) is not int:
+    """Return a number as a decimal with the digits that were sent."""
+    if type(value) is Decimal:
+        return value
+    if type(value) is UnusualNumber:
+        raise Refusal(_BEYOND_DIGITS)
+    if type(value) is not int:
         raise expected("a number", value)
-    if not -BEYOND_DIGITS < value < BEYOND_DIGITS:
-        raise Refusal("a number of more than 15 digits before the point")
-    if type(value) is int:
-        return Decimal(value)
-    # The shortest digits that mean the number are those that were sent: no binary noise.
-    return Decimal(orjson.dumps(value).decode())
+    try:
+        return exactly(value)
+    except ArithmeticError:
+        raise Refusal(_BEYOND_DIGITS) from None
 
 
 def read_amount(value: Any, _: Any) -> Decimal | None:
@@ -122,12 +130,19 @@ def read_amount(value: Any, _: Any) -> Decimal | None:
     return read_decimal(value, _)
 
 
+def untyped(value: Any) -> Any:
+    """Return content without a known type as it can be kept."""
+    if is_flat(value):
+        return value
+    try:
+        return kept(value)
+    except RecursionError:
+        raise Refusal("nested too deeply") from None
+
+
 def read_untyped(value: Any, _: Any) -> Any:
     """Return content without a known type; an object becomes an immutable mapping."""
-    if not is_flat(value):
-        reason = untyped_refusal(value)
-        if reason is not None:
-            raise Refusal(reason)
+    value = untyped(value)
     return UntypedDict(value) if type(value) is dict else value
 
 
@@ -138,20 +153,15 @@ def read_untyped_object(value: Any, _: Any) -> Any:
     return read_untyped(value, _)
 
 
-def write_decimal(value: Decimal) -> int | float:
-    """Return the number that reads as this decimal: whole ones without a fraction."""
-    if not (value.is_finite() and -BEYOND_DIGITS < value < BEYOND_DIGITS):
-        raise Refusal("not a number that JSON carries exactly")
-    if value.as_tuple().exponent >= 0:  # type: ignore[operator]
-        return int(value)
-    number = float(value)
-    if Decimal(repr(number)) != value:
-        raise Refusal("not a number that JSON carries exactly")
-    return number
+def write_decimal(value: Decimal) -> Decimal:
+    """Return a decimal, which is written with its digits."""
+    if not value.is_finite():
+        raise Refusal("not a number that JSON carries")
+    return value
 
 
-def write_amount(value: Decimal | None) -> int | float | str:
-    """Return the number that reads as this decimal, and the empty string for None."""
+def write_amount(value: Decimal | None) -> Decimal | str:
+    """Return a decimal as it is, and the empty string for None."""
     return _ABSENT_AMOUNT if value is None else write_decimal(value)
 
 

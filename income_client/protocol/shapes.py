@@ -10,7 +10,7 @@ from income_client.records.documents import ApplicationDocuments
 from income_client.records.fields import BESIDE_THE_JSON, NO_EXTRA
 from income_client.records.mapping import UntypedDict
 
-from .scalars import read_untyped
+from .scalars import untyped
 
 DOCUMENTS_BY_TYPE: Final[Any] = attrs.fields(ApplicationDocuments).documents.type
 
@@ -102,9 +102,7 @@ class Shape:
             Refusal: some of it cannot be kept.
         """
         known = self.types
-        left = {key: item for key, item in value.items() if key not in known}
-        for item in left.values():
-            read_untyped(item, Any)
+        left = {key: untyped(item) for key, item in value.items() if key not in known}
         for name, default in self.defaults.items():
             if name in value and getattr(record, name) == default:
                 left[name] = value[name]

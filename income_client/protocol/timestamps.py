@@ -1,7 +1,7 @@
 """Wire times and dates, and the whole seconds that windows are made of; reads no clock.
 
-A text is accepted only if writing its value again gives the same text, so that
-2024-02-30, 24:00, week dates, other zones and full-width digits are none.
+A text is accepted only in the contract's own form, a fraction of a second apart, so that
+2024-02-30, 24:00, week dates, other zones and full-width digits are refused.
 Readers return None for such a text: an exception would carry it along.
 """
 
@@ -22,6 +22,7 @@ _BEYOND_ALL: Final = timedelta(days=366 * 10_000)
 PLAIN_LENGTH: Final = len("YYYY-MM-DDTHH:MM:SS")
 DAY_LENGTH: Final = len("YYYY-MM-DD")
 
+_WITH_FRACTION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+", re.ASCII)
 _BOUND: Final = re.compile(
     r"\d{4}-\d\d-\d\d"
     r"(?:[T ](?:[01]\d|2[0-3]):\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?",
@@ -53,11 +54,11 @@ def parse_service_time(text: str) -> datetime | None:
         value = datetime.fromisoformat(text)
     except ValueError:
         return None
-    # The contract's own form is told from all others by its separators and the hour 24:
-    # writing it again, which decides on the rest, takes most of the time.
+    # Nothing else of this length has these separators; the parser refuses other digits.
     if len(text) == PLAIN_LENGTH and text[4::3] == "--T::" and text[11:13] != "24":
         return value
-    return value if value.tzinfo is None and value.isoformat() == text else None
+    # Services print one to nine digits of a fraction; the parser keeps six.
+    return value if _WITH_FRACTION.fullmatch(text) and text[11:13] != "24" else None
 
 
 def render_service_time(value: datetime) -> str:

@@ -9,9 +9,10 @@ of documents is the service's whim as well.
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
-import orjson
+import msgspec
 from attrs import field, frozen
 
 from income_client.errors import IncomeClientError
@@ -26,6 +27,8 @@ T = TypeVar("T")
 KEY_BYTES: Final = 8
 DIGEST_BYTES: Final = 16
 _BOM: Final = b"\xef\xbb\xbf"
+_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+_SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic")
 _ADDRESS: Final = ("http://", "https://")
 _DATA: Final = frozenset({"applicants", "extracted_data", "income_calculations"})
 """Members that hold what was read or calculated; an address in them is content."""
@@ -101,9 +104,8 @@ def read_version(
 def canonical(body: bytes) -> bytes:
     """Return the meaning of a reply's JSON in one form, without addresses."""
     try:
-        tree = orjson.loads(body.removeprefix(_BOM))
-        return orjson.dumps(_plain(tree), option=orjson.OPT_SORT_KEYS)
-    except (ValueError, TypeError, RecursionError):  # too deep, or a number beyond 64 bits
+        return _SORTED.encode(_plain(_EXACT.decode(body.removeprefix(_BOM))))
+    except (ValueError, ArithmeticError, RecursionError):  # too deep, or too large a number
         return body
 
 
@@ -120,7 +122,7 @@ def _documents(items: Any) -> Any:
     if not isinstance(items, list):
         return _without_addresses(items)
     plain = [_without_addresses(item) for item in items]
-    return sorted(plain, key=lambda item: orjson.dumps(item, option=orjson.OPT_SORT_KEYS))
+    return sorted(plain, key=_SORTED.encode)
 
 
 def _without_addresses(value: Any) -> Any:

@@ -9,14 +9,12 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, TypeVar
 
-import orjson
-
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault
 
 from . import document_types
 from .converter import RECORDS, make_converter
 from .findings import faults_of
-from .strict_json import parse
+from .strict_json import parse_exactly, render
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -35,14 +33,14 @@ def decode(cls: type[T], body: bytes) -> T | DecodeError:
         The record, or the error as a value: whoever raises it holds no body.
         It names every fault; it is retryable if the body is not whole JSON.
     """
-    tree = parse(body)
+    tree = parse_exactly(body)
     if isinstance(tree, DecodeError):
         return tree
     try:
         return _converter().structure(tree, cls)
     except Exception:  # noqa: BLE001 - whatever it is, its frames hold the values
         del tree
-    faults = faults_of(cls, parse(body), document_types.registered_types())
+    faults = faults_of(cls, parse_exactly(body), document_types.registered_types())
     return DecodeError(faults or (PayloadFault("$", "not accepted by its class"),))
 
 
@@ -141,5 +139,5 @@ def _written(record: object) -> bytes | ConfigurationError:
     if not _is_record_class(kind):
         return ConfigurationError(f"{kind.__name__} is no record of the service")
     with contextlib.suppress(Exception):
-        return orjson.dumps(_converter().unstructure(record))
+        return render(_converter().unstructure(record))
     return ConfigurationError(f"this {kind.__name__} holds what JSON cannot carry exactly")

@@ -8,11 +8,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-import orjson
-
 from income_client.records.mapping import FrozenDict
 
-from .scalars import BEYOND_DIGITS
 from .timestamps import DAY_LENGTH, PLAIN_LENGTH, has_hour_24
 
 PLAIN_TYPES: Final = frozenset({str, int, bool})
@@ -20,7 +17,6 @@ PLAIN_TYPES: Final = frozenset({str, int, bool})
 
 SCOPE: Final[dict[str, Any]] = {
     "Decimal": Decimal,
-    "dumps": orjson.dumps,
     "frozen_dict": FrozenDict,
     "parse_day": date.fromisoformat,
     "parse_time": datetime.fromisoformat,
@@ -54,16 +50,15 @@ def time_lines(x: str, call: str, *, is_utc: bool) -> list[str]:
 
 def decimal_lines(x: str, call: str) -> list[str]:
     """Return the lines that read a number, by a call if it is not one with a fraction."""
-    limit = float(BEYOND_DIGITS)
-    return [
-        f"if type({x}) is float and {-limit} < {x} < {limit}:",
-        f"    {x} = Decimal(dumps({x}).decode())",
-        "else:",
-        f"    {call}",
-    ]
+    return [f"if type({x}) is not Decimal:", f"    {call}"]
 
 
 def amount_lines(x: str, call: str) -> list[str]:
     """Return the lines that read an amount, which may be absent."""
-    is_number, read, *otherwise = decimal_lines(x, call)
-    return [is_number, read, f"elif {x} == '':", f"    {x} = None", *otherwise]
+    return [
+        f"if type({x}) is not Decimal:",
+        f"    if {x} == '':",
+        f"        {x} = None",
+        "    else:",
+        f"        {call}",
+    ]

@@ -6,13 +6,16 @@ that were never anybody's.
 """
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
-import orjson
+import msgspec
 from attrs import field, frozen
 
 from income_client import ApplicationDocuments, ApplicationRecord, Document, to_json
 
+_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+_DIGITS_KEPT: Final = msgspec.json.Encoder(decimal_format="number")
 INVENTED_ADDRESS: Final = "https://invented.s3.amazonaws.com/documents/"
 """Beginning of the addresses that documents made by a factory have."""
 
@@ -49,7 +52,9 @@ class Given:
         """Return the application response, with another time of update where one is given."""
         if last_updated_at is None:
             return self.application
-        return orjson.dumps({**orjson.loads(self.application), "last_updated_at": last_updated_at})
+        return _DIGITS_KEPT.encode(
+            {**_EXACT.decode(self.application), "last_updated_at": last_updated_at}
+        )
 
 
 def given(record: ApplicationRecord) -> Given:
@@ -67,7 +72,7 @@ def given(record: ApplicationRecord) -> Given:
     return Given(
         record=record,
         application=to_json(record.application),
-        documents=orjson.loads(to_json(documents)),
+        documents=_EXACT.decode(to_json(documents)),
         files=files,
     )
 
@@ -93,7 +98,7 @@ def documents_json(given: Given, address: str, *, pages: bool) -> bytes:
         kind: [_written(given, document, address, pages=pages) for document in documents]
         for kind, documents in given.documents["documents"].items()
     }
-    return orjson.dumps({**given.documents, "documents": written})
+    return _DIGITS_KEPT.encode({**given.documents, "documents": written})
 
 
 def _written(given: Given, document: Mapping[str, Any], address: str, *, pages: bool) -> Any:

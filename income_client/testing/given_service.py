@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
-import orjson
+import msgspec
 from attrs import evolve
 
 from income_client.emulator import Emulator, Service, ServiceRules
@@ -62,9 +62,9 @@ class GivenService(Service):
         given = self._given_world.given(number)
         if given is None:
             return super()._row(number)
-        application = orjson.loads(given.application)
+        application = msgspec.json.decode(given.application)
         names = ("application_id", "application_reference_id", "application_date")
-        return orjson.dumps({name: application[name] for name in names}).decode()
+        return msgspec.json.encode({name: application[name] for name in names}).decode()
 
     def _write_application(self, number: int, version: int) -> bytes:
         given = self._given_world.given(number)

@@ -4,7 +4,7 @@ import copy
 import io
 from typing import Any, Final
 
-import orjson
+import msgspec
 from hypothesis import strategies as st
 
 from income_client import Application, ApplicationDocuments, ApplicationRecord
@@ -29,7 +29,7 @@ def record_of(application: Payload, documents: Payload) -> ApplicationRecord:
 
 
 def _read(cls: Any, payload: Payload) -> Any:
-    read = decode(cls, orjson.dumps(payload))
+    read = decode(cls, msgspec.json.encode(payload))
     assert isinstance(read, cls), read
     return read
 

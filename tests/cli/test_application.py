@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 
 from income_client import ApplicationRecord, IncomeClient, to_json
@@ -93,8 +93,8 @@ async def test_json_is_the_services_own() -> None:
     async with Emulator(1) as service:
         bare = await command(service, "-o", "json", "--show-personal-data")
         whole = await command(service, "--output", "json", "--show-personal-data", "--addresses")
-        expected = orjson.loads(to_json(await read(service)))
-    shown = orjson.loads(bare.stdout)
+        expected = msgspec.json.decode(to_json(await read(service)))
+    shown = msgspec.json.decode(bare.stdout)
     assert shown["application"] == expected["application"]
     addresses = [
         [
@@ -102,7 +102,7 @@ async def test_json_is_the_services_own() -> None:
             for papers in one["documents"]["documents"].values()
             for document in papers
         ]
-        for one in (shown, orjson.loads(whole.stdout), expected)
+        for one in (shown, msgspec.json.decode(whole.stdout), expected)
     ]
     assert set(addresses[0]) == {""}
     assert all(address.startswith("http") for address in addresses[1])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 
-import orjson
+import msgspec
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,8 +177,8 @@ def test_documents_without_a_period_have_the_years_that_they_support() -> None:
 
 def test_unknown_fields_are_counted_at_every_depth() -> None:
     """One in the application, one in an applicant, one in a document and one in its paystub."""
-    application = orjson.loads(orjson.dumps(APPLICATION))
-    documents = orjson.loads(orjson.dumps(DOCUMENTS))
+    application = msgspec.json.decode(msgspec.json.encode(APPLICATION))
+    documents = msgspec.json.decode(msgspec.json.encode(DOCUMENTS))
     before = view_of(record_of(application, documents)).further_fields
     application["new"] = application["applicants"]["applicant1"]["new"] = {"a": 1, "b": 2}
     stub = documents["documents"]["paystub"][0]

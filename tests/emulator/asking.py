@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import orjson
+import msgspec
 
 from income_client.emulator import HttpReply, HttpRequest, Service, ServiceRules, World
 from income_client.emulator.service import respond
@@ -28,14 +28,14 @@ def ask_json(service: Service, path: str = LIST, query: str = "") -> Any:
     """Return the content of a 200."""
     reply = ask(service, path, query)
     assert reply.status == 200, reply.body
-    return orjson.loads(reply.body)
+    return msgspec.json.decode(reply.body)
 
 
 def buy_token(service: Service) -> str:
     """Return an access token."""
     reply = respond(service, token_request(service))
     assert reply.status == 200, reply.body
-    token = orjson.loads(reply.body)["access_token"]
+    token = msgspec.json.decode(reply.body)["access_token"]
     assert isinstance(token, str)
     return token
 

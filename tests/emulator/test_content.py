@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 
 from income_client.emulator import ServiceRules, World
@@ -175,7 +175,7 @@ def test_amounts_are_short_numbers() -> None:
     """Amounts are written without binary noise: two decimals at most."""
     service = _service()
     for name in service.world.ids[:20]:
-        content = orjson.loads(ask(service, f"{LIST}/{name}").body)
+        content = msgspec.json.decode(ask(service, f"{LIST}/{name}").body)
         for _, source in _sources(content):
             exponent = _exact(source["calculated_income_amount"]).as_tuple().exponent
             assert isinstance(exponent, int)

@@ -1,6 +1,6 @@
 """Who may ask: credentials, tokens and Host headers, without a socket."""
 
-import orjson
+import msgspec
 import pytest
 
 from income_client.emulator import HttpRequest
@@ -54,7 +54,7 @@ def test_token_reply() -> None:
     """The token reply holds token, type and lifetime, and may not be stored."""
     service = a_service(100)
     reply = respond(service, token_request(service))
-    content = orjson.loads(reply.body)
+    content = msgspec.json.decode(reply.body)
     assert set(content) == {"access_token", "token_type", "expires_in"}
     assert (content["token_type"], content["expires_in"]) == ("Bearer", 3600)
     assert content["access_token"].count(".") == 2
@@ -67,7 +67,7 @@ def test_bad_token_requests() -> None:
 
     def outcome(request: HttpRequest) -> tuple[int, str]:
         reply = respond(service, request)
-        return reply.status, orjson.loads(reply.body)["error"]
+        return reply.status, msgspec.json.decode(reply.body)["error"]
 
     json_type = {"content-type": "application/json"}
     api_user = {"authorization": service.basic.authorization().reveal()}

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 from attrs import evolve
 
@@ -65,7 +65,7 @@ def test_bad_list_parameters(query: str) -> None:
     """Parameters that the contract does not allow are answered with 400 and a JSON error."""
     reply = ask(a_service(1), query=query)
     assert reply.status == 400
-    assert orjson.loads(reply.body)["error"] == "invalid_parameter"
+    assert msgspec.json.decode(reply.body)["error"] == "invalid_parameter"
 
 
 def test_refused_future_bounds() -> None:
@@ -175,7 +175,7 @@ def test_unknown_paths(path: str) -> None:
     """Unknown applications and paths are answered with 404 and a JSON error."""
     reply = ask(a_service(100), path)
     assert reply.status == 404
-    assert orjson.loads(reply.body)["error"] == "not_found"
+    assert msgspec.json.decode(reply.body)["error"] == "not_found"
 
 
 def test_encoded_ids() -> None:

@@ -1,24 +1,24 @@
 """Records for the tests of exporting: any that the service could send, and a small known one."""
 
-import json
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
 
 from income_client import Application, ApplicationDocuments, ApplicationRecord, from_json
-from tests.payloads import APPLICATION, DOCUMENTS
+from tests.payloads import APPLICATION, DOCUMENTS, text_of
 from tests.strategies import applications, documents_replies
 
-_PLACES = 6
+_LARGE = 10**12
 
 
 def record_of(application: Any, documents: Any | None) -> ApplicationRecord:
     """Read a record from replies."""
     return ApplicationRecord(
-        application=from_json(Application, json.dumps(application)),
+        application=from_json(Application, text_of(application)),
         documents=None
         if documents is None
-        else from_json(ApplicationDocuments, json.dumps(documents)),
+        else from_json(ApplicationDocuments, text_of(documents)),
     )
 
 
@@ -43,8 +43,12 @@ def fitting_records() -> st.SearchStrategy[ApplicationRecord]:
 
 def _rounded(value: Any) -> Any:
     match value:
-        case float():
-            return round(value, _PLACES)
+        case Decimal() if abs(value) < _LARGE:
+            return Decimal(f"{value:.6f}")
+        case Decimal():
+            return Decimal("1.5")
+        case int() if abs(value) >= _LARGE:
+            return 15
         case dict():
             return {key: _rounded(one) for key, one in value.items()}
         case list():

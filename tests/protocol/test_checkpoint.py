@@ -5,7 +5,7 @@ import string
 import zlib
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +17,7 @@ from income_client.protocol.intervals import Intervals
 from income_client.protocol.questions import Bounds
 from income_client.protocol.timestamps import FIRST_SECOND, LAST_SECOND
 from income_client.protocol.versions import DIGEST_BYTES, KEY_BYTES
+from tests.payloads import text_of
 from tests.strategies import untyped
 
 seconds = st.integers(FIRST_SECOND, LAST_SECOND) | st.integers(-3, 3)
@@ -59,10 +60,10 @@ SPACES = string.whitespace
 def signed(state: dict[str, Any], **changes: Any) -> str:
     """Return the text of a state with the check of its own content."""
     state = {name: value for name, value in (state | changes).items() if name != "check"}
-    return orjson.dumps(state | {"check": zlib.crc32(orjson.dumps(state))}).decode()
+    return msgspec.json.encode(state | {"check": zlib.crc32(msgspec.json.encode(state))}).decode()
 
 
-STATE: dict[str, Any] = orjson.loads(TEXT)
+STATE: dict[str, Any] = msgspec.json.decode(TEXT)
 
 
 @given(checkpoints())
@@ -112,7 +113,7 @@ def test_no_part_of_a_text_is_a_checkpoint() -> None:
 def test_other_json_is_no_checkpoint(value: Any) -> None:
     """Whatever else is valid JSON gives the one error and no other."""
     with pytest.raises(CheckpointError):
-        read_checkpoint(json.dumps(value))
+        read_checkpoint(text_of(value).decode())
 
 
 @given(st.dictionaries(st.sampled_from([*STATE, "more"]), untyped, max_size=8))
@@ -172,7 +173,7 @@ def test_each_member_is_needed(name: str) -> None:
     """A state without one of them is damaged."""
     rest = {key: value for key, value in STATE.items() if key != name}
     with pytest.raises(CheckpointError):
-        read_checkpoint(signed(rest) if name != "check" else orjson.dumps(rest).decode())
+        read_checkpoint(signed(rest) if name != "check" else msgspec.json.encode(rest).decode())
 
 
 @pytest.mark.parametrize("text", ['{"poll":2}', signed(STATE, poll=2, more=[1])])

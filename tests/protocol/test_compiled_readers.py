@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import attrs
@@ -16,10 +17,11 @@ from income_client.errors import DecodeError
 from income_client.protocol.converter import make_converter
 from income_client.protocol.document_types import registered_types
 from income_client.protocol.findings import faults_of
+from income_client.protocol.strict_json import UnusualNumber
 from income_client.protocol.wire import decode
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 from tests import strategies
-from tests.payloads import APPLICATION, DOCUMENTS, PAGE
+from tests.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
 
 REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (ApplicationPage, PAGE),
@@ -34,9 +36,11 @@ NEW_VALUES: tuple[Any, ...] = (
     True,
     0,
     -7,
-    2.5,
-    1e15,
-    2.0**64,
+    Decimal("2.50"),
+    Decimal("1e15"),
+    UnusualNumber("1e300"),
+    2**70,
+    10**41,
     "",
     "text",
     "2024-02-29",
@@ -97,7 +101,7 @@ def test_every_change_of_a_payload_has_the_same_outcome(
     cls: type[Any], sample: dict[str, Any]
 ) -> None:
     """A value put in, taken out or added anywhere gives the same record or the same refusal."""
-    payload = json.loads(json.dumps(sample))
+    payload = tree_of(text_of(sample))
     _assert_same(cls, payload)
     for container, key in _places(payload):
         old = container[key]
@@ -109,7 +113,7 @@ def test_every_change_of_a_payload_has_the_same_outcome(
             del container[key]
             _assert_same(cls, payload)
             container[key] = old
-            container["new_field"] = {"text": [1, 2.5, None]}
+            container["new_field"] = {"text": [1, Decimal("2.5"), UnusualNumber("1e41"), None]}
             _assert_same(cls, payload)
             del container["new_field"]
 

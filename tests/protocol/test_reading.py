@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any, Final
 
-import orjson
+import msgspec
 import pytest
 from attrs import define, field
 from hypothesis import given
@@ -27,7 +27,7 @@ from income_client.records.window import Window
 from tests.payloads import APPLICATION
 
 WINDOW = Window(0, 10)
-_DECODED = decode(Application, orjson.dumps(APPLICATION))
+_DECODED = decode(Application, msgspec.json.encode(APPLICATION))
 assert isinstance(_DECODED, Application)
 READ: Final = RecordVersion(ApplicationRecord(application=_DECODED, documents=None), bytes(16))
 GONE: Final = NotFoundError("gone")

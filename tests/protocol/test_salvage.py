@@ -14,6 +14,7 @@ from income_client.protocol.replies import read_reply
 from income_client.protocol.salvage import read_page
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH
+from tests.payloads import text_of
 from tests.strategies import pages
 
 ASKED = list_applications()
@@ -35,7 +36,6 @@ FAULTS: list[dict[str, Any]] = [
     {"application_date": "2024-02-30T00:00:00"},
     {"application_date": None},
     {"new": DEEP},
-    {"new": 2**65},
 ]
 NO_ROWS: list[Any] = [
     None,
@@ -51,7 +51,7 @@ NO_ROWS: list[Any] = [
 
 def reply(body: Any, status: int = 200) -> Response:
     """Return a reply of the list call."""
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    data = body if isinstance(body, bytes) else text_of(body)
     return Response(status=status, headers={"content-type": "application/json"}, body=data)
 
 
@@ -109,7 +109,7 @@ def test_rows_that_stand_twice_count_twice() -> None:
 
 def test_a_page_whose_own_extra_is_refused_keeps_its_rows() -> None:
     """What nobody knows on the page is no reason to wait."""
-    page = page_of({**BOUNDS, "applications": [GOOD], "next": 2**65})
+    page = page_of({**BOUNDS, "applications": [GOOD], "next": DEEP})
     assert [row.application_id for row in page.applications] == ["app-1"]
     assert page.updated_after.isoformat() == BOUNDS["updated_after"]
 
@@ -149,7 +149,7 @@ def test_what_is_no_page_settles_nothing(body: Any) -> None:
     assert not error_of(body).retryable
 
 
-@pytest.mark.parametrize("body", [b"", b'{"applications":[', b"[" * 5000, b"\xff", b"[" + b"{" * 9])
+@pytest.mark.parametrize("body", [b"", b'{"applications":[', b"\xff", b"[" + b"{" * 9])
 def test_a_page_that_was_cut_short_can_be_asked_for_again(body: bytes) -> None:
     """Nothing is salvaged from half a page: the other half would be missing."""
     assert error_of(body).retryable

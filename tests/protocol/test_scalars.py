@@ -14,15 +14,13 @@ from income_client.records import AmountPair, ApplicationDocuments
 from tests.payloads import DOCUMENTS
 
 
-def _canonical(payload: object) -> str:
-    """Return a text that is equal for equal payloads; 1 and 1.0 are not equal."""
-    return json.dumps(payload, sort_keys=True)
-
-
 def _faults(cls: type[Any], payload: object) -> dict[str, str]:
     error = decode(cls, json.dumps(payload).encode())
     assert isinstance(error, DecodeError)
     return {fault.path: fault.reason for fault in error.faults}
+
+
+BEYOND = "a number of more than 40 digits, or an exponent beyond 40"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +32,14 @@ def _faults(cls: type[Any], payload: object) -> dict[str, str]:
         ("100.0", "100.0"),
         ("0", "0"),
         ("-12.5", "-12.5"),
-        ("1e3", "1000.0"),
+        ("1e3", "1E+3"),
+        ("1234.50", "1234.50"),
+        ("99999999999999.99", "99999999999999.99"),
+        ("-0.00", "-0.00"),
+        ("1" + "0" * 39, "1" + "0" * 39),
+        ("0." + "1" * 40, "0." + "1" * 40),
+        ("1e40", "1E+40"),
+        ("1e-40", "1E-40"),
         ("0.0000001", "1E-7"),
         ("999999999999999", "999999999999999"),
         ("12345678901234.5", "12345678901234.5"),
@@ -46,17 +51,17 @@ def test_amounts_are_the_digits_that_were_sent(text: str, amount: str) -> None:
     assert isinstance(pair, AmountPair)
     assert pair.ytd is None
     assert str(pair.current) == amount
-    assert _canonical(json.loads(to_json(pair))) == _canonical(
-        {"current": json.loads(text), "ytd": ""},
-    )
+    assert to_json(pair) == f'{{"current":{amount},"ytd":""}}'.encode()
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("1000000000000000", "a number of more than 15 digits before the point"),
-        ("-1e15", "a number of more than 15 digits before the point"),
-        ("1" + "0" * 40, "a number of more than 15 digits before the point"),
+        ("1" + "0" * 40, BEYOND),
+        ("0." + "1" * 41, BEYOND),
+        ("1e41", BEYOND),
+        ("1e-41", BEYOND),
+        ("-1e300", BEYOND),
         ("null", "expected a number, found null"),
         ("true", "expected a number, found a boolean"),
         ('"12"', "expected a number, found a string"),

@@ -1,15 +1,14 @@
 """Hostile JSON: refused as a value, never with an exception, and told apart from what is odd."""
 
 import json
-from typing import Any
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError
-from income_client.protocol.strict_json import parse
-from income_client.protocol.wire import decode
+from income_client.protocol.wire import decode, to_json
 from income_client.records import ApplicationPage, ApplicationSummary
 from tests.leaks import held_by
 from tests.payloads import PAGE
@@ -35,26 +34,19 @@ def _page_with(member: str) -> bytes:
         (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\xed\xa0\x80"), True),
         (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\\ud800"), True),
         (b"<html>log in</html>", True),
-        (b"[" * 2000 + b"]" * 2000, True),
+        (b"[" * 2000 + b"]" * 2000, False),
         (_page_with('"x": NaN'), True),
         (_page_with('"x": -Infinity'), True),
-        (_page_with('"x": 1e999'), True),
         (b"null", False),
         (b"[]", False),
         (b'"text"', False),
         (b"7", False),
         (b"{}", False),
         (b"[" * 300 + b"]" * 300, False),
-        (_page_with('"x": 18446744073709551616'), False),
-        (_page_with('"x": [{"y": -1' + "0" * 30 + "}]"), False),
-        (_page_with('"x": ' + "1" * 5000), True),
+        (_page_with('"x": ' + "1" * 5000), False),
+        (_page_with('"x": 1e999999999999999999999'), False),
         (_page_with('"x": ' + "[" * 101 + "]" * 101), False),
         (_page_with('"x": ' + '{"y":' * 600 + "1" + "}" * 600), False),
-        (_page_with('"x": 1, "x": 1'), False),
-        (_page_with('"x": 1, "\\u0078": 1'), False),
-        (_page_with('"x": {"y": [{"z": 1, "z": 2}]}'), False),
-        (_page_with('"application_id": "app-2"'), False),
-        (_page_with('"x": "\\u003a", "x": "::"'), False),
     ],
 )
 def test_hostile_text_is_a_decode_error_and_nothing_else(body: bytes, retryable: bool) -> None:
@@ -70,7 +62,9 @@ def test_hostile_text_is_a_decode_error_and_nothing_else(body: bytes, retryable:
     [
         b"\xef\xbb\xbf" + PAGE_TEXT.encode(),
         _page_with('"x": ' + "[" * 100 + "]" * 100),
-        _page_with('"x": 18446744073709551615, "y": -9223372036854775808'),
+        _page_with('"x": 18446744073709551616, "y": -1' + "0" * 30),
+        _page_with('"x": 1e300, "y": [1e400, -1e-999, 0.' + "1" * 99 + "]"),
+        _page_with('"x": 1, "x": 2'),
         _page_with('"x": "\\u003a", "y:\\u003A": "::"'),
         _page_with('"x": "\\\\u003a"'),
         b" " + PAGE_TEXT.replace(" ", "\n").encode() + b" ",
@@ -81,31 +75,13 @@ def test_unusual_text_is_read_all_the_same(body: bytes) -> None:
     assert isinstance(decode(ApplicationPage, body), ApplicationPage)
 
 
-keys = st.sampled_from(["a", "b", ":", "\\", "\\u003a", '"', "c:d", "\u003a"])
-members = st.deferred(lambda: st.lists(st.tuples(keys, json_texts), max_size=3))
-json_texts: st.SearchStrategy[str] = st.deferred(
-    lambda: (
-        st.sampled_from(['"\\u003a"', '"\\u003A:"', '"a:b"', "1", "null", '"\\\\u003a"', '"\\\\"'])
-        | st.lists(json_texts, max_size=2).map(lambda items: f"[{','.join(items)}]")
-        | members.map(_object_text)
-    ),
-)
-
-
-def _object_text(pairs: list[tuple[str, str]]) -> str:
-    return "{" + ", ".join(f"{json.dumps(key)} : {text}" for key, text in pairs) + "}"
-
-
-@given(members.map(_object_text))
-def test_keys_that_stand_twice_are_found_exactly(text: str) -> None:
-    """A text is refused if and only if the standard parser meets a key twice in one object."""
-    repeated = []
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        repeated.append(len(dict(pairs)) != len(pairs))
-
-    json.loads(text, object_pairs_hook=look)
-    assert isinstance(parse(text.encode()), DecodeError) is any(repeated)
+def test_an_unusual_number_is_kept_with_its_digits() -> None:
+    """Where no type is known, a number of any size is a Decimal that goes back as it came."""
+    page = decode(ApplicationPage, _page_with('"x": [1e400], "y": 1.50'))
+    assert isinstance(page, ApplicationPage)
+    extra = page.applications[0].extra
+    assert [type(one) for one in (extra["x"][0], extra["y"])] == [Decimal, Decimal]
+    assert b'"x":[1E+400],"y":1.50' in to_json(page)
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,\\u03ae1-. ', max_size=40).map(str.encode))

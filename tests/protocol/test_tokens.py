@@ -97,9 +97,7 @@ def test_a_field_that_is_wrong_is_named_and_not_shown(field: str, values: list[A
     assert field in str(read_token(answered(missing), sent_at=0))
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>S3CRET", b'{"access_token": "S3C', b"\xff", b"[" * 5000]
-)
+@pytest.mark.parametrize("body", [b"", b"<html>S3CRET", b'{"access_token": "S3C', b"\xff"])
 def test_a_reply_that_is_not_json_can_be_retried(body: bytes) -> None:
     """A page of some proxy, or a body cut short, may be gone the next time."""
     error = read_token(answered(body), sent_at=0)

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.protocol.versions import canonical
-from tests.payloads import APPLICATION, DOCUMENTS
+from tests.payloads import APPLICATION, DOCUMENTS, text_of
 from tests.strategies import applications, documents_replies
 
 Path = tuple[str | int, ...]
@@ -19,7 +20,7 @@ SIGNED = "https://bucket.s3.amazonaws.com/file-1?X-Amz-Signature="
 
 def meaning(payload: Any) -> bytes:
     """Return what a payload says, in one form."""
-    return canonical(json.dumps(payload).encode())
+    return canonical(text_of(payload))
 
 
 def shuffled(value: Any, chance: Random) -> Any:
@@ -94,8 +95,8 @@ def test_the_order_of_documents_means_nothing(payload: dict[str, Any], chance: R
 @given(applications() | documents_replies())
 def test_the_way_it_is_written_means_nothing(payload: dict[str, Any]) -> None:
     """Spaces, escapes and a byte order mark are no content."""
-    spaced = json.dumps(payload, indent=1).encode()
-    plain = json.dumps(payload, ensure_ascii=False).encode()
+    plain = text_of(payload)
+    spaced = msgspec.json.format(plain, indent=1)
     assert canonical(spaced) == canonical(plain) == canonical(b"\xef\xbb\xbf" + plain)
 
 

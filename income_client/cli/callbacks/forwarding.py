@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-import orjson
+import msgspec
 
 from income_client import (
     BasicAuth,
@@ -76,7 +76,7 @@ class Forwarding:
         authorization = self._authorization()
         if authorization is not None:
             headers.append(("Authorization", authorization.reveal()))
-        body = b"" if callback.payload is None else orjson.dumps(callback.payload)
+        body = b"" if callback.payload is None else msgspec.json.encode(callback.payload)
         answer = await send(
             Post(url=self._url, headers=tuple(headers), body=body, timeout=_SECONDS)
         )
@@ -99,4 +99,4 @@ def _token(issuer: CallbackTokenIssuer, client: OAuth2ClientCredentials) -> Any:
         ),
     )
     answer = issuer.answer(head, _FORM, now=time.time(), nonce=secrets.token_bytes(_NONCE_BYTES))
-    return orjson.loads(answer.body)["access_token"]
+    return msgspec.json.decode(answer.body)["access_token"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
-import orjson
+import msgspec
 from attrs import field, frozen
 
 Fields: TypeAlias = Iterable[tuple[bytes, bytes]] | Iterable[tuple[str, str]] | Mapping[str, str]
@@ -71,4 +71,4 @@ def answer(status: int, content: object = None, **headers: str) -> Answer:
     if content is None:
         content = {"status" if status == HTTPStatus.OK else "error": HTTPStatus(status).phrase}
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Answer(status=status, headers=_NEVER_STORED + named, body=orjson.dumps(content))
+    return Answer(status=status, headers=_NEVER_STORED + named, body=msgspec.json.encode(content))

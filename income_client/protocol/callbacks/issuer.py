@@ -11,7 +11,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final, assert_never
 
-import orjson
+import msgspec
 from attrs import field, frozen
 
 from income_client.checks import is_number
@@ -210,7 +210,7 @@ def _token(client: _Client, lifetime: int, *, now: float, nonce: bytes) -> str:
 
 
 def _json(value: dict[str, Any]) -> str:
-    return _encoded(orjson.dumps(value))
+    return _encoded(msgspec.json.encode(value))
 
 
 def _encoded(octets: bytes) -> str:

@@ -4,7 +4,7 @@ import traceback
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-import orjson
+import msgspec
 import pytest
 
 from income_client.errors import ConfigurationError
@@ -41,7 +41,7 @@ def test_a_token_is_sold_and_accepted() -> None:
     """The answer has the form of contract section 5.1, and is kept by nobody."""
     shop = issuer()
     answer = buy(shop)
-    content = orjson.loads(answer.body)
+    content = msgspec.json.decode(answer.body)
     assert answer.status == 200
     assert content.keys() == {"access_token", "token_type", "expires_in"}
     assert (content["token_type"], content["expires_in"]) == ("Bearer", 3600)
@@ -58,7 +58,7 @@ def test_nothing_is_stored() -> None:
 def test_a_token_ends_with_its_life() -> None:
     """The lifetime is the caller's; the leeway comes on top."""
     shop = issuer(lifetime=60)
-    assert orjson.loads(buy(shop).body)["expires_in"] == 60
+    assert msgspec.json.decode(buy(shop).body)["expires_in"] == 60
     assert refusal(shop.auth, bought(shop), now=NOW + 89) is None
     assert refusal(shop.auth, bought(shop), now=NOW + 90) is Refusal.TOKEN_OUT_OF_TIME
 

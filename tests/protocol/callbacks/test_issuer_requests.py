@@ -3,7 +3,7 @@
 import base64
 from typing import Any, Final
 
-import orjson
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()
 
 def said(answer: Answer) -> tuple[int, Any]:
     """Return the status and the error of an answer."""
-    return answer.status, orjson.loads(answer.body).get("error")
+    return answer.status, msgspec.json.decode(answer.body).get("error")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "post", "OPTIONS"])
