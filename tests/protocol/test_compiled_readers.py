@@ -18,8 +18,8 @@ from income_client.protocol.document_types import registered_types
 from income_client.protocol.findings import faults_of
 from income_client.protocol.wire import decode
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
-from tests import strategies
-from tests.payloads import APPLICATION, DOCUMENTS, PAGE
+from tests.support import strategies
+from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 
 REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (ApplicationPage, PAGE),

@@ -13,7 +13,7 @@ from income_client.protocol import written_out
 from income_client.protocol.scalars import READERS, Reader
 from income_client.protocol.timestamps import has_hour_24
 from income_client.records.fields import Amount, ServiceTime, UtcTime
-from tests import strategies
+from tests.support import strategies
 
 REFUSED = "refused"
 
