@@ -1,5 +1,6 @@
 """What every test runs under: profiles, signals, the choice of slow tests, readable ids."""
 
+import re
 import signal
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +19,18 @@ settings.register_profile(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that runs everything."""
+    """Add the options that run more."""
     parser.addoption(
         "--full",
         action="store_true",
         help="run the slow tests too, and 400 examples of each property instead of 25",
+    )
+    parser.addoption(
+        "--kills",
+        type=int,
+        default=30,
+        metavar="N",
+        help="how often --full kills a process in each test of kills (default: 30)",
     )
 
 
@@ -48,17 +56,28 @@ def _word(value: Any) -> str:
     return text
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow tests unless all are asked for; refuse ids that change from run to run."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the slow tests out, unless all are asked for or their folder is named."""
+    return True if collection_path == SLOW and not config.getoption("full") else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests; refuse ids that change from run to run."""
     unstable = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if unstable:
         raise pytest.UsageError("ids hold a memory address: " + ", ".join(unstable))
     for item in items:
         if item.path.is_relative_to(SLOW):
             item.add_marker(pytest.mark.slow)
-    if config.getoption("full"):
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Report in one line what was left out, and how it is run."""
+    asked = {Path(config.invocation_params.dir, argument) for argument in config.args}
+    if config.getoption("full") or asked.isdisjoint(SLOW.parents):
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    written = "".join(path.read_text("utf-8") for path in SLOW.glob("test_*.py"))
+    count = len(re.findall(r"^ *(?:async )?def test_", written, re.MULTILINE))
+    terminalreporter.write_line(f"left out {count} slow tests; to run them too: pytest --full")

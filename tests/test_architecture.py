@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from tests.architecture import (
+from tests.support.architecture import (
     LAYERS,
     LONGEST,
     MAY_IMPORT,

@@ -12,7 +12,7 @@ from sybil import Example, Sybil
 from sybil.parsers.rest import DocTestParser
 
 import income_client
-from tests.docstrings import RULES, Rule, Subject, public
+from tests.support.docstrings import RULES, Rule, Subject, public
 
 SUBJECTS: Final = tuple(public())
 PACKAGE: Final = Path(income_client.__file__).parent

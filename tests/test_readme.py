@@ -24,19 +24,19 @@ from income_client.cli.accounts.config_file import read_config
 from income_client.cli.app import command_line
 from income_client.emulator import Emulator
 from tests.cli.entry import ROOT
-from tests.readme import blocks, commands, examples, file_name, kind_of, label
-from tests.readme_architecture import RUN as RUN_FOR_ARCHITECTURE
-from tests.readme_callbacks import RUN as RUN_FOR_CALLBACKS
-from tests.readme_commands import COMMANDS, RunCommand
-from tests.readme_examples import RUN as RUN_ONCE
-from tests.readme_examples import RunExample, variables
-from tests.readme_export import RUN as RUN_FOR_EXPORTS
-from tests.readme_files import RUN as RUN_FOR_FILES
-from tests.readme_observability import RUN as RUN_FOR_OBSERVABILITY
-from tests.readme_polling import RUN as RUN_ON
-from tests.readme_polling_web import RUN as RUN_BESIDE_A_SERVER
-from tests.readme_texts import TEXTS
 from tests.receivers.test_nginx import SERVER_BLOCK
+from tests.support.readme import blocks, commands, examples, file_name, kind_of, label
+from tests.support.readme_architecture import RUN as RUN_FOR_ARCHITECTURE
+from tests.support.readme_callbacks import RUN as RUN_FOR_CALLBACKS
+from tests.support.readme_commands import COMMANDS, RunCommand
+from tests.support.readme_examples import RUN as RUN_ONCE
+from tests.support.readme_examples import RunExample, variables
+from tests.support.readme_export import RUN as RUN_FOR_EXPORTS
+from tests.support.readme_files import RUN as RUN_FOR_FILES
+from tests.support.readme_observability import RUN as RUN_FOR_OBSERVABILITY
+from tests.support.readme_polling import RUN as RUN_ON
+from tests.support.readme_polling_web import RUN as RUN_BESIDE_A_SERVER
+from tests.support.readme_texts import TEXTS
 
 RUN: Final[Mapping[str, RunExample]] = {
     **RUN_ONCE,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cli.entry import ROOT
-from tests.readme import README
+from tests.support.readme import README
 
 SECTION: Final = README.partition("\n## Measured\n")[2].partition("\n## ")[0]
 REPORT: Final = json.loads((ROOT / "benchmarks" / "results.json").read_text("utf-8"))

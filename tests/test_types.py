@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.readme import examples, file_name, kind_of
+from tests.support.readme import examples, file_name, kind_of
 
 CONSUMER: Final = Path(__file__).parent / "consumer"
 FILES: Final = sorted(CONSUMER.glob("*.py"))

@@ -12,8 +12,8 @@ from income_client.cli.looking.terminal import show_record
 from income_client.cli.looking.view import RecordView
 from income_client.cli.output.screen import Screen
 from income_client.protocol.wire import decode
-from tests import strategies
-from tests.payloads import APPLICATION, DOCUMENTS, Payload
+from tests.support import strategies
+from tests.support.payloads import APPLICATION, DOCUMENTS, Payload
 
 _KINDS: Final = ("employment", "self_employment", "pension", "social_security")
 _STUB: Final[Payload] = DOCUMENTS["documents"]["paystub"][0]

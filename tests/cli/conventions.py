@@ -11,8 +11,8 @@ from attrs import field, frozen
 from income_client import SQLiteCheckpointStore
 from income_client.cli.command_table import COMMANDS
 from income_client.emulator import Emulator
-from tests.checkpoints.store_files import letter
 from tests.cli.polling import served
+from tests.support.store_files import letter
 
 PERSONAL: Final = "--show-personal-data"
 

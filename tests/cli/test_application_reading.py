@@ -24,7 +24,7 @@ from tests.cli.application_records import (
     w2,
     without_documents,
 )
-from tests.payloads import APPLICATION, DOCUMENTS
+from tests.support.payloads import APPLICATION, DOCUMENTS
 
 
 def sources_in(record: ApplicationRecord) -> Iterator[IncomeSource]:

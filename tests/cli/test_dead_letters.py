@@ -15,9 +15,9 @@ from income_client import SQLiteCheckpointStore
 from income_client.emulator import Emulator, Fault
 from income_client.protocol.dead_letters import DeadLetters
 from income_client.protocol.echo import second_of
-from tests.checkpoints.store_files import letter
 from tests.cli.entry import run, run_on_terminal
 from tests.cli.polling import Command, until
+from tests.support.store_files import letter
 
 
 @pytest.fixture

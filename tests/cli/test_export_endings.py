@@ -23,7 +23,7 @@ from tests.cli.entry import COMMAND, ROOT, environment, run_on_terminal
 from tests.cli.exporting import Command
 from tests.cli.polling import reads
 from tests.cli.running import ended, variables
-from tests.exporting.records_at_play import known_record
+from tests.support.export_records import known_record
 
 
 async def test_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:

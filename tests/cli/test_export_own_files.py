@@ -12,7 +12,7 @@ from income_client.cli.exports.part import Gain, Part
 from income_client.cli.exports.request import Request, Span
 from income_client.emulator import Emulator
 from tests.cli.exporting import Command
-from tests.exporting.records_at_play import known_record
+from tests.support.export_records import known_record
 
 LINE = to_json(known_record()) + b"\n"
 SPAN = Span(None, datetime(2026, 6, 30))  # noqa: DTZ001 - the service's time

@@ -13,7 +13,7 @@ from income_client.emulator import CallbackTarget, Emulator
 from tests.cli.entry import run
 from tests.cli.listening import BASIC, BASIC_VARIABLES, OAUTH2_VARIABLES, appending, listening
 from tests.cli.polling import ended, until
-from tests.scripted_server import forever, serving
+from tests.support.scripted_server import forever, serving
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from income_client import Callback, CallbackBasicAuth, CallbackTokenIssuer
 from income_client.emulator import Emulator
 from income_client.receivers import CallbackReceiver
-from tests.callback_servers import served_by_aiohttp
 from tests.cli.entry import run
 from tests.cli.listening import (
     BASIC,
@@ -21,7 +20,8 @@ from tests.cli.listening import (
     listening,
 )
 from tests.cli.polling import ended
-from tests.scripted_server import always, reply, serving
+from tests.support.callback_servers import served_by_aiohttp
+from tests.support.scripted_server import always, reply, serving
 
 
 @pytest.fixture

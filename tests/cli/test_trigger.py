@@ -11,7 +11,7 @@ from income_client.cli.app import run as run_here
 from income_client.emulator import CallbackTarget, Emulator, callback_sender, callbacks_out
 from tests.cli.entry import run
 from tests.cli.polling import variables as oauth2_variables
-from tests.scripted_server import always, reply, serving
+from tests.support.scripted_server import always, reply, serving
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.cli.entry import run
 from tests.cli.listening import BASIC, BASIC_VARIABLES, OAUTH2_VARIABLES
 from tests.cli.polling import ended, until
 from tests.cli.triggering import emulating
-from tests.scripted_server import always, forever, reply, serving, with_tokens
+from tests.support.scripted_server import always, forever, reply, serving, with_tokens
 
 URL = "http://127.0.0.1:9/callbacks"
 TLS = "https://127.0.0.1:9/"

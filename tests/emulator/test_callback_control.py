@@ -9,9 +9,9 @@ import pytest
 
 from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.testing import JumpingClock
-from tests.emulator.asking import a_service, ask
-from tests.emulator.calling import basic_header, bearer_header, until
-from tests.scripted_server import always, forever, reply, serving
+from tests.support.emulated_calls import basic_header, bearer_header, until
+from tests.support.emulated_replies import a_service, ask
+from tests.support.scripted_server import always, forever, reply, serving
 
 CONTROL: Final = "/emulator/callbacks"
 

@@ -11,8 +11,16 @@ from income_client import BasicAuth
 from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
-from tests.emulator.calling import until
-from tests.scripted_server import Answer, ScriptedServer, Seen, always, forever, reply, serving
+from tests.support.emulated_calls import until
+from tests.support.scripted_server import (
+    Answer,
+    ScriptedServer,
+    Seen,
+    always,
+    forever,
+    reply,
+    serving,
+)
 
 AUTH: Final = BasicAuth("partner", "invented-password")
 

@@ -9,8 +9,8 @@ import trustme
 
 from income_client import BasicAuth
 from income_client.emulator import CallbackTarget, Emulator
-from tests.callback_endpoints import Telling
-from tests.callback_servers import PATH, served_by_aiohttp
+from tests.support.callback_endpoints import Telling
+from tests.support.callback_servers import PATH, served_by_aiohttp
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from income_client import OAuth2ClientCredentials
 from income_client.emulator import CallbackTarget, Emulator
 from income_client.testing import JumpingClock
-from tests.scripted_server import (
+from tests.support.scripted_server import (
     ScriptedServer,
     Seen,
     always,

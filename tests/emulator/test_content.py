@@ -10,7 +10,7 @@ import pytest
 
 from income_client.emulator import ServiceRules, World
 from income_client.emulator.service import Service
-from tests.emulator.asking import LIST, ask, ask_json
+from tests.support.emulated_replies import LIST, ask, ask_json
 
 EARNED = ("regular", "overtime", "bonus", "commission", "tips", "sick", "vacation")
 YEAR = 31_536_000

@@ -9,8 +9,8 @@ from attrs import evolve
 from yarl import URL
 
 from income_client.emulator import Emulator, Fault
-from tests.emulator.asking import LIST
-from tests.emulator.calling import get_json, until
+from tests.support.emulated_calls import get_json, until
+from tests.support.emulated_replies import LIST
 
 LARGE = 3 * 2**20
 

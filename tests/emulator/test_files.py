@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from income_client.emulator import HttpReply, HttpRequest, Service
-from tests.emulator.asking import HOST, LIST, a_service, ask_json
+from tests.support.emulated_replies import HOST, LIST, a_service, ask_json
 
 
 def _addresses(service: Service) -> list[str]:

@@ -5,7 +5,7 @@ import pytest
 
 from income_client.emulator import HttpRequest
 from income_client.emulator.service import respond
-from tests.emulator.asking import a_service, ask, buy_token, token_request
+from tests.support.emulated_replies import a_service, ask, buy_token, token_request
 
 
 def test_missing_credentials() -> None:

@@ -7,13 +7,13 @@ import aiohttp
 import pytest
 
 from income_client.emulator import Emulator, Fault
-from tests.emulator.asking import LIST
-from tests.emulator.calling import (
+from tests.support.emulated_calls import (
     basic_header,
     get_status,
     raw_reply,
     until,
 )
+from tests.support.emulated_replies import LIST
 
 
 async def test_status_fault(session: aiohttp.ClientSession, service: Emulator) -> None:

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 
 from income_client.emulator import Emulator, server
-from tests.emulator.calling import get_status
+from tests.support.emulated_calls import get_status
 
 
 async def test_old_requests_are_forgotten(

@@ -11,14 +11,14 @@ from yarl import URL
 from income_client.emulator import Emulator, ServiceRules
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
-from tests.emulator.asking import LIST
-from tests.emulator.calling import (
+from tests.support.emulated_calls import (
     basic_header,
     bearer_header,
     get_json,
     get_status,
     until,
 )
+from tests.support.emulated_replies import LIST
 
 
 async def test_a_token_opens_the_api(session: aiohttp.ClientSession, service: Emulator) -> None:

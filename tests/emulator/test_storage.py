@@ -10,7 +10,7 @@ from attrs import evolve
 from income_client.emulator import HttpReply, HttpRequest, Service
 from income_client.emulator.signing import Region
 from income_client.errors import ConfigurationError
-from tests.emulator.asking import HOST, LIST, a_service, ask_json
+from tests.support.emulated_replies import HOST, LIST, a_service, ask_json
 
 
 def _documents(service: Service) -> list[dict[str, Any]]:

@@ -17,8 +17,8 @@ from income_client.protocol.intervals import Intervals
 from income_client.protocol.questions import Bounds
 from income_client.protocol.timestamps import FIRST_SECOND, LAST_SECOND
 from income_client.protocol.versions import DIGEST_BYTES, KEY_BYTES
-from tests.payloads import text_of
-from tests.strategies import untyped
+from tests.support.payloads import text_of
+from tests.support.strategies import untyped
 
 seconds = st.integers(FIRST_SECOND, LAST_SECOND) | st.integers(-3, 3)
 counts = st.integers(0, 2**53)

@@ -20,8 +20,8 @@ from income_client.protocol.findings import faults_of
 from income_client.protocol.strict_json import UnusualNumber
 from income_client.protocol.wire import decode
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
-from tests import strategies
-from tests.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
+from tests.support import strategies
+from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
 
 REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (ApplicationPage, PAGE),

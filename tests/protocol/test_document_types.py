@@ -15,8 +15,8 @@ from income_client.protocol.converter import make_converter
 from income_client.protocol.wire import decode, register_document_type, to_json
 from income_client.records import ApplicationDocuments, Document, Paystub
 from income_client.records.fields import UtcTime
-from tests.leaks import held_by
-from tests.payloads import DOCUMENTS
+from tests.support.leaks import held_by
+from tests.support.payloads import DOCUMENTS
 
 
 def _faults(cls: type[Any], payload: object) -> dict[str, str]:

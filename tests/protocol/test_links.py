@@ -11,7 +11,7 @@ from yarl import URL
 from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.protocol.links import Link, read_link, redirected
 from income_client.settings import DownloadPolicy
-from tests.leaks import held_by
+from tests.support.leaks import held_by
 
 HOST = "bucket.s3.us-east-1.amazonaws.com"
 DEFAULT = DownloadPolicy()

@@ -24,7 +24,7 @@ from income_client.protocol.wire import decode
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
-from tests.payloads import APPLICATION
+from tests.support.payloads import APPLICATION
 
 WINDOW = Window(0, 10)
 _DECODED = decode(Application, msgspec.json.encode(APPLICATION))

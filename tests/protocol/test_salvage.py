@@ -14,8 +14,8 @@ from income_client.protocol.replies import read_reply
 from income_client.protocol.salvage import read_page
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH
-from tests.payloads import text_of
-from tests.strategies import pages
+from tests.support.payloads import text_of
+from tests.support.strategies import pages
 
 ASKED = list_applications()
 CANARY = "c4n4ry"

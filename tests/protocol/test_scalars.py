@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from income_client.errors import DecodeError
 from income_client.protocol.wire import decode, to_json
 from income_client.records import AmountPair, ApplicationDocuments
-from tests.payloads import DOCUMENTS
+from tests.support.payloads import DOCUMENTS
 
 
 def _faults(cls: type[Any], payload: object) -> dict[str, str]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from income_client.errors import DecodeError
 from income_client.protocol.wire import decode, to_json
 from income_client.records import ApplicationPage, ApplicationSummary
-from tests.leaks import held_by
-from tests.payloads import PAGE
+from tests.support.leaks import held_by
+from tests.support.payloads import PAGE
 
 PAGE_TEXT = json.dumps(PAGE)
 ROW_END = '"application_date": "2024-01-05T09:30:00"'

@@ -23,7 +23,7 @@ from income_client.protocol.versions import (
 )
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
-from tests.payloads import APPLICATION, DOCUMENTS
+from tests.support.payloads import APPLICATION, DOCUMENTS
 
 Path = tuple[str | int, ...]
 

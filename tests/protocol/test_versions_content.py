@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.protocol.versions import canonical
-from tests.payloads import APPLICATION, DOCUMENTS, text_of
-from tests.strategies import applications, documents_replies
+from tests.support.payloads import APPLICATION, DOCUMENTS, text_of
+from tests.support.strategies import applications, documents_replies
 
 Path = tuple[str | int, ...]
 SIGNED = "https://bucket.s3.amazonaws.com/file-1?X-Amz-Signature="

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from income_client.emulator import FutureBounds, ServiceRules, World
 from income_client.protocol.resume import read_checkpoint, write_checkpoint
 from income_client.records.window import Window
-from tests.walks import BASE, parts_of, service_rules, update_times, walk
+from tests.support.walks import BASE, parts_of, service_rules, update_times, walk
 
 LIMITS = st.sampled_from([2, 3, 7, 25])
 WALKERS = st.sampled_from([1, 2, 4, 8])

@@ -14,7 +14,7 @@ from income_client.protocol.questions import Bounds, Kind, Question
 from income_client.protocol.windows import WalkPlanner
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
-from tests.walks import BASE, Walk, walk
+from tests.support.walks import BASE, Walk, walk
 
 WALKERS = st.sampled_from([1, 2, 4, 8])
 MEANINGS = [(lower, upper) for lower in (False, True) for upper in (False, True)]

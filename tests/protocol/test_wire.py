@@ -22,9 +22,9 @@ from income_client.records import (
     ApplicationSummary,
 )
 from income_client.records.mapping import UntypedDict
-from tests import strategies
-from tests.leaks import held_by
-from tests.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
+from tests.support import strategies
+from tests.support.leaks import held_by
+from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
 
 REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (ApplicationPage, PAGE),

@@ -16,7 +16,7 @@ from income_client import (
     from_json,
     to_json,
 )
-from tests.exporting.records_at_play import known_record, records
+from tests.support.export_records import known_record, records
 
 
 @given(records())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.callback_certificates import Papers, made_papers
+from tests.support.callback_certificates import Papers, made_papers
 
 
 @pytest.fixture(scope="session")

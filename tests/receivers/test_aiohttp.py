@@ -9,9 +9,9 @@ from aiohttp import web
 from income_client import ConfigurationError
 from income_client.protocol.callbacks.exchange import UNIX_PEER
 from income_client.receivers.aiohttp import routes
-from tests.callback_endpoints import Refusing, Telling
-from tests.callback_servers import connected, heard, request_bytes, ring, served_by_aiohttp
-from tests.service_at_play import until
+from tests.support.callback_endpoints import Refusing, Telling
+from tests.support.callback_servers import connected, heard, request_bytes, ring, served_by_aiohttp
+from tests.support.service import until
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])

@@ -8,8 +8,8 @@ import trustme
 
 from income_client.protocol.callbacks.certificates import CallbackClientCertificate
 from income_client.receivers import CallbackReceiver, callback_ssl_context
-from tests.callback_certificates import SERVICE, SUBJECT, Papers, pem_of
-from tests.callback_servers import ring, served_by_aiohttp
+from tests.support.callback_certificates import SERVICE, SUBJECT, Papers, pem_of
+from tests.support.callback_servers import ring, served_by_aiohttp
 
 Asked = Literal["required", "optional"]
 BOTH: tuple[Asked, Asked] = ("required", "optional")

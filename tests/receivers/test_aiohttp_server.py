@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from income_client.receivers.aiohttp_server import serving
-from tests.callback_servers import ring
+from tests.support.callback_servers import ring
 
 
 async def _hello(_: web.Request) -> web.Response:

@@ -30,9 +30,9 @@ from income_client.emulator import CallbackTarget, Emulator
 from income_client.protocol.callbacks.gate import CallbackAuth
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.asgi import Receiver
-from tests.callback_certificates import SERVICE, Papers
-from tests.callback_servers import served_by_aiohttp, served_by_uvicorn
-from tests.receivers.doors import Server, client_context, server_context
+from tests.support.callback_certificates import SERVICE, Papers
+from tests.support.callback_doors import Server, client_context, server_context
+from tests.support.callback_servers import served_by_aiohttp, served_by_uvicorn
 
 HOUR: Final = 3600.0
 USER: Final = BasicAuth("service", "invented-password")

@@ -9,9 +9,9 @@ import trustme
 
 from income_client import ConfigurationError
 from income_client.receivers.asgi import Receiver
-from tests.callback_certificates import der_of, issued, pem_of
-from tests.callback_endpoints import Refusing, Telling
-from tests.callback_scopes import scope_of, sent_by, told
+from tests.support.callback_certificates import der_of, issued, pem_of
+from tests.support.callback_endpoints import Refusing, Telling
+from tests.support.callback_scopes import scope_of, sent_by, told
 
 CA = trustme.CA()
 PAPER = issued(CA)

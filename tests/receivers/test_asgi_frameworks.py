@@ -14,9 +14,9 @@ from starlette.routing import Route
 from income_client.protocol.callbacks.exchange import REWRITTEN_PEER, UNIX_PEER
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
-from tests.callback_endpoints import Refusing, Telling
-from tests.callback_servers import connected, heard, request_bytes, ring, served_by_uvicorn
-from tests.service_at_play import until
+from tests.support.callback_endpoints import Refusing, Telling
+from tests.support.callback_servers import connected, heard, request_bytes, ring, served_by_uvicorn
+from tests.support.service import until
 
 PROTOCOLS = ["h11", "httptools"]
 

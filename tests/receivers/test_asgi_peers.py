@@ -16,8 +16,8 @@ from income_client.protocol.callbacks.exchange import (
 from income_client.protocol.callbacks.networks import TrustedProxies
 from income_client.protocol.callbacks.refusals import Refusal
 from income_client.receivers.asgi import Receiver
-from tests.callback_endpoints import Telling
-from tests.callback_scopes import scope_of, sent_by, told
+from tests.support.callback_endpoints import Telling
+from tests.support.callback_scopes import scope_of, sent_by, told
 
 PROXY = ("127.0.0.1", 40312)
 

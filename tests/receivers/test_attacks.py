@@ -6,10 +6,8 @@ import ssl
 
 import pytest
 
-from tests.callback_certificates import Papers
-from tests.callback_servers import ring
-from tests.receivers.attack_reasons import REASONS
-from tests.receivers.attacks import (
+from tests.support.callback_attack_reasons import REASONS
+from tests.support.callback_attacks import (
     ATTACKS,
     BASIC,
     BODY,
@@ -19,9 +17,11 @@ from tests.receivers.attacks import (
     Certificate,
     good_token,
 )
-from tests.receivers.doors import Server, client_context, receivers, served, server_context
-from tests.ringing import Heard
-from tests.signed_tokens import AUDIENCE, token
+from tests.support.callback_certificates import Papers
+from tests.support.callback_doors import Server, client_context, receivers, served, server_context
+from tests.support.callback_requests import Heard
+from tests.support.callback_servers import ring
+from tests.support.signed_tokens import AUDIENCE, token
 
 
 def test_there_are_many() -> None:

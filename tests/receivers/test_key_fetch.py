@@ -12,8 +12,8 @@ import pytest
 import trustme
 
 from income_client.receivers.key_fetch import FetchFault, fetch_key_set
-from tests.scripted_server import Answer, Seen, forever, reply, reset, serving
-from tests.signed_tokens import key_set
+from tests.support.scripted_server import Answer, Seen, forever, reply, reset, serving
+from tests.support.signed_tokens import key_set
 
 KEYS: Final = json.dumps(key_set("P-256")).encode()
 

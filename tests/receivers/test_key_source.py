@@ -8,8 +8,8 @@ import pytest
 from income_client.protocol.callbacks.refusals import Refusal
 from income_client.protocol.callbacks.token_keys import TokenKeys
 from income_client.receivers.key_source import KeySource
-from tests.key_sets_at_play import GONE, URL, KeySetAtPlay, turns
-from tests.signed_tokens import key_set
+from tests.support.key_sets import GONE, URL, KeySetAtPlay, turns
+from tests.support.signed_tokens import key_set
 
 
 def source(play: KeySetAtPlay) -> KeySource:

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from tests.callback_certificates import SERVICE, Papers, pem_of
-from tests.callback_processes import free_port, nginx, nginx_program, uvicorn_command
-from tests.callback_servers import Heard, ring
-from tests.readme import blocks, commands
+from tests.support.callback_certificates import SERVICE, Papers, pem_of
+from tests.support.callback_processes import free_port, nginx, nginx_program, uvicorn_command
+from tests.support.callback_servers import Heard, ring
+from tests.support.readme import blocks, commands
 
 pytestmark = pytest.mark.skipif(nginx_program() is None, reason="there is no nginx")
 

@@ -14,7 +14,7 @@ from income_client import (
 )
 from income_client.protocol.callbacks.exchange import Answer
 from income_client.receivers import CallbackReceiver
-from tests.ringing import (
+from tests.support.callback_requests import (
     AUTHORIZATION,
     BASIC,
     EVENT,

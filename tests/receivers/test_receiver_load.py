@@ -8,7 +8,7 @@ import pytest
 from income_client import Callback
 from income_client.protocol.callbacks.exchange import Answer
 from income_client.receivers import CallbackReceiver
-from tests.ringing import BASIC, EVENT, HandClock, Heard, ring, until_waiting
+from tests.support.callback_requests import BASIC, EVENT, HandClock, Heard, ring, until_waiting
 
 
 def retry_after(answer: Answer) -> str | None:

@@ -13,7 +13,7 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 from income_client.receivers import CallbackReceiver, RequestHead
-from tests.ringing import AUTHORIZATION, BASIC, Heard, ring, ring_head
+from tests.support.callback_requests import AUTHORIZATION, BASIC, Heard, ring, ring_head
 
 
 async def yields(_callback: object) -> AsyncIterator[None]:

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
 from income_client import ConfigurationError
 from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Secret
-from tests.callback_certificates import Papers
-from tests.callback_endpoints import Telling
-from tests.callback_servers import ring, served_by_aiohttp
+from tests.support.callback_certificates import Papers
+from tests.support.callback_endpoints import Telling
+from tests.support.callback_servers import ring, served_by_aiohttp
 
 _PASSWORD = "correct horse battery"
 

@@ -12,10 +12,10 @@ from income_client.protocol.callbacks.bearer import CallbackBearerAuth
 from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
 from income_client.protocol.callbacks.refusals import Refusal
 from income_client.receivers.token_check import TokenCheck
-from tests.key_sets_at_play import GONE, URL, KeySetAtPlay
-from tests.scripted_server import Seen, forever, reply, serving
-from tests.signed_tokens import NOW, accepting, key_set, token
-from tests.token_requests import CLIENT, SECRET, bought
+from tests.support.callback_token_requests import CLIENT, SECRET, bought
+from tests.support.key_sets import GONE, URL, KeySetAtPlay
+from tests.support.scripted_server import Seen, forever, reply, serving
+from tests.support.signed_tokens import NOW, accepting, key_set, token
 
 GOOD: Final = token()
 

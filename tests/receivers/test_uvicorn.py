@@ -9,11 +9,11 @@ import pytest
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
-from tests.callback_certificates import SERVICE, Papers, der_of
-from tests.callback_endpoints import Telling
-from tests.callback_processes import uvicorn_command
-from tests.callback_servers import connected, heard, ring, served_by_uvicorn
-from tests.readme import commands
+from tests.support.callback_certificates import SERVICE, Papers, der_of
+from tests.support.callback_endpoints import Telling
+from tests.support.callback_processes import uvicorn_command
+from tests.support.callback_servers import connected, heard, ring, served_by_uvicorn
+from tests.support.readme import commands
 
 (COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
 PROTOCOLS = ["H11Protocol", "HttpToolsProtocol"]

@@ -11,7 +11,7 @@ from income_client.protocol.callbacks.access_tokens import check_token
 from income_client.protocol.callbacks.refusals import Refusal
 from income_client.protocol.callbacks.token_keys import import_keys
 from income_client.protocol.callbacks.token_rules import ASYMMETRIC, SYMMETRIC
-from tests.signed_tokens import (
+from tests.support.signed_tokens import (
     AUDIENCE,
     CLAIMS,
     KIND_OF,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.protocol.callbacks.refusals import Refusal
-from tests.signed_tokens import AUDIENCE, CLAIMS, NOW, outcome, private_key, signed, token
+from tests.support.signed_tokens import AUDIENCE, CLAIMS, NOW, outcome, private_key, signed, token
 
 GOOD: Final = token()
 HEAD: Final = {"alg": "ES256", "kid": "P-256-0"}

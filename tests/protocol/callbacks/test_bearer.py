@@ -13,7 +13,7 @@ from joserfc.jwk import RSAKey
 from income_client.errors import ConfigurationError
 from income_client.protocol.callbacks.bearer import CallbackBearerAuth
 from income_client.settings import Secret
-from tests.signed_tokens import (
+from tests.support.signed_tokens import (
     AUDIENCE,
     ISSUER,
     accepting,

@@ -14,7 +14,7 @@ from income_client.protocol.callbacks.certificates import CallbackClientCertific
 from income_client.protocol.callbacks.exchange import REWRITTEN_PEER, UNIX_PEER, RequestHead
 from income_client.protocol.callbacks.networks import TrustedProxies
 from income_client.protocol.callbacks.refusals import Refusal
-from tests.callback_certificates import SERVICE, der_of, issued, pem_of
+from tests.support.callback_certificates import SERVICE, der_of, issued, pem_of
 
 CA = trustme.CA()
 PAPER = issued(CA)

@@ -14,7 +14,7 @@ from income_client.protocol.callbacks.certificates import CallbackClientCertific
 from income_client.protocol.callbacks.exchange import RequestHead
 from income_client.protocol.callbacks.networks import TrustedProxies
 from income_client.protocol.callbacks.refusals import Refusal
-from tests.callback_certificates import SERVICE, SUBJECT, der_of, issued, with_uri
+from tests.support.callback_certificates import SERVICE, SUBJECT, der_of, issued, with_uri
 
 CA = trustme.CA()
 NOBODY = TrustedProxies()

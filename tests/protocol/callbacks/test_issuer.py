@@ -14,8 +14,8 @@ from income_client.protocol.callbacks.exchange import Answer
 from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
 from income_client.protocol.callbacks.refusals import Refusal
 from income_client.settings import OAuth2ClientCredentials, Secret
-from tests.signed_tokens import NOW, outcome
-from tests.token_requests import CLIENT, SECRET, basic, bought, buy
+from tests.support.callback_token_requests import CLIENT, SECRET, basic, bought, buy
+from tests.support.signed_tokens import NOW, outcome
 
 OTHER: Final = OAuth2ClientCredentials("old-service", "z" * 40)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from income_client.protocol.callbacks.exchange import Answer
 from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
-from tests.token_requests import CLIENT, FORM, GOOD, GRANT, SECRET, basic, buy
+from tests.support.callback_token_requests import CLIENT, FORM, GOOD, GRANT, SECRET, basic, buy
 
 SHOP: Final = CallbackTokenIssuer(CLIENT, SECRET)
 PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()

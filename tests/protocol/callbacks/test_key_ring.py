@@ -14,7 +14,7 @@ from income_client.protocol.callbacks.key_ring import (
 )
 from income_client.protocol.callbacks.refusals import Refusal
 from income_client.protocol.callbacks.token_keys import TokenKeys, import_keys
-from tests.signed_tokens import key_set
+from tests.support.signed_tokens import key_set
 
 START: Final = 1000.0
 KEYS: Final = import_keys(key_set("P-256"))

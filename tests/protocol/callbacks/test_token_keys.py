@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from income_client.protocol.callbacks.token_keys import TokenKeys, import_keys
 from income_client.protocol.callbacks.token_rules import ASYMMETRIC
-from tests.signed_tokens import key_set, private_key, public_jwk
+from tests.support.signed_tokens import key_set, private_key, public_jwk
 
 RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 

@@ -1,0 +1,193 @@
+"""The calls that are one request each, against the service itself."""
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from income_client import ConfigurationError, NotFoundError, UnexpectedResponseError, to_json
+from income_client.emulator import Emulator, Fault
+from tests.support.service import NOW, list_queries, moments, served
+
+
+async def raw(service: Emulator, path: str) -> Any:
+    """Return what the service says to anybody who asks."""
+    headers = {"Authorization": service.basic.authorization().reveal()}
+    async with (
+        ClientSession() as session,
+        session.get(service.url + path, headers=headers) as reply,
+    ):
+        return json.loads(await reply.read())
+
+
+async def test_a_page_is_given_just_as_the_service_gives_it() -> None:
+    """Unset parameters are left to the service: 25 rows, and its own bounds."""
+    async with served(100) as (service, client):
+        page = await client.get_application_page()
+        assert list_queries(service) == [{}]
+        assert len(page.applications) == 25
+        assert json.loads(to_json(page)) == await raw(service, "/v1/income/applications")
+        await client.get_application_page("2026-06-01", "2026-06-02T03:04:05", 7, "LOAN-1")
+    assert list_queries(service)[-1] == {
+        "updated_after": "2026-06-01T00:00:00",
+        "updated_before": "2026-06-02T03:04:05",
+        "limit": "7",
+        "application_reference_id": "LOAN-1",
+    }
+
+
+@pytest.mark.parametrize("limit", [1, 1000])
+async def test_the_limits_of_the_contract_are_accepted(limit: int) -> None:
+    """1 and 1000 rows may be asked for."""
+    async with served(1200) as (_, client):
+        page = await client.get_application_page(limit=limit)
+    assert len(page.applications) == limit
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limit": 0},
+        {"limit": 1001},
+        {"limit": True},
+        {"limit": "10"},
+        {"updated_after": "2026-06-02", "updated_before": "2026-06-01"},
+        {"updated_after": "June"},
+        {"application_reference_id": ""},
+        {"application_reference_id": 7},
+        {"application_reference_id": "a\nb"},
+    ],
+)
+async def test_a_wrong_argument_of_a_page_is_refused(wrong: dict[str, Any]) -> None:
+    """What the service would not take is not sent."""
+    async with served(3) as (service, client):
+        with pytest.raises(ConfigurationError):
+            await client.get_application_page(**wrong)
+    assert service.requests == []
+
+
+async def test_an_application_is_read_whole() -> None:
+    """The record holds all that the service sent, and nothing else."""
+    async with served(20) as (service, client):
+        for one in service.world.ids:
+            application = await client.get_application(one)
+            path = f"/v1/income/applications/{one}"
+            assert json.loads(to_json(application)) == await raw(service, path)
+
+
+@pytest.mark.parametrize("pages", [False, True])
+async def test_documents_are_read_whole(pages: bool) -> None:
+    """Documents come with all their fields; the pages block only when asked for."""
+    async with served(20) as (service, client):
+        for one in service.world.ids:
+            documents = await client.get_documents(one, pages=pages)
+            path = f"/v1/income/applications/{one}/documents" + "?pages=true" * pages
+            assert json.loads(to_json(documents)) == await raw(service, path)
+
+
+@pytest.mark.parametrize("wrong", ["", ".", "..", 7, None, "a\x00b", "x" * 10_000])
+async def test_an_id_that_cannot_be_one_is_refused(wrong: Any) -> None:
+    """Such an id would ask another path."""
+    async with served(1) as (service, client):
+        for call in (client.get_application, client.get_documents):
+            with pytest.raises(ConfigurationError):
+                await call(wrong)
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("unknown", ["app-nowhere", "a/b", "ä ö", "../token", "%2e%2e", "?limit=1"])
+async def test_an_unknown_id_is_not_found(unknown: str) -> None:
+    """The service's 404 comes out, whatever characters the id has."""
+    async with served(1) as (service, client):
+        for call in (client.get_application, client.get_documents):
+            with pytest.raises(NotFoundError) as caught:
+                await call(unknown)
+            assert caught.value.status == 404
+            assert caught.value.attempts == 1
+            assert not caught.value.retryable
+        paths = {request.path for request in service.requests if request.name != "token"}
+    assert len(paths) == 2
+    assert all(path.startswith("/v1/income/applications/") for path in paths)
+    assert not any(request.query for request in service.requests)
+
+
+@pytest.mark.parametrize("knobs", [{}, {"default_span": 3600}, {"max_span": 3600}])
+async def test_an_application_is_found_by_its_reference(knobs: dict[str, Any]) -> None:
+    """However long ago it was updated; its summary comes back."""
+    seconds = moments([1, 5000, 80 * 86_400])
+    async with served(seconds, **knobs) as (service, client):
+        for number, one in enumerate(service.world.ids):
+            found = await client.find_application(service.world.reference_of(number))
+            assert found is not None
+            assert found.application_id == one
+            assert found.application_reference_id == service.world.reference_of(number)
+
+
+@pytest.mark.parametrize("upper_closed", [False, True])
+@pytest.mark.parametrize("future", ["accept", "clamp", "refuse"])
+async def test_an_application_updated_this_second_is_found(future: str, upper_closed: bool) -> None:
+    """The second that the service's own upper bound hides is asked for as well."""
+    async with served([NOW], future=future, upper_closed=upper_closed) as (service, client):
+        found = await client.find_application(service.world.reference_of(0))
+    assert found is not None
+
+
+@pytest.mark.parametrize("future", ["accept", "clamp", "refuse"])
+async def test_an_unknown_reference_finds_nothing(future: str) -> None:
+    """None, and no error."""
+    async with served(3, future=future) as (_, client):
+        assert await client.find_application("LOAN-unheard-of") is None
+
+
+async def test_bounds_that_the_service_leaves_open_are_no_obstacle() -> None:
+    """A service that calls the end of time its upper bound is asked up to there."""
+    page = {
+        "updated_after": "0001-01-01T00:00:00",
+        "updated_before": "9999-12-31T23:59:59",
+        "applications": [],
+    }
+    async with served(3) as (service, client):
+        service.faults.add(Fault("body", body=json.dumps(page).encode(), path="/v1/*", times=None))
+        assert await client.find_application("LOAN-00000001") is None
+        assert list_queries(service)[-1]["updated_before"] == "9999-12-31T23:59:59"
+
+
+async def test_a_reference_that_cannot_be_one_is_refused() -> None:
+    """No reference at all would find any application."""
+    async with served(3) as (service, client):
+        for wrong in ("", None, 7):
+            with pytest.raises(ConfigurationError):
+                await client.find_application(wrong)  # type: ignore[arg-type]
+    assert service.requests == []
+
+
+async def test_a_service_that_ignores_the_reference_finds_nothing_wrong() -> None:
+    """A row with another reference is never taken for the one asked for."""
+    row = {
+        "application_id": "app-1",
+        "application_reference_id": "LOAN-00000001",
+        "application_date": "2026-06-01T00:00:00",
+    }
+    page = {
+        "updated_after": "1970-01-01T00:00:00",
+        "updated_before": "2026-06-30T12:00:00",
+        "applications": [row],
+    }
+    async with served(3) as (service, client):
+        service.faults.add(Fault("body", body=json.dumps(page).encode(), path="/v1/*", times=None))
+        assert await client.find_application("LOAN-00000002") is None
+        assert await client.find_application("LOAN-00000001") is not None
+
+
+@pytest.mark.parametrize("part", ["", "/documents"])
+async def test_a_reply_about_another_application_is_refused(part: str) -> None:
+    """One borrower's income never stands in the place of another's."""
+    async with served(2) as (service, client):
+        mine, other = service.world.ids
+        whole = await client.get_documents(other) if part else await client.get_application(other)
+        service.faults.add(Fault("body", body=to_json(whole), path=f"*/{mine}{part}"))
+        call = client.get_documents if part else client.get_application
+        with pytest.raises(UnexpectedResponseError, match="another application") as caught:
+            await call(mine)
+        assert other not in str(caught.value)

@@ -1,0 +1,199 @@
+"""The client as one object: its views, its sessions, its life."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from income_client import (
+    AuthenticationError,
+    BasicAuth,
+    ClientClosedError,
+    ConfigurationError,
+    IncomeClient,
+    OAuth2ClientCredentials,
+    RetryPolicy,
+    ServerError,
+    Timeouts,
+)
+from income_client.emulator import Emulator, Fault
+from tests.support.service import client_tasks, ids_of, served
+
+BASIC = BasicAuth("user", "invented")
+
+
+async def test_basic_credentials_work_to_the_end() -> None:
+    """A walk and its records are read with user name and password, and no token is bought."""
+    async with served(50) as (service, _):
+        async with IncomeClient(service.url, auth=service.basic) as client:
+            records = [record async for record in client.fetch_records(client.list_applications())]
+        assert service.token_requests == 0
+    assert sorted(record.application_id for record in records) == sorted(service.world.ids)
+
+
+@pytest.mark.parametrize("kind", ["basic", "oauth2"])
+async def test_wrong_credentials_are_an_error(kind: str) -> None:
+    """Neither a wrong password nor a wrong client secret is tried again and again."""
+    async with served(5) as (service, _):
+        auth: Any = BasicAuth(service.basic.username, "wrong")
+        if kind == "oauth2":
+            auth = OAuth2ClientCredentials(service.oauth2.client_id, "wrong")
+        async with IncomeClient(service.url, auth=auth) as client:
+            with pytest.raises(AuthenticationError) as caught:
+                await client.get_application_page()
+        assert caught.value.status == 401
+        assert len(service.requests) == 1
+
+
+async def test_the_token_may_be_sold_elsewhere() -> None:
+    """With ``auth_url`` the token comes from there, and the API is asked with it."""
+    async with Emulator(5) as service, Emulator(0) as shop:
+        async with IncomeClient(service.url, auth=shop.oauth2, auth_url=shop.url) as client:
+            await client.get_application_page()
+        assert (shop.token_requests, service.token_requests) == (1, 0)
+        assert [request.name for request in service.requests] == ["list_applications"]
+
+
+async def test_a_thousand_first_calls_buy_one_token() -> None:
+    """Nobody asks for a token while another already does."""
+    async with served(5) as (service, client):
+        one = service.world.ids[0]
+        await asyncio.gather(*(client.get_application(one) for _ in range(1000)))
+        assert service.token_requests == 1
+
+
+async def test_a_view_shares_token_and_connections() -> None:
+    """Other limits cost neither a token nor a connection."""
+    async with served(5) as (service, client):
+        view = client.with_options(retry=RetryPolicy(max_attempts=1), timeouts=Timeouts(deadline=9))
+        await client.get_application_page()
+        await view.get_application_page()
+        assert service.token_requests == 1
+        assert view._session._shared is client._session._shared
+        service.faults.add(Fault("status", path="/v1/*"), Fault("status", path="/v1/*"))
+        with pytest.raises(ServerError) as caught:
+            await view.get_application_page()
+        assert caught.value.attempts == 1
+        await client.get_application_page()
+
+
+async def test_closing_a_view_closes_nothing() -> None:
+    """The client that it was made of goes on; with its end the view ends."""
+    async with served(5) as (_, client):
+        async with client.with_options() as view:
+            await view.get_application_page()
+        await client.get_application_page()
+        await view.get_application_page()
+        await client.aclose()
+        with pytest.raises(ClientClosedError):
+            await view.get_application_page()
+
+
+@pytest.mark.parametrize("wrong", [{"timeouts": 5}, {"retry": 3}])
+async def test_a_view_takes_no_figures_for_limits(wrong: dict[str, Any]) -> None:
+    """Limits are values of their own."""
+    async with served(1) as (_, client):
+        with pytest.raises(ConfigurationError):
+            client.with_options(**wrong)
+
+
+async def test_a_borrowed_session_is_never_closed() -> None:
+    """Who opened it closes it; the client's own requests go through it."""
+    async with served(30) as (service, _), ClientSession() as session:
+        async with IncomeClient(service.url, auth=service.oauth2, session=session) as client:
+            assert len(await ids_of(client.list_applications())) == 30
+        assert not session.closed
+        async with session.get(f"{service.url}/") as reply:
+            assert reply.status == 200
+
+
+async def test_after_closing_every_call_is_refused() -> None:
+    """A closed client says so, and closing it again does nothing."""
+    async with served(5) as (service, client):
+        walk = client.list_applications(limit=2)
+        await anext(walk)
+        fetcher = client.fetch_records(service.world.ids)
+        await client.aclose()
+        await client.aclose()
+        with pytest.raises(ClientClosedError):
+            await client.get_application_page()
+        with pytest.raises(ClientClosedError):
+            await client.get_application("app-1")
+        with pytest.raises(ClientClosedError):
+            await anext(fetcher)
+        with pytest.raises(ClientClosedError):
+            await ids_of(walk)
+        with pytest.raises(ClientClosedError):
+            await ids_of(client.list_applications())
+        assert client_tasks() == set()
+
+
+async def test_another_loop_is_refused() -> None:
+    """A client belongs to the loop in which it was first used."""
+    async with served(5) as (_, client):
+        await client.get_application_page()
+
+        async def elsewhere() -> None:
+            with pytest.raises(ClientClosedError):
+                await client.get_application_page()
+            with pytest.raises(ClientClosedError):
+                await ids_of(client.list_applications())
+
+        await asyncio.to_thread(asyncio.run, elsewhere())
+        await client.get_application_page()
+
+
+def test_a_client_may_be_made_outside_of_any_loop() -> None:
+    """Its connections are opened on first use; one that was never used needs no closing."""
+    client = IncomeClient("https://income.example", auth=BASIC)
+    asyncio.run(client.aclose())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"base_url": "http://income.example"},
+        {"base_url": "ftp://income.example"},
+        {"base_url": "income.example"},
+        {"base_url": ""},
+        {"base_url": "https://user:invented@income.example"},
+        {"auth_url": "http://token.example"},
+        {"auth": None},
+        {"auth": ("user", "invented")},
+        {"timeouts": 30},
+        {"retry": 3},
+        {"concurrency": 0},
+        {"concurrency": True},
+        {"max_rate": 0},
+        {"max_rate": float("nan")},
+        {"max_response_bytes": 0},
+        {"service_timezone": "America/Chicago"},
+        {"session": "session"},
+    ],
+)
+def test_a_wrong_setting_is_refused(wrong: dict[str, Any]) -> None:
+    """Credentials go over https only, and settings are what they seem."""
+    usual: dict[str, Any] = {"base_url": "https://income.example", "auth": BASIC}
+    with pytest.raises(ConfigurationError) as caught:
+        IncomeClient(**(usual | wrong))
+    assert "invented" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_loopback_may_be_plain_http(host: str) -> None:
+    """Nothing leaves the machine there."""
+    IncomeClient(f"http://{host}:8080", auth=BASIC)
+
+
+async def test_the_clients_limit_holds_over_all_its_calls() -> None:
+    """Two fetches together have no more requests in flight than the client allows."""
+    async with served(60, latency=0.001) as (service, _):
+        async with IncomeClient(service.url, auth=service.basic, concurrency=3) as client:
+            ids = service.world.ids
+
+            async def fetch() -> int:
+                return len([one async for one in client.fetch_records(ids, concurrency=8)])
+
+            assert sum(await asyncio.gather(fetch(), fetch())) == 120
+        assert service.max_in_flight == 3

@@ -1,0 +1,271 @@
+"""What a program is told of walks, records, polls and files, and what it is never told."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from income_client import (
+    AuthenticationError,
+    CallFinished,
+    CheckpointCommitted,
+    DeadLettered,
+    Event,
+    FileFinished,
+    IncomeClient,
+    MemoryCheckpointStore,
+    PageCovered,
+    PollFailed,
+    PollFinished,
+    RecordDelivered,
+    Timeouts,
+    WindowSplit,
+)
+from income_client.emulator import Emulator, Fault
+from income_client.protocol.timestamps import wire_time
+from income_client.testing import JumpingClock
+from tests.support.polling import NOW_TEXT, rest
+from tests.support.service import NOW, until
+
+E = TypeVar("E", bound=Event)
+
+
+class Listened:
+    """A service, a client of it, and what the client told."""
+
+    def __init__(self, service: Emulator, client: IncomeClient, events: list[Event]) -> None:
+        self.service = service
+        self.client = client
+        self.events = events
+
+    def of(self, cls: type[E]) -> list[E]:
+        """Return the events of a class."""
+        return [event for event in self.events if isinstance(event, cls)]
+
+
+@contextlib.asynccontextmanager
+async def listened(
+    applications: Any = 20, *, look: Callable[[Event], object] | None = None, **options: Any
+) -> AsyncIterator[Listened]:
+    """Run a service and a client with a hook, on a clock that jumps; ``look`` is called as well."""
+    clock = JumpingClock()
+    events: list[Event] = []
+
+    def hook(event: Event) -> None:
+        events.append(event)
+        if look is not None:
+            look(event)
+
+    usual: dict[str, Any] = {"clock": clock, "time_flows": True, "days": 30}
+    async with (
+        Emulator(applications, **usual | options) as service,
+        IncomeClient(
+            service.url,
+            auth=service.oauth2,
+            clock=clock,
+            on_event=hook,
+            downloads=service.download_policy,
+        ) as client,
+    ):
+        yield Listened(service, client, events)
+
+
+async def test_a_walk_tells_of_its_pages() -> None:
+    """Their rows add up to what came, their share to the whole, and splits are as many as told."""
+    async with listened(400) as scene:
+        walk = scene.client.list_applications(updated_before=wire_time(NOW), limit=20)
+        rows = [row async for row in walk]
+        pages, splits = scene.of(PageCovered), scene.of(WindowSplit)
+        assert sum(page.rows for page in pages) == len(rows) == 400
+        shares = [page.covered_fraction for page in pages]
+        assert shares == sorted(shares)
+        assert shares[-1] == pytest.approx(1.0)
+        assert pages[-1].requests == walk.progress.requests
+        assert len(splits) == walk.progress.splits > 0
+        assert all(split.rows == 20 and split.window for split in splits)
+
+
+async def test_records_are_told_as_they_are_handed_out() -> None:
+    """One event for each, before its consumer has it; one that failed is none."""
+    async with listened() as scene:
+        ids = scene.service.world.ids[:3]
+        scene.service.faults.add(Fault("status", status=404, times=None, path=f"*/{ids[1]}"))
+        told: list[list[str]] = []
+        async for _ in scene.client.fetch_records(ids, on_error="yield"):
+            so_far = [event.application_id for event in scene.of(RecordDelivered)]
+            told.append(so_far)
+        assert told == [[ids[0]], [ids[0]], [ids[0], ids[2]]]
+
+
+async def test_a_poller_tells_of_polls_checkpoints_and_records() -> None:
+    """Its name, how far it has come, and each record once."""
+    async with listened(range(NOW - 100, NOW - 80)) as scene:
+        store = MemoryCheckpointStore()
+        poller = scene.client.poll(store, name="mine", start=NOW_TEXT, documents=False)
+        touched = scene.service.world.ids[2:5]
+        for one in touched:
+            scene.service.touch(one)
+        scene.service.advance(60)
+        records = await rest(poller)
+        assert [e.application_id for e in scene.of(RecordDelivered)] == [
+            record.application_id for record in records
+        ]
+        assert len(records) == 3
+        (finished,) = scene.of(PollFinished)
+        assert (finished.name, finished.polls, finished.lag) == ("mine", 1, poller.status.lag)
+        committed = scene.of(CheckpointCommitted)
+        reached = [each.reached for each in committed]
+        assert reached[0] == NOW
+        assert reached == sorted(reached)
+        assert {each.name for each in committed} == {"mine"}
+
+
+async def test_a_batch_tells_of_its_records_each_time() -> None:
+    """One that failed and is handed out again is told of again."""
+    async with listened(range(NOW - 100, NOW - 80)) as scene:
+        store = MemoryCheckpointStore()
+        poller = scene.client.poll(store, start="2026-06-30T11:59:00", documents=False)
+        scene.service.touch(scene.service.world.ids[3])
+        scene.service.advance(60)
+        async for batch in poller.batches():
+            with contextlib.suppress(ValueError):
+                async with batch:
+                    if len(scene.of(RecordDelivered)) < 2 * len(batch):
+                        raise ValueError
+                    poller.stop()
+        ids = [event.application_id for event in scene.of(RecordDelivered)]
+        half = len(ids) // 2
+        assert half
+        assert ids[:half] == ids[half:]
+
+
+async def test_a_poll_that_fails_is_told_with_its_status() -> None:
+    """The next try is planned by then; what cannot be read is told once it is kept."""
+    planned: list[Any] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, PollFailed):
+            planned.append(poller.status.next_poll_at)
+
+    async with listened(range(NOW - 100, NOW - 80), look=look) as scene:
+        bad, good = scene.service.world.ids[2], scene.service.world.ids[4]
+        scene.service.faults.add(
+            Fault("status", status=404, times=None, path=f"*/{bad}"),
+        )
+        store = MemoryCheckpointStore()
+        poller = scene.client.poll(store, start=NOW_TEXT, documents=False)
+        for one in (bad, good):
+            scene.service.touch(one)
+        scene.service.advance(60)
+        async for batch in poller.batches():
+            await batch.commit()
+            if scene.of(PollFailed):
+                break
+            scene.service.touch(good)
+            scene.service.advance(60)
+            scene.service.faults.add(
+                Fault("status", status=500, times=3, path="*/applications"),
+            )
+        (failed,) = scene.of(PollFailed)
+        assert (failed.failures, failed.status, failed.error) == (1, 500, "ServerError")
+        assert failed.lag is not None
+        assert planned
+        assert None not in planned
+        (dead,) = scene.of(DeadLettered)
+        assert dead.letter.application_id == bad
+        assert [dead.letter] == list(await store.dead_letters("default"))
+
+
+async def test_a_failure_that_ends_the_poller_says_so() -> None:
+    """No other poll is planned after it."""
+    async with listened(range(NOW - 100, NOW - 80)) as scene:
+        scene.service.faults.add(Fault("status", status=401, times=None, path="/v1/*"))
+        poller = scene.client.poll(MemoryCheckpointStore(), start=NOW_TEXT)
+        with pytest.raises(AuthenticationError):
+            await anext(poller)
+        (failed,) = scene.of(PollFailed)
+        assert (failed.is_last, failed.status, failed.lag) == (True, 401, None)
+
+
+async def test_a_client_from_the_environment_tells_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And so do its views."""
+    events: list[Event] = []
+    async with Emulator(3) as service:
+        monkeypatch.setenv("INCOME_BASE_URL", service.url)
+        monkeypatch.setenv("INCOME_CLIENT_ID", service.oauth2.client_id)
+        monkeypatch.setenv("INCOME_CLIENT_SECRET", service.oauth2.client_secret.reveal())
+        async with IncomeClient.from_env(on_event=events.append) as client:
+            view = client.with_options(timeouts=Timeouts(deadline=30))
+            await view.get_application(service.world.ids[0])
+    (finished, _) = sorted(
+        (event for event in events if isinstance(event, CallFinished)), key=lambda one: one.call
+    )
+    assert (finished.call, finished.attempts, finished.error) == ("get_application", 1, None)
+
+
+async def test_a_file_is_told_of_at_its_end(tmp_path: Path) -> None:
+    """Its size and its requests; the second time it was there; one that fails has its error."""
+    async with listened() as scene:
+        documents = await scene.client.get_documents(scene.service.world.ids[0])
+        document = next(document for _, document in documents.all())
+        for _ in range(2):
+            await scene.client.download(document, f"{tmp_path}/")
+        scene.service.faults.add(Fault("status", status=403, times=None, path="/documents/*"))
+        async for _ in scene.client.download_all([document], tmp_path / "b", on_error="yield"):
+            pass
+        first, again, failed = scene.of(FileFinished)
+        assert first.size == again.size
+        assert (first.was_there, again.was_there, failed.was_there) == (False, True, False)
+        assert (first.error, again.error, failed.size) == (None, None, None)
+        assert failed.error is not None
+        assert first.document_id == document.document_id
+        assert first.attempts >= 1
+
+
+async def test_a_download_that_is_cancelled_has_its_end_too(tmp_path: Path) -> None:
+    """Files that were begun and files that ended come to the same sum."""
+    async with listened() as scene:
+        documents = await scene.client.get_documents(scene.service.world.ids[0])
+        document = next(document for _, document in documents.all())
+        scene.service.faults.add(Fault("stall", path="/documents/*"))
+        task = asyncio.ensure_future(scene.client.download(document, tmp_path / "slip"))
+        await until(lambda: any(one.name == "file" for one in scene.service.requests))
+        task.cancel()
+        await asyncio.wait([task])
+        (finished,) = scene.of(FileFinished)
+        assert task.cancelled()
+        assert (finished.error, finished.size, finished.attempts) == ("CancelledError", None, 1)
+
+
+async def test_nothing_private_is_told(tmp_path: Path) -> None:
+    """No event shows an address, a secret, a token or anything about a borrower."""
+    async with listened(60) as scene:
+        ids = scene.service.world.ids
+        records = [record async for record in scene.client.fetch_records(ids)]
+        async for _ in scene.client.download_all(records[:5], tmp_path):
+            pass
+        store = MemoryCheckpointStore()
+        poller = scene.client.poll(store, start="2026-06-01")
+        await asyncio.wait_for(rest(poller), 30)
+        shown = "\n".join(map(repr, scene.events))
+        private = {
+            scene.service.oauth2.client_secret.reveal(),
+            scene.service.url,
+            "Signature",
+            "Bearer",
+            *(scene.service.world.reference_of(number) for number in range(60)),
+        }
+        names = {
+            part
+            for record in records
+            for applicant in record.application.applicants.values()
+            for part in (applicant.first_name, applicant.last_name)
+        }
+        private |= {name for name in names if len(name) > 4}
+        assert [one for one in private if one in shown] == []
+        assert "http" not in shown

@@ -1,0 +1,121 @@
+"""Fetching keeps the order and its bounds, whatever the requests take."""
+
+import asyncio
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import Fetcher
+from tests.support.service import client_tasks, streamed
+
+
+class Requests:
+    """Stands for requests that take as many turns of the loop as chance says.
+
+    Attributes:
+        begun: ids asked for, in order.
+        most: requests that were under way at a time, at the most.
+    """
+
+    def __init__(self, chance: Random, longest: int = 20) -> None:
+        self.begun: list[str] = []
+        self.most = 0
+        self._under_way = 0
+        self._chance = chance
+        self._longest = longest
+
+    async def ask(self, application_id: str) -> str:
+        """Answer with the id itself, some time later."""
+        self.begun.append(application_id)
+        self._under_way += 1
+        self.most = max(self.most, self._under_way)
+        try:
+            for _ in range(self._chance.randrange(self._longest)):
+                await asyncio.sleep(0)
+        finally:
+            self._under_way -= 1
+        return application_id
+
+    def fetch(self, applications: Any, *, concurrency: int, parts: int = 1) -> Fetcher[list[str]]:
+        """Fetch so many parts of each application."""
+        return Fetcher(
+            applications,
+            parts=(self.ask,) * parts,
+            assemble=lambda *answers: list(answers),
+            concurrency=concurrency,
+            on_error="raise",
+        )
+
+
+@pytest.mark.parametrize("is_asynchronous", [False, True])
+async def test_order_is_kept_through_any_delays(is_asynchronous: bool) -> None:
+    """2,000 applications, two requests each, come back in input order."""
+    requests = Requests(Random(7))
+    ids = [str(number) for number in range(2000)]
+    source: Any = streamed(ids) if is_asynchronous else ids
+    found = [answers async for answers in requests.fetch(source, concurrency=16, parts=2)]
+    assert found == [[one, one] for one in ids]
+    assert requests.most <= 16
+
+
+@given(
+    size=st.integers(0, 40),
+    concurrency=st.integers(1, 9),
+    parts=st.integers(1, 3),
+    seed=st.integers(0, 999),
+    is_asynchronous=st.booleans(),
+)
+def test_order_and_bound_hold_for_any_shape(
+    size: int, concurrency: int, parts: int, seed: int, is_asynchronous: bool
+) -> None:
+    """Results come in input order and never more than ``concurrency`` requests are under way."""
+
+    async def fetch() -> None:
+        requests = Requests(Random(seed))
+        ids = [str(number) for number in range(size)]
+        source: Any = streamed(ids) if is_asynchronous else iter(ids)
+        fetcher = requests.fetch(source, concurrency=concurrency, parts=parts)
+        found = []
+        async for answers in fetcher:
+            found.append(answers)
+            # Work goes on behind a slow consumer, up to the look-ahead.
+            assert len(requests.begun) <= (len(found) + 2 * concurrency) * parts
+        assert found == [[one] * parts for one in ids]
+        assert requests.most <= concurrency
+        assert client_tasks() == set()
+
+    asyncio.run(fetch())
+
+
+async def test_the_bound_is_used_up() -> None:
+    """Where there is work for them, ``concurrency`` requests are under way."""
+    requests = Requests(Random(1), longest=5)
+    async for _ in requests.fetch(map(str, range(100)), concurrency=7, parts=2):
+        pass
+    assert requests.most == 7
+
+
+@pytest.mark.parametrize("is_asynchronous", [False, True])
+async def test_a_long_source_is_not_read_ahead(is_asynchronous: bool) -> None:
+    """Of a million ids no more are taken than the look-ahead allows."""
+    taken = []
+
+    def million() -> Iterator[str]:
+        for number in range(1_000_000):
+            taken.append(number)
+            yield str(number)
+
+    requests = Requests(Random(3))
+    source: Any = streamed(million()) if is_asynchronous else million()
+    fetcher = requests.fetch(source, concurrency=4)
+    for number in range(50):
+        assert await anext(fetcher) == [str(number)]
+        for _ in range(60):
+            await asyncio.sleep(0)
+        assert len(taken) <= number + 2 + 2 * 4
+    await fetcher.aclose()
+    assert client_tasks() == set()

@@ -1,0 +1,135 @@
+"""aiohttp's own instrumentation beside the client: requests are seen, their secrets are not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import aiohttp
+import pytest
+from opentelemetry.instrumentation.aiohttp_client import (
+    AioHttpClientInstrumentor,
+    create_trace_config,
+)
+from yarl import URL
+
+from income_client import IncomeClient
+from income_client.emulator import Emulator
+from income_client.testing import JumpingClock
+from tests.support.scripted_server import always, reply
+from tests.support.session import BASIC, call, playing
+from tests.support.telemetry import Collected, collecting
+
+
+def host_alone(url: URL) -> str:
+    """Return what the README lets a span say of an address."""
+    return str(url.origin())
+
+
+@pytest.fixture
+def exported() -> Iterator[Collected]:
+    """What OpenTelemetry is told during a test."""
+    with collecting() as found:
+        yield found
+
+
+@pytest.fixture
+def instrumented(exported: Collected) -> Iterator[Collected]:
+    """The same, with every session of the process instrumented as the README says."""
+    instrumentor: Any = AioHttpClientInstrumentor()
+    instrumentor.instrument(url_filter=host_alone)
+    try:
+        yield exported
+    finally:
+        instrumentor.uninstrument()
+
+
+async def read_everything(service: Emulator, folder: Path, **options: Any) -> list[str]:
+    """Read records and their files; return what none of it may show."""
+    async with IncomeClient(
+        service.url,
+        auth=service.oauth2,
+        clock=JumpingClock(),
+        downloads=service.download_policy,
+        **options,
+    ) as client:
+        records = [record async for record in client.fetch_records(service.world.ids)]
+        files = [file async for file in client.download_all(records, folder)]
+        await client.find_application(service.world.reference_of(0))
+    assert files
+    signed = [request for request in service.requests if request.name == "file"]
+    assert signed
+    values = {
+        value
+        for request in signed
+        for name, found in parse_qs(request.query).items()
+        for value in found
+        if name in ("X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token")
+    }
+    assert values
+    references = [service.world.reference_of(number) for number in range(len(service.world.ids))]
+    return [*values, "X-Amz", "Bearer", service.oauth2.client_secret.reveal(), *references]
+
+
+async def test_a_filter_keeps_ids_out_as_well(instrumented: Collected, tmp_path: Path) -> None:
+    """Each request to the service has one span, which says the host alone; files have none."""
+    async with Emulator(4) as service:
+        private = await read_everything(service, tmp_path)
+        ids = service.world.ids
+    files = sum(request.name == "file" for request in service.requests)
+    seen = instrumented.named("GET") + instrumented.named("POST")
+    assert len(seen) == len(service.requests) - files
+    shown = instrumented.shown()
+    assert [one for one in (*private, *ids) if one in shown] == []
+
+
+async def test_signed_addresses_are_shown_to_nobody(exported: Collected, tmp_path: Path) -> None:
+    """Not even to an instrumentation of all sessions that filters nothing."""
+    instrumentor: Any = AioHttpClientInstrumentor()
+    instrumentor.instrument()
+    try:
+        async with Emulator(4) as service:
+            private = await read_everything(service, tmp_path)
+    finally:
+        instrumentor.uninstrument()
+    shown = exported.shown()
+    assert "/v1/income/applications" in shown
+    kept = [one for one in private if not one.startswith("LOAN-")]
+    assert len(kept) < len(private)
+    assert [one for one in kept if one in shown] == []
+
+
+async def test_trace_configs_see_the_service_and_no_file(
+    exported: Collected, tmp_path: Path
+) -> None:
+    """Hooks that a client is given are for requests to the service."""
+    async with Emulator(4) as service:
+        hooks = [create_trace_config(url_filter=host_alone)]
+        private = await read_everything(service, tmp_path, trace_configs=hooks)
+    files = sum(request.name == "file" for request in service.requests)
+    seen = exported.named("GET") + exported.named("POST")
+    assert len(seen) == len(service.requests) - files
+    shown = exported.shown()
+    assert [one for one in private if one in shown] == []
+
+
+async def test_a_borrowed_session_is_seen_once(instrumented: Collected) -> None:
+    """What was instrumented when it was made is not instrumented again."""
+    async with aiohttp.ClientSession() as session:
+        options: dict[str, Any] = {"auth": BASIC, "session": session}
+        async with playing(always(reply()), **options) as (manager, _, _):
+            await call(manager)
+    assert len(instrumented.named("GET")) == 1
+
+
+async def test_hooks_of_a_borrowed_session_are_used(exported: Collected) -> None:
+    """A session that its owner traces is traced here as well."""
+    async with aiohttp.ClientSession(trace_configs=[create_trace_config()]) as session:
+        options: dict[str, Any] = {"auth": BASIC, "session": session}
+        async with playing(always(reply()), **options) as (manager, _, _):
+            await call(manager)
+    (request,) = exported.named("GET")
+    (application,) = exported.named("income_client get_application")
+    assert request.parent is not None
+    assert application.context is not None
+    assert request.parent.span_id == application.context.span_id

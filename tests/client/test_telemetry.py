@@ -1,0 +1,257 @@
+"""OpenTelemetry is told of calls where it is set up, and nothing that is private."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.instrumentation.aiohttp_client import create_trace_config
+from opentelemetry.trace import SpanKind, StatusCode
+
+from income_client import IncomeClient, MemoryCheckpointStore, RetryPolicy, telemetry
+from income_client.emulator import Emulator, Fault
+from income_client.session import SessionManager
+from income_client.telemetry import Telemetry
+from income_client.testing import JumpingClock
+from tests.support.polling import rest
+from tests.support.scripted_server import Seen, always, forever, reply, serving, with_tokens
+from tests.support.session import BASIC, OAUTH, call, failure, playing
+from tests.support.telemetry import Collected, collecting
+
+APPLICATION = "income_client get_application"
+
+
+@pytest.fixture
+def exported() -> Iterator[Collected]:
+    """What OpenTelemetry is told during a test."""
+    with collecting() as found:
+        yield found
+
+
+async def test_a_call_is_a_span_with_its_attempts(exported: Collected) -> None:
+    """Within the program's own span; attempts and pauses are events, facts are attributes."""
+    tracer = trace.get_tracer("program")
+    answers = always(reply(503), reply())
+    async with playing(answers, auth=BASIC) as (session, _, _):
+        with tracer.start_as_current_span("program's") as outer:
+            await call(session)
+            assert trace.get_current_span() is outer
+    (span,) = exported.named(APPLICATION)
+    assert span.kind is SpanKind.CLIENT
+    assert span.parent is not None
+    assert span.parent.span_id == outer.get_span_context().span_id
+    assert span.status.status_code is StatusCode.UNSET
+    attributes: dict[str, Any] = dict(span.attributes or {})
+    assert attributes.pop("income_client.waited") > 0
+    assert attributes == {
+        "income_client.call": "get_application",
+        "server.address": "127.0.0.1",
+        "income_client.attempts": 2,
+        "http.response.status_code": 200,
+    }
+    events = [(event.name, dict(event.attributes or {})) for event in span.events]
+    assert [name for name, _ in events] == ["attempt", "pause", "attempt"]
+    assert events[0][1]["error.type"] == "ServerError"
+    assert events[0][1]["http.response.status_code"] == 503
+    assert events[2][1]["income_client.attempt"] == 2
+
+
+async def test_a_call_that_fails_has_its_error_in_the_span(exported: Collected) -> None:
+    """By its class: its message would name the application."""
+    async with playing(always(reply(404)), auth=BASIC) as (session, _, _):
+        await failure(session)
+    (span,) = exported.spans
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description is None
+    assert span.attributes is not None
+    assert span.attributes["error.type"] == "NotFoundError"
+    assert span.attributes["http.response.status_code"] == 404
+    assert [event.name for event in span.events] == ["attempt"]
+
+
+async def test_a_cancelled_call_ends_its_span(exported: Collected) -> None:
+    """It is no failure, as whoever leaves a walk early cancels; the task has its span back."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        task.cancel()
+        await forever()
+
+    async def cancelled() -> None:
+        before = trace.get_current_span()
+        with pytest.raises(asyncio.CancelledError):
+            await call(session)
+        assert trace.get_current_span() is before
+
+    async with playing(answer, auth=BASIC) as (session, _, _):
+        task = asyncio.create_task(cancelled())
+        await task
+    (span,) = exported.spans
+    assert (span.attributes or {})["error.type"] == "CancelledError"
+    assert span.status.status_code is StatusCode.UNSET
+
+
+async def test_the_token_is_bought_within_the_call_that_needed_it(exported: Collected) -> None:
+    """Its purchase is a span of its own, below the call's."""
+    async with playing(with_tokens(always(reply()))) as (session, _, _):
+        await call(session)
+    token, application = exported.spans
+    assert (token.name, application.name) == ("income_client token", APPLICATION)
+    assert token.parent is not None
+    assert application.context is not None
+    assert token.parent.span_id == application.context.span_id
+    assert exported.points("income_client.tokens") == [
+        ({"income_client.token.source": "bought"}, 1)
+    ]
+
+
+async def test_aiohttp_s_own_spans_stand_below(exported: Collected) -> None:
+    """Its instrumentation sees the call's span as the one it happens in."""
+    options: dict[str, Any] = {"trace_configs": [create_trace_config()], "auth": BASIC}
+    async with playing(always(reply(503), reply()), **options) as (session, _, _):
+        await call(session)
+    *requests, application = exported.spans
+    assert application.name == APPLICATION
+    assert application.context is not None
+    assert len(requests) == 2
+    for request in requests:
+        assert request.parent is not None
+        assert request.parent.span_id == application.context.span_id
+
+
+async def test_counts_tell_what_was_done(exported: Collected) -> None:
+    """Calls, requests, retries, pages, records, polls, lag and dead letters are counted."""
+    clock = JumpingClock()
+    async with Emulator(30, clock=clock, time_flows=True) as service:
+        ids = service.world.ids
+        service.faults.add(Fault("status", status=404, times=None, path=f"*/{ids[4]}"))
+        service.faults.add(Fault("status", status=500, path=f"*/{ids[5]}"))
+        async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
+            walked = [row async for row in client.list_applications()]
+            poller = client.poll(MemoryCheckpointStore(), name="mine", start="2026-01-01")
+            records = await rest(poller)
+    assert sum(value for _, value in exported.points("income_client.walk.rows")) == len(walked)
+    assert exported.points("income_client.walk.pages")
+    assert exported.points("income_client.records") == [({}, len(records))]
+    mine = {"income_client.poller": "mine"}
+    assert exported.points("income_client.polls") == [(mine, 1)]
+    ((_, lag),) = exported.points("income_client.poll.lag")
+    assert 0 <= lag < 60
+    assert exported.points("income_client.dead_letters") == [(mine, 1)]
+    requests = exported.points("income_client.requests")
+    assert sum(value for _, value in requests) == len(service.requests)
+    ((retried, count),) = exported.points("income_client.retries")
+    assert (retried["error.type"], count) == ("ServerError", 1)
+    calls = exported.points("income_client.call.duration")
+    assert sum(count for _, count in calls) == len(exported.spans)
+
+
+async def test_nothing_private_is_exported(exported: Collected) -> None:
+    """No id of an application, no address, no secret and no token, whatever comes of a call."""
+    clock = JumpingClock()
+    async with Emulator(5, clock=clock) as service:
+        ids = service.world.ids
+        service.faults.add(Fault("status", status=404, times=None, path=f"*/{ids[1]}"))
+        service.faults.add(Fault("body", body=b"{}", times=None, path=f"*/{ids[2]}"))
+        async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
+            async for _ in client.fetch_records(ids, on_error="yield"):
+                pass
+            await client.find_application(service.world.reference_of(0))
+        shown = exported.shown()
+        secret = service.oauth2.client_secret.reveal()
+    assert APPLICATION in shown
+    assert "http://" not in shown
+    assert "Bearer" not in shown
+    assert secret not in shown
+    assert [one for one in (*ids, *map(service.world.reference_of, range(5))) if one in shown] == []
+
+
+async def test_it_can_be_switched_off(exported: Collected) -> None:
+    """Then nothing is told."""
+    async with playing(always(reply()), auth=BASIC, telemetry=False) as (session, _, _):
+        await call(session)
+        assert session.audience.tell is None
+    assert exported.spans == ()
+
+
+async def test_a_provider_set_before_the_first_call_is_found() -> None:
+    """A client that is made at import counts as well; without a provider nobody is told."""
+    async with serving(always(reply())) as server:
+        early = SessionManager(server.url, auth=BASIC)
+        silent = SessionManager(server.url, auth=BASIC)
+        await call(silent)
+        assert silent.audience.tell is None
+        with collecting() as exported:
+            await call(early)
+            await call(silent)
+        await early.aclose()
+        await silent.aclose()
+    assert len(exported.spans) == 1
+
+
+async def test_hook_and_telemetry_are_both_told(exported: Collected) -> None:
+    """One does not stand in for the other."""
+    events: list[object] = []
+    async with playing(always(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
+        await call(session)
+    assert len(events) == 3
+    assert len(exported.spans) == 1
+
+
+@pytest.mark.parametrize(
+    ("of", "broken"),
+    [
+        *((Telemetry, name) for name in ("begin", "found", "take", "_count_call")),
+        (telemetry, "_note"),
+    ],
+)
+async def test_telemetry_that_raises_breaks_nothing(
+    of: object,
+    broken: str,
+    exported: Collected,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An SDK is foreign code: it is complained of once, by the class of its error."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("invented-secret")
+
+    monkeypatch.setattr(of, broken, fail)
+    options: dict[str, Any] = {"auth": OAUTH, "retry": RetryPolicy(max_attempts=1)}
+    with caplog.at_level(logging.WARNING, "income_client.events"):
+        async with playing(with_tokens(always(reply())), **options) as (session, _, _):
+            await call(session)
+            await call(session)
+    said = [line.getMessage() for line in caplog.records]
+    assert len(said) == 1
+    assert said[0].startswith("telemetry raised ValueError;")
+    assert "invented-secret" not in caplog.text
+
+
+_QUIET = """
+import asyncio, sys
+{first}
+from income_client import BasicAuth, IncomeClient, IncomeClientError, RetryPolicy
+async def main():
+    once = RetryPolicy(max_attempts=1)
+    async with IncomeClient("http://127.0.0.1:9", auth=BasicAuth("u", "p"), retry=once) as client:
+        try:
+            await client.get_application("a")
+        except IncomeClientError as error:
+            print(type(error).__name__)
+asyncio.run(main())
+print("opentelemetry.trace" in sys.modules, "income_client.telemetry" in sys.modules)
+"""
+_MISSING = "import types; sys.modules['opentelemetry'] = types.ModuleType('opentelemetry')"
+
+
+@pytest.mark.parametrize("first", ["", _MISSING])
+def test_a_program_without_it_pays_nothing(first: str) -> None:
+    """It is imported by nobody but the program; one that is broken counts as not there."""
+    command = [sys.executable, "-W", "error", "-c", _QUIET.format(first=first)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["ConnectionFailedError", "False", "False"]

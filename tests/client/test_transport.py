@@ -1,0 +1,270 @@
+"""Bytes on a wire become replies or errors of ours, and nothing else comes out."""
+
+import asyncio
+import gzip
+import tracemalloc
+
+import pytest
+from yarl import URL
+
+from income_client.errors import (
+    ConnectionFailedError,
+    DeadlineExceededError,
+    UnexpectedResponseError,
+)
+from income_client.protocol.addresses import addresses, proxy_address
+from income_client.protocol.endpoints import (
+    get_application,
+    get_documents,
+    list_applications,
+    token_request,
+)
+from income_client.protocol.messages import Response
+from income_client.transport import Transport
+from tests.support.scripted_server import Seen, always, forever, reply, reset, serving
+from tests.support.transport import CHUNKED, connected, one, send
+
+MANY_FIELDS = b"HTTP/1.1 200 X\r\n" + b"X: a\r\n" * 200 + b"\r\n"
+
+
+async def test_a_request_carries_what_it_needs_and_no_more() -> None:
+    """Path and query arrive byte by byte; the header is set by us alone."""
+    request = list_applications(application_reference_id="%2F ~+'&é")
+    async with connected(always(reply(body=b'{"a":1}', X_Request_Id="r"))) as (transport, server):
+        answer = await send(transport, request)
+        await send(transport, token_request())
+    assert isinstance(answer, Response)
+    assert (answer.status, answer.body, answer.headers["x-request-id"]) == (200, b'{"a":1}', "r")
+    get, post = server.seen
+    assert f"{get.path}?{get.query}" == f"{request.path}?{request.query}"
+    assert get.authorization == "Bearer S3CRET"
+    assert get.headers["accept"] == "application/json"
+    assert get.headers["user-agent"].startswith("income-client/")
+    assert "cookie" not in get.headers
+    assert (post.method, post.path, post.body) == (
+        "POST",
+        "/token",
+        b"grant_type=client_credentials",
+    )
+    assert post.headers["content-type"] == "application/x-www-form-urlencoded"
+
+
+async def test_connections_are_used_again() -> None:
+    """Replies are read to their end, those with an error status too."""
+    replies = [reply(), reply(404, b"x" * 5000), reply(204, b""), reply(503), reply()]
+    connections = set()
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+        connections.add(writer)
+        return replies.pop(0)
+
+    async with connected(answer) as (transport, _):
+        for _ in range(5):
+            assert isinstance(await send(transport), Response)
+    assert len(connections) == 1
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """A redirect is a reply like any other; its target sees nothing."""
+    async with serving(always(reply())) as other:
+        for status in (301, 302, 303, 307, 308):
+            answer = await one(always(reply(status, Location=f"{other.url}/x")))
+            assert isinstance(answer, Response)
+            assert answer.status == status
+        assert other.seen == []
+
+
+async def test_cookies_are_not_sent_back() -> None:
+    """No cookie of the service is kept."""
+    async with connected(always(reply(Set_Cookie="a=b"))) as (transport, server):
+        await send(transport)
+        await send(transport)
+    assert "cookie" not in server.seen[1].headers
+
+
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        (b"\x16\x03\x01\x02\x00garbage\r\n\r\n", "what came is not HTTP"),
+        (b"HTTP/9.9.9 wat\r\n\r\n", "what came is not HTTP"),
+        (b"HTTP/1.1 200 X\r\nX: " + b"a" * 9000 + b"\r\n\r\n", "what came is not HTTP"),
+        (MANY_FIELDS, "what came is not HTTP"),
+        (
+            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+            "what came is not HTTP",
+        ),
+        (
+            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+            "what came is not HTTP",
+        ),
+        (CHUNKED + b"zz\r\nS3CRET", "what came is not HTTP"),
+        (reply(body=b"S3CRET, not gzip", Content_Encoding="gzip"), "body cut short or unreadable"),
+        (None, "connection closed without a reply"),
+    ],
+)
+async def test_what_cannot_be_read_is_a_failed_connection(out: bytes | None, text: str) -> None:
+    """Broken HTTP is told by kind; nothing of it is shown, and it can be tried again."""
+    error = await one(always(out))
+    assert isinstance(error, ConnectionFailedError)
+    assert error.message == f"get_application(a/1): {text}"
+    assert error.retryable
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+@pytest.mark.parametrize("ending", ["fin", "rst", "hang"])
+@pytest.mark.parametrize("sent", [0, 5, 60])
+async def test_a_body_that_ends_early_is_noticed(sent: int, ending: str) -> None:
+    """Cut at nothing, within the header or within the body: never a reply, never a hang."""
+    whole = reply(body=b"x" * 100)
+    head = len(whole) - 100
+    partial = whole[: {0: 0, 5: 5, 60: head + 60}[sent]]
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(partial)
+        await writer.drain()
+        if ending == "hang":
+            await forever()
+        if ending == "rst":
+            reset(writer)
+        return None
+
+    error = await one(answer, read=0.05)
+    assert isinstance(error, DeadlineExceededError if ending == "hang" else ConnectionFailedError)
+    assert error.retryable
+
+
+async def test_a_broken_connection_is_not_retried_behind_our_back() -> None:
+    """One send is one request at the server, on a fresh connection and on a used one."""
+    async with connected(always(reply(), None)) as (transport, server):
+        assert isinstance(await send(transport), Response)
+        assert isinstance(await send(transport), ConnectionFailedError)
+        assert isinstance(await send(transport), ConnectionFailedError)
+        assert len(server.seen) == 3
+
+
+async def test_a_refused_connection_is_told() -> None:
+    """Nobody listens: nothing was sent."""
+    async with serving(always(reply())) as server:
+        url = server.url
+    transport = Transport(addresses(url))
+    error = await send(transport)
+    await transport.aclose()
+    assert isinstance(error, ConnectionFailedError)
+    assert error.message == "get_application(a/1): connection refused"
+
+
+async def test_a_failed_handshake_is_told() -> None:
+    """Who does not speak TLS is not spoken to."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply())
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    transport = Transport(addresses(f"https://127.0.0.1:{port}"))
+    error = await send(transport)
+    await transport.aclose()
+    server.close()
+    await server.wait_closed()
+    assert isinstance(error, ConnectionFailedError)
+    assert error.message == "get_application(a/1): TLS handshake failed"
+
+
+async def test_a_reply_over_the_limit_is_not_read() -> None:
+    """A body as long as the limit is read, a longer one refused and not tried again."""
+    whole = await one(always(reply(body=b"x" * 1000)), max_response_bytes=1000)
+    assert isinstance(whole, Response)
+    for out in (reply(body=b"x" * 1001), CHUNKED + b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n"):
+        error = await one(always(out), max_response_bytes=1000)
+        assert isinstance(error, UnexpectedResponseError)
+        assert error.message == "get_application(a/1): the reply is larger than 1000 bytes"
+        assert (error.status, error.retryable) == (200, False)
+
+
+async def test_a_bomb_is_stopped_early() -> None:
+    """What unpacks to 300 MB is given up at the limit."""
+    bomb = gzip.compress(b"\0" * 300_000_000, compresslevel=1)
+    tracemalloc.start()
+    error = await one(always(reply(body=bomb, Content_Encoding="gzip")), max_response_bytes=10**6)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(error, UnexpectedResponseError)
+    assert peak < 16_000_000
+
+
+async def test_an_endless_body_is_stopped() -> None:
+    """A body without an end is given up at the limit."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(CHUNKED)
+        while True:
+            writer.write(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+            await writer.drain()
+
+    assert isinstance(await one(answer, max_response_bytes=10**5), UnexpectedResponseError)
+
+
+async def test_a_token_reply_is_small() -> None:
+    """A token reply of more than 64 KiB is not read."""
+    async with connected(always(reply(body=b"x" * 70_000))) as (transport, _):
+        error = await send(transport, token_request())
+    assert isinstance(error, UnexpectedResponseError)
+
+
+@pytest.mark.parametrize("tail", [b"", b"x" * 70_000, None])
+async def test_an_error_status_needs_no_body(tail: bytes | None) -> None:
+    """However the body of an error goes on, its status is what counts."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(b"HTTP/1.1 503 X\r\nContent-Length: 90000\r\nRetry-After: 3\r\n\r\n")
+        if tail is not None:
+            writer.write(tail)
+            await writer.drain()
+        return None
+
+    found = await one(answer)
+    assert isinstance(found, Response)
+    assert (found.status, found.body, found.headers["retry-after"]) == (503, b"", "3")
+
+
+async def test_an_upgrade_nobody_asked_for_ends_the_connection() -> None:
+    """A 101 is a reply with an unexpected status."""
+    out = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nS3CRET"
+    found = await one(always(out))
+    assert isinstance(found, Response)
+    assert (found.status, found.body) == (101, b"")
+
+
+async def test_a_proxy_is_used() -> None:
+    """A request goes to the proxy with the whole address in its first line."""
+    async with serving(always(reply(body=b'"proxied"'))) as proxy:
+        transport = Transport(addresses("http://127.0.0.1:9"), proxy=proxy_address(proxy.url))
+        answer = await send(transport)
+        await transport.aclose()
+    assert isinstance(answer, Response)
+    assert answer.body == b'"proxied"'
+    assert proxy.seen[0].path == "http://127.0.0.1:9/v1/income/applications/a%2F1"
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["http://127.0.0.1:8000", "https://a.example", "https://a.example/x/y%2F", "http://[::1]:80"],
+)
+@pytest.mark.parametrize("name", ["plain", "%2F ~+'&é", ":@?#"])
+def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
+    """Whether it is put together of its parts or read from a text: the same to the last byte."""
+    places = addresses(root)
+    transport = Transport(places)
+    for request in (
+        get_application(name),
+        get_documents(name, pages=True),
+        list_applications(updated_after="2024-01-01T00:00:00", application_reference_id=name),
+        token_request(),
+    ):
+        url, wanted = transport._url(request), URL(places.of(request), encoded=True)
+        assert (url, str(url), url.raw_path_qs) == (wanted, str(wanted), wanted.raw_path_qs)
+        assert (url.raw_host, url.port) == (wanted.raw_host, wanted.port)
+        assert url.host_port_subcomponent == wanted.host_port_subcomponent

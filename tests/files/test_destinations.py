@@ -1,0 +1,118 @@
+"""Where a file may go: folders, paths, open files; nothing is overwritten silently."""
+
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from attrs import evolve
+
+from income_client import (
+    ConfigurationError,
+    DocumentEntry,
+    DownloadError,
+)
+from tests.support.downloads import files_below, mode_of, scene
+
+
+async def test_in_a_folder_names_come_from_a_template(tmp_path: Path) -> None:
+    """By default application, type and id; the partner's own name on request."""
+    async with scene() as play:
+        document = await play.document()
+        source = document.source
+        assert source is not None
+        first = await play.client.download(document, tmp_path)
+        assert first.path == tmp_path / source.application_id / source.document_type / (
+            f"{document.document_id}-0.pdf"
+        )
+        named = await play.client.download(
+            document, f"{tmp_path}/new/", names="{file_reference_id}.{ext}"
+        )
+        assert isinstance(named.path, Path)
+        assert named.path.parent == tmp_path / "new"
+        assert named.path.stem.startswith(document.file_reference_ids[0].partition(".")[0])
+
+
+async def test_a_document_can_be_given_with_its_type(tmp_path: Path) -> None:
+    """An entry of `all()` is as good as its document, also without a source."""
+    async with scene() as play:
+        document = evolve(await play.document(), source=None)
+        entry = DocumentEntry("w2", document)
+        file = await play.client.download(entry, tmp_path, names="{document_type}-{document_id}")
+        assert file.path == tmp_path / f"w2-{document.document_id}"
+        assert file.application_id is None
+        with pytest.raises(ConfigurationError, match="application_id"):
+            await play.client.download(document, tmp_path)
+
+
+async def test_the_very_same_file_is_left_alone(tmp_path: Path) -> None:
+    """One byte is asked for, and nothing is written."""
+    async with scene() as play:
+        document = await play.document()
+        first = await play.client.download(document, tmp_path)
+        assert isinstance(first.path, Path)
+        before = first.path.stat()
+        again = await play.client.download(document, tmp_path)
+        assert again == evolve(first, was_there=True)
+        assert first.path.stat().st_mtime_ns == before.st_mtime_ns
+        assert play.ranges == [None, "bytes=0-0"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"something else", None], ids=["empty", "other", "same size"]
+)
+async def test_another_file_is_never_overwritten_silently(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    """It stays as it is, until overwriting is asked for."""
+    async with scene() as play:
+        document = await play.document()
+        path = tmp_path / "slip.pdf"
+        other = content if content is not None else bytes(len(play.content(document)))
+        path.write_bytes(other)
+        with pytest.raises(DownloadError, match="another file") as caught:
+            await play.client.download(document, path)
+        assert caught.value.document_id == document.document_id
+        assert files_below(tmp_path) == {"slip.pdf": other}
+        file = await play.client.download(document, path, overwrite=True)
+        assert not file.was_there
+        assert files_below(tmp_path) == {"slip.pdf": play.content(document)}
+        assert mode_of(path) == 0o600
+
+
+async def test_an_open_file_gets_all_of_it_or_nothing(tmp_path: Path) -> None:
+    """It is written once the file is whole, and stays open."""
+    async with scene() as play:
+        document = await play.document()
+        target = io.BytesIO()
+        play.fail("cut", keep=5000)
+        file = await play.client.download(document, target)
+        assert file.path is None
+        assert target.getvalue() == play.content(document)
+        play.fail("status", status=400)
+        with pytest.raises(DownloadError):
+            await play.client.download(document, target)
+        assert target.getvalue() == play.content(document)
+
+
+async def test_a_full_disk_is_told_and_nothing_is_left() -> None:
+    """The file that was to take it says so."""
+    async with scene() as play:
+        document = await play.document()
+        with full_disk() as full, pytest.raises(DownloadError, match="no space left"):
+            await play.client.download(document, full)
+
+
+def full_disk() -> BinaryIO:
+    """Open a file that takes nothing."""
+    return Path("/dev/full").open("wb", buffering=0)
+
+
+@pytest.mark.parametrize("destination", [None, 7, "", io.StringIO(), "a\0b"])
+async def test_a_destination_must_be_meant(destination: object) -> None:
+    """Before anything is sent."""
+    async with scene() as play:
+        document = await play.document()
+        with pytest.raises(ConfigurationError):
+            await play.client.download(document, destination)  # type: ignore[arg-type]
+        assert play.asked == []

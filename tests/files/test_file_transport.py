@@ -1,0 +1,239 @@
+"""What is asked of a storage, byte by byte, and which of its addresses are connected to."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from income_client.errors import ConfigurationError, DownloadError, LinkRefusal, UnsafeLinkError
+from income_client.file_transport import FilePool, FileReply
+from income_client.protocol.addresses import proxy_address
+from income_client.settings import DownloadPolicy, Timeouts
+from tests.support.file_pool import CANARY, HERE, TARGET, fetched, link_to, pooled
+from tests.support.leaks import held_by
+from tests.support.scripted_server import always, reply, serving
+
+WAITS = Timeouts(read=5)
+STAYS_OUT = DownloadPolicy(
+    allowed_hosts=["localhost:*", "*.example.com:*"],
+    require_https=False,
+)
+AWKWARD = (
+    "/a%2Fb/%7Ename/c+d%20e?X-Amz-Signature=%2F%7E+%20%27&empty=&key",
+    "/a?b??c=?/&d=/e",
+    "//double//slash/",
+    "/a/../b/./c",
+    "/a;b=c,d:e@f!$&'()*",
+    "/%E2%82%AC%zz%",
+    '/"<>[]^`{|}?"<>[]^`{|}',
+    "/?a=b",
+)
+
+
+@contextlib.asynccontextmanager
+async def recording() -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Run a server that keeps each connection's bytes as they came, and answers one request."""
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(b"")
+        heads[-1] = await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply(body=b"whole", Connection="close"))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], heads
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def asked(pool: FilePool, url: str, target: str = TARGET) -> object:
+    """Ask once, and return the status or the error."""
+    async with pool.get(link_to(url, target), {}, WAITS) as found:
+        return found.status if isinstance(found, FileReply) else found
+
+
+@pytest.mark.parametrize("target", AWKWARD)
+async def test_a_request_is_the_address_and_five_fields(target: str) -> None:
+    """Path and query arrive byte by byte, and no header field beside those that are needed."""
+    pool = FilePool(HERE, user_agent="test/1")
+    more = {"Range": "bytes=5-", "If-Range": '"tag"'}
+    async with recording() as (port, heads):
+        async with pool.get(link_to(f"http://127.0.0.1:{port}", target), more, WAITS) as found:
+            assert isinstance(found, FileReply)
+        await pool.aclose()
+    lines = heads[0].decode().removesuffix("\r\n\r\n").split("\r\n")
+    assert lines[0] == f"GET {target} HTTP/1.1"
+    assert sorted(lines[1:]) == [
+        "Accept-Encoding: identity",
+        "Accept: */*",
+        f"Host: 127.0.0.1:{port}",
+        'If-Range: "tag"',
+        "Range: bytes=5-",
+        "User-Agent: test/1",
+    ]
+
+
+async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Neither a netrc, nor a proxy variable, nor a cookie has a say."""
+    (tmp_path / ".netrc").write_text(f"default login {CANARY} password {CANARY}\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    async with pooled(always(reply(Set_Cookie="a=b"))) as (pool, server):
+        for _ in range(2):
+            # Cookies of bare IP addresses would not be kept anyway.
+            assert await asked(pool, f"http://localhost:{server.port}") == 200
+    for seen in server.seen:
+        assert set(seen.headers) == {"host", "user-agent", "accept", "accept-encoding"}
+        assert seen.headers["user-agent"].startswith("income-client/")
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Where it leads is told, and sees nothing."""
+    async with serving(always(reply())) as other:
+        for status in (301, 302, 303, 307, 308):
+            answer = always(reply(status, b"", Location=f"{other.url}/x"))
+            async with (
+                pooled(answer) as (pool, server),
+                pool.get(link_to(server.url), {}, WAITS) as found,
+            ):
+                assert isinstance(found, FileReply)
+                assert found.status == status
+                assert found.headers["location"] == f"{other.url}/x"
+        assert not other.seen
+
+
+async def test_a_name_may_not_lead_to_this_machine() -> None:
+    """Though the name is allowed, not even a connection is made."""
+    async with recording() as (port, heads):
+        pool = FilePool(STAYS_OUT)
+        link = link_to(f"http://localhost:{port}", policy=STAYS_OUT)
+        async with pool.get(link, {}, WAITS) as found:
+            assert isinstance(found, UnsafeLinkError)
+        await pool.aclose()
+    assert heads == []
+    assert found.message == "localhost: the host is at an address of this machine itself"
+    assert found.reason is LinkRefusal.THIS_MACHINE
+    assert not found.retryable
+    assert CANARY not in held_by(found)
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Let every name have these addresses."""
+
+    def look_up(host: object, port: int, *_: object, **__: object) -> list[Any]:
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (ip, port, 0, 0))
+            if ":" in ip
+            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port))
+            for ip in addresses
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["10.0.0.1", "192.168.0.1"],
+        ["169.254.169.254", "127.0.0.1", "10.0.0.1"],
+        ["127.0.0.1", "::1", "fd00::1", "::ffff:127.0.0.1"],
+    ],
+)
+async def test_every_address_of_a_name_is_judged(
+    addresses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, of whatever family: refused, and not tried again."""
+    async with recording() as (port, heads):
+        resolving(monkeypatch, *addresses)
+        pool = FilePool(STAYS_OUT)
+        found = await asked(pool, f"http://files.example.com:{port}")
+        await pool.aclose()
+    assert isinstance(found, UnsafeLinkError)
+    assert found.message.startswith("files.example.com: the host is at ")
+    assert heads == []
+
+
+async def test_a_refused_address_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that may be reached is reached."""
+    async with recording() as (port, heads):
+        resolving(monkeypatch, "169.254.169.254", "127.0.0.1", "fe80::1")
+        pool = FilePool(HERE)
+        assert await asked(pool, f"http://files.example.com:{port}") == 200
+        await pool.aclose()
+    assert len(heads) == 1
+
+
+async def test_a_proxy_may_be_anywhere() -> None:
+    """It is the caller's own choice; it is given the address as it is, and no name of ours."""
+    async with recording() as (port, heads):
+        pool = FilePool(STAYS_OUT, proxy=proxy_address(f"http://user:word@127.0.0.1:{port}"))
+        assert await asked(pool, "http://files.example.com", "/a%2Fb?c=%7E") == 200
+        refused = await asked(pool, "http://localhost:1")
+        await pool.aclose()
+    assert heads[0].startswith(b"GET http://files.example.com/a%2Fb?c=%7E HTTP/1.1\r\n")
+    assert b"\r\nProxy-Authorization: Basic " in heads[0]
+    assert b"\r\nAuthorization" not in heads[0]
+    assert isinstance(refused, UnsafeLinkError)
+    assert len(heads) == 1
+
+
+async def test_the_same_request_is_not_sent_twice() -> None:
+    """One request is one at the server, on a fresh connection and on a used one."""
+    async with pooled(always(reply(), None)) as (pool, server):
+        assert await fetched(pool, server) == b"{}"
+        for _ in range(2):
+            error = await fetched(pool, server)
+            assert isinstance(error, DownloadError)
+            assert error.message == "connection closed without a reply"
+            assert error.retryable
+        assert len(server.seen) == 3
+
+
+class NotedContext(ssl.SSLContext):
+    """A TLS context that knows of its use."""
+
+    uses = 0
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        """Count one more use."""
+        self.uses += 1
+        return super().wrap_bio(*args, **options)
+
+
+async def test_tls_is_spoken_as_the_policy_says() -> None:
+    """The policy's context is used, and a storage that does not speak TLS is not spoken to."""
+    heads: list[bytes] = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply())
+        heads.append(await reader.read(5))
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    context = NotedContext(ssl.PROTOCOL_TLS_CLIENT)
+    pool = FilePool(evolve(HERE, ssl=context))
+    error = await asked(pool, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    await pool.aclose()
+    server.close()
+    await server.wait_closed()
+    assert isinstance(error, DownloadError)
+    assert error.message == "TLS handshake failed"
+    assert context.uses == 1
+    assert [head[:1] for head in heads] == [b"\x16"]
+
+
+@pytest.mark.parametrize("name", ["", "a\r\nX: y", "a" * 257, 7])
+def test_a_user_agent_that_cannot_be_meant_is_refused(name: Any) -> None:
+    """It goes into the head of a request."""
+    with pytest.raises(ConfigurationError, match="user_agent"):
+        FilePool(HERE, user_agent=name)

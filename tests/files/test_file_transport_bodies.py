@@ -1,0 +1,173 @@
+"""A body comes piece by piece, and its end is proven or told to be none."""
+
+import asyncio
+import gzip
+import tracemalloc
+
+import pytest
+
+from income_client.errors import DownloadError, IncomeClientError
+from income_client.file_transport import FileReply
+from income_client.settings import Timeouts
+from tests.support.file_pool import CANARY, CHUNKED, body_of, fetched, link_to, pooled
+from tests.support.leaks import held_by
+from tests.support.scripted_server import Answer, Seen, always, forever, reply, reset
+
+WAITS = Timeouts(read=5)
+OPEN_ENDED = b"HTTP/1.1 200 X\r\nConnection: close\r\n\r\nbody"
+
+
+def ending(out: bytes, how: str) -> Answer:
+    """Answer with these bytes and this ending."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(out)
+        await writer.drain()
+        if how == "hang":
+            await forever()
+        if how == "rst":
+            reset(writer)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("out", "is_delimited", "body"),
+    [
+        (reply(body=b"body"), True, b"body"),
+        (reply(body=b""), True, b""),
+        (CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", True, b"body"),
+        (OPEN_ENDED, False, b"body"),
+        (reply(206, b"dy", Content_Range="bytes 2-3/4"), True, b"dy"),
+    ],
+)
+async def test_the_end_of_a_body_is_proven_or_not(
+    out: bytes, body: bytes, *, is_delimited: bool
+) -> None:
+    """Without a length or chunks a cut looks like an end, and that is told beforehand."""
+    async with (
+        pooled(ending(out, "fin")) as (pool, server),
+        pool.get(link_to(server.url), {}, WAITS) as found,
+    ):
+        assert isinstance(found, FileReply)
+        assert found.is_delimited is is_delimited
+        assert await body_of(found) == body
+        assert await found.read() == b""
+        assert CANARY not in repr(found)
+
+
+async def test_bytes_stay_as_they_came() -> None:
+    """What the storage calls compressed is handed on with its name and not unpacked."""
+    packed = gzip.compress(b"x" * 1000)
+    async with (
+        pooled(always(reply(body=packed, Content_Encoding="gzip", ETag='"1"'))) as (pool, server),
+        pool.get(link_to(server.url), {}, WAITS) as found,
+    ):
+        assert isinstance(found, FileReply)
+        assert found.headers["content-encoding"] == "gzip"
+        assert found.headers["etag"] == '"1"'
+        assert await body_of(found) == packed
+
+
+@pytest.mark.parametrize("how", ["fin", "rst", "hang"])
+@pytest.mark.parametrize("sent", [0, 5, 500])
+async def test_a_body_that_ends_early_is_an_error(sent: int, how: str) -> None:
+    """Cut before the head, within it or within the body: never an end, never a hang."""
+    whole = reply(body=b"x" * 1000)
+    async with pooled(ending(whole[:sent], how)) as (pool, server):
+        error = await fetched(pool, server, read=0.1 if how == "hang" else 5.0)
+    expected = DownloadError
+    assert isinstance(error, expected)
+    assert error.retryable
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert CANARY not in held_by(error)
+
+
+async def test_a_cut_in_chunks_is_an_error() -> None:
+    """The last chunk is missing."""
+    async with pooled(ending(CHUNKED + b"4\r\nbody\r\n", "fin")) as (pool, server):
+        error = await fetched(pool, server)
+    assert isinstance(error, DownloadError)
+
+
+@pytest.mark.parametrize(
+    "name", ["Content-Length", "Content-Range", "ETag", "Content-Encoding", "Location"]
+)
+@pytest.mark.parametrize("values", [("4", "4"), ("4", "5")])
+async def test_a_reply_that_contradicts_itself_is_an_error(
+    name: str, values: tuple[str, str]
+) -> None:
+    """A field that decides on the body must not come twice."""
+    twice = "".join(f"{name}: {value}\r\n" for value in values).encode()
+    length = b"" if name == "Content-Length" else b"Content-Length: 4\r\n"
+    out = b"HTTP/1.1 200 X\r\n" + length + twice + b"\r\nbody"
+    async with pooled(always(out)) as (pool, server):
+        error = await fetched(pool, server)
+    assert isinstance(error, DownloadError)
+    assert error.message in (
+        f"the header field {name.lower()} came twice",
+        "what came is not HTTP",
+    )
+
+
+async def test_other_fields_may_come_twice() -> None:
+    """The last one is told."""
+    out = b"HTTP/1.1 200 X\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n{}"
+    async with (
+        pooled(always(out)) as (pool, server),
+        pool.get(link_to(server.url), {}, WAITS) as found,
+    ):
+        assert isinstance(found, FileReply)
+        assert found.headers["x-a"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("out", "how", "text"),
+    [
+        (reply(403, b"<Code>AccessDenied</Code>"), "fin", "<Code>AccessDenied</Code>"),
+        (reply(403, b"x" * 2000), "fin", "x" * 1000),
+        (reply(403, b"x" * 1000), "fin", "x" * 1000),
+        (reply(403, b"\xff!"), "fin", "\ufffd!"),
+        (reply(403, b""), "fin", ""),
+        (reply(403, b"x" * 100)[:-1], "fin", "x" * 99),
+        (reply(403, b"x" * 100)[:-1], "hang", "x" * 99),
+        (CHUNKED + b"zz\r\n", "fin", ""),
+    ],
+)
+async def test_the_text_of_an_error_is_bounded(out: bytes, how: str, text: str) -> None:
+    """Its beginning is read within its time, as far as it comes."""
+    async with (
+        pooled(ending(out, how)) as (pool, server),
+        pool.get(link_to(server.url), {}, WAITS) as found,
+    ):
+        if isinstance(found, FileReply):
+            seconds = 0.1 if how == "hang" else 5.0
+            assert await found.error_text(limit=1000, seconds=seconds) == text
+        else:
+            assert text == ""
+
+
+async def test_memory_does_not_grow_with_the_file() -> None:
+    """Of 64 MiB only the pieces under way are held."""
+    piece = b"x" * 2**20
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 X\r\nContent-Length: {64 * 2**20}\r\n\r\n".encode())
+        for _ in range(64):
+            writer.write(piece)
+            await writer.drain()
+        await forever()
+
+    async with pooled(answer) as (pool, server):
+        size = 0
+        async with pool.get(link_to(server.url), {}, WAITS) as found:
+            assert isinstance(found, FileReply)
+            tracemalloc.start()
+            while read := await found.read():
+                assert not isinstance(read, IncomeClientError)
+                size += len(read)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+    assert size == 64 * 2**20
+    assert peak < 8 * 2**20

@@ -1,0 +1,213 @@
+"""Hostile storages: no cut is whole, nothing lasts for ever, nobody else's file comes."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from income_client import (
+    ApplicationDocuments,
+    ConfigurationError,
+    DownloadError,
+    DownloadProgress,
+    RetryPolicy,
+    Timeouts,
+)
+from income_client.downloads.address_book import AddressBook
+from income_client.errors import IncomeClientError, ServerError
+from income_client.records.documents import DocumentSource
+from income_client.settings import Secret
+from tests.support.downloads import files_below, scene
+from tests.support.scripted_server import Seen, forever, serving
+from tests.support.scripted_storage import POLICY
+
+ONCE = RetryPolicy(max_attempts=1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "Transfer-Encoding: \x0bchunked",
+        "Transfer-Encoding: chunked\x0b",
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        "Content-Length: 8\r\nContent-Length: 9",
+        "Content-Length: 8\r\nContent-Range: bytes 0-7/500",
+        "Content-Length: 8\r\nContent-Type: multipart/byteranges; boundary=x",
+        "Connection: close",
+    ],
+)
+async def test_a_body_whose_end_is_not_told_is_no_file(tmp_path: Path, fields: str) -> None:
+    """Whatever a reader of headers could take for an end."""
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode("latin-1") + b"4\r\nhalf\r\n")
+        return None
+
+    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+        with pytest.raises(DownloadError):
+            await play.client.download(document, tmp_path / "slip")
+        assert files_below(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "drip",
+    [b"HTTP/1.1 102 Processing\r\n\r\n", b"X-A: b\r\n", b""],
+    ids=["provisional replies", "fields", "nothing"],
+)
+async def test_a_reply_that_never_begins_is_given_up(tmp_path: Path, drip: bytes) -> None:
+    """The beginning of a reply has its time, whatever drips meanwhile."""
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        if drip.startswith(b"X"):
+            writer.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            writer.write(drip)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    timeouts = Timeouts(connect=0.1, read=0.2)
+    async with (
+        scene(downloads=POLICY, retry=ONCE, timeouts=timeouts) as play,
+        serving(answer) as server,
+    ):
+        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+        with pytest.raises(DownloadError, match="too long"):
+            await play.client.download(document, tmp_path / "slip")
+
+
+async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
+    """What is no content counts as nothing."""
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with (
+        scene(downloads=POLICY, retry=ONCE, timeouts=Timeouts(connect=5, read=0.2)) as play,
+        serving(answer) as server,
+    ):
+        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+        with pytest.raises(DownloadError):
+            await play.client.download(document, tmp_path / "slip")
+
+
+async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
+    """That the address has expired stands at its beginning."""
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(b"HTTP/1.1 400 X\r\nContent-Length: 999\r\n\r\n<Code>ExpiredToken</Code>")
+        await writer.drain()
+        return await forever()
+
+    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+        fresh = await play.document()
+        document = evolve(fresh, url=f"{server.url}/a")
+        await play.client.download(document, tmp_path / "slip")
+        assert play.renewals == 1
+        assert files_below(tmp_path) == {"slip": play.content(document)}
+
+
+async def test_a_storage_that_sends_on_and_hangs_up_is_followed(tmp_path: Path) -> None:
+    """The connection over which a redirect came may be of no use any more."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        if seen.path == "/b":
+            return b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfile"
+        writer.write(b"HTTP/1.1 307 X\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        return None
+
+    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+        await play.client.download(document, tmp_path / "slip")
+        assert files_below(tmp_path) == {"slip": b"file"}
+
+
+async def test_an_id_under_two_types_has_two_addresses() -> None:
+    """And one under one type twice has none that could be trusted."""
+    async with scene() as play:
+        one = await play.client.get_documents(play.service.world.ids[0])
+        ((_, first), (_, second), *_) = one.all()
+        twin = evolve(second, document_id=first.document_id)
+
+        async def asked(_: str) -> ApplicationDocuments:
+            return evolve(one, documents={"w2": (first,), "w3": (twin,), "both": (first, twin)})
+
+        book = AddressBook(asked)
+        for document_type, address in (("w2", first.url), ("w3", twin.url), ("both", None)):
+            source = DocumentSource("app-1", document_type)
+            found = await book.fresh(source, first.document_id, stale=Secret("old"))
+            assert isinstance(found, DownloadError) if address is None else found == Secret(address)
+
+
+async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
+    """The service in trouble is asked once for them, not once for each."""
+    times = 0
+
+    async def asked(_: str) -> ApplicationDocuments:
+        nonlocal times
+        times += 1
+        await asyncio.sleep(0)
+        raise ServerError("get_documents: 500", status=500)
+
+    book, source = AddressBook(asked), DocumentSource("app-1", "w2")
+    found = await asyncio.gather(
+        *(book.fresh(source, f"doc-{number}", stale=Secret("old")) for number in range(5))
+    )
+    assert times == 1
+    assert all(isinstance(one, ServerError) for one in found)
+    await book.fresh(source, "doc-1", stale=Secret("old"))
+    assert times == 2
+
+
+async def later(_: DownloadProgress) -> None:
+    """Be awaited by nobody."""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"on_progress": 5}, {"on_progress": later}, {"overwrite": "no"}, {"keep_partial": 1}],
+)
+async def test_options_must_be_meant(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Before anything is sent."""
+    async with scene() as play:
+        document = await play.document()
+        with pytest.raises(ConfigurationError):
+            await play.client.download(document, tmp_path, **options)
+        assert play.asked == []
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
+async def test_a_path_that_cannot_be_is_told(tmp_path: Path, path: str) -> None:
+    """As an error of ours, from one end or the other."""
+    async with scene() as play:
+        document = await play.document()
+        with pytest.raises(IncomeClientError):
+            await play.client.download(document, tmp_path / path)
+
+
+def failing(_: DownloadProgress) -> None:
+    """Raise."""
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("on_error", ["raise", "yield"])
+async def test_what_a_callback_raises_comes_out(tmp_path: Path, on_error: Any) -> None:
+    """It is the caller's own error, and no failure of a file."""
+    callback: Callable[[DownloadProgress], None] = failing
+    async with scene() as play:
+        documents = await play.documents(3)
+        with pytest.raises(ZeroDivisionError):
+            async for _ in play.client.download_all(
+                documents, tmp_path, on_progress=callback, on_error=on_error
+            ):
+                pass
+        assert files_below(tmp_path) == {}

@@ -1,0 +1,229 @@
+"""Files in folders and at paths: where they land, what they replace, what they leave."""
+
+import asyncio
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from income_client.errors import ConfigurationError, DownloadError
+from income_client.places import FolderPlace, PathPlace, Place, Published
+from tests.support.cancelled import CancelledAt
+from tests.support.parts import MARK, left
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, put, some, tree
+
+WHERE = "app-1/paystub/doc-1-0.pdf"
+
+
+def mode(path: Path) -> int:
+    """Return the permissions of a file or folder."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names(path: Path) -> set[str]:
+    """Return the names in a folder."""
+    return {one.name for one in path.iterdir()}
+
+
+def descriptors() -> int:
+    """Return how many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def place_at(path: Path, kind: str) -> Place:
+    """Return a place of this kind for the file ``doc-1.pdf`` in a folder."""
+    return FolderPlace(path, FLAT, FACTS) if kind == "folder" else PathPlace(path / "doc-1.pdf")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+async def test_a_file_lands_below_its_folder(tmp_path: Path, umask: int) -> None:
+    """Folders are made, all is private whatever the umask says, the bytes give the extension."""
+    before = os.umask(umask)
+    try:
+        published = await put(FolderPlace(tmp_path / "new" / "er", SORTED, FACTS), PDF)
+    finally:
+        os.umask(before)
+    top = tmp_path / "new" / "er"
+    assert published == Published(top / WHERE, was_there=False)
+    assert tree(tmp_path / "new") == {f"er/{WHERE}": PDF}
+    assert mode(top / WHERE) == 0o600
+    folders = [tmp_path / "new", top, top / "app-1", top / "app-1" / "paystub"]
+    assert {mode(one) for one in folders} == {0o700}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content", "name"),
+    [
+        ("image/png", PDF, "doc-1.png"),
+        ("application/octet-stream", PDF, "doc-1.pdf"),
+        (None, b"?", "doc-1.bin"),
+        ("../../x", b"", "doc-1.bin"),
+    ],
+)
+async def test_its_extension_is_of_our_own_making(
+    tmp_path: Path, content_type: str | None, content: bytes, name: str
+) -> None:
+    """A media type chooses from our table, and is never part of a name."""
+    place = FolderPlace(tmp_path, FLAT, FACTS)
+    await put(place, content, content_type=content_type)
+    assert tree(tmp_path) == {name: content}
+    (present,) = some(await place.present())
+    assert (present.path, present.size) == (tmp_path / name, len(content))
+    assert await present.sha256() == hashlib.sha256(content).hexdigest()
+    assert await present.md5() == hashlib.md5(content).hexdigest()
+
+
+async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+    """No extension is added, no folder is made, and its mode is private."""
+    path = tmp_path / "any name.x"
+    assert await put(PathPlace(path), PDF) == Published(path, was_there=False)
+    assert tree(tmp_path) == {"any name.x": PDF}
+    assert mode(path) == 0o600
+    missing = PathPlace(tmp_path / "missing" / "a")
+    assert str(await put(missing, PDF)).endswith("no such file or directory")
+    assert await missing.present() == ()
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "/", "a/.."])
+def test_a_path_names_a_file(path: str) -> None:
+    """What can only be a folder is refused."""
+    with pytest.raises(ConfigurationError):
+        PathPlace(Path(path))
+
+
+async def test_a_relative_path_is_fixed_when_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later change of the working directory does not move a place."""
+    monkeypatch.chdir(tmp_path)
+    places = PathPlace(Path("a")), FolderPlace(Path(), FLAT, FACTS)
+    monkeypatch.chdir("/")
+    for place in places:
+        await put(place, PDF)
+    assert tree(tmp_path) == {"a": PDF, "doc-1.pdf": PDF}
+
+
+@pytest.mark.parametrize("kind", ["folder", "path"])
+async def test_the_same_file_is_left_and_another_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    """What is there is compared by content; only overwrite=True replaces it."""
+    place = place_at(tmp_path, kind)
+    assert await place.present() == ()
+    await put(place, PDF)
+    before = (tmp_path / "doc-1.pdf").stat()
+    for overwrite in (False, True):
+        again = await put(place, PDF, overwrite=overwrite)
+        assert again == Published(tmp_path / "doc-1.pdf", was_there=True)
+        assert (tmp_path / "doc-1.pdf").stat() == before
+    for other in (PDF[:-1] + b"y", PDF + b"y"):
+        refused = await put(place, other)
+        assert isinstance(refused, DownloadError)
+        assert "another file is there already" in str(refused)
+        assert tree(tmp_path) == {"doc-1.pdf": PDF}
+    replaced = await put(place, PDF + b"y", overwrite=True)
+    assert replaced == Published(tmp_path / "doc-1.pdf", was_there=False)
+    assert tree(tmp_path) == {"doc-1.pdf": PDF + b"y"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "path"])
+@pytest.mark.parametrize("overwrite", [False, True])
+async def test_a_link_or_a_folder_in_its_place_is_an_error(
+    tmp_path: Path, kind: str, overwrite: bool
+) -> None:
+    """Neither is followed, replaced or filled."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    target = tmp_path / "doc-1.pdf"
+    place = place_at(tmp_path, kind)
+    for is_link, text in ((True, "a symbolic link stands"), (False, "a folder stands")):
+        if is_link:
+            target.symlink_to(victim)
+        else:
+            target.mkdir()
+        for outcome in (await put(place, PDF, overwrite=overwrite), await place.present()):
+            assert isinstance(outcome, DownloadError)
+            assert text in str(outcome)
+        assert tree(tmp_path).get("victim") == b"mine"
+        assert names(tmp_path) == {"victim", "doc-1.pdf"}
+        if is_link:
+            target.unlink()
+
+
+async def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
+    """A component below the folder that is a link, or a file, ends the way."""
+    top, elsewhere = tmp_path / "top", tmp_path / "elsewhere"
+    top.mkdir()
+    elsewhere.mkdir()
+    place = FolderPlace(top, SORTED, FACTS)
+    (top / "app-1").symlink_to(elsewhere)
+    for outcome in (await put(place, PDF), await place.present()):
+        assert "a symbolic link stands" in str(outcome)
+    (top / "app-1").unlink()
+    (top / "app-1").write_bytes(b"file")
+    for outcome in (await put(place, PDF), await place.present()):
+        assert isinstance(outcome, DownloadError)
+        assert "not a directory" in str(outcome)
+    assert tree(elsewhere) == {}
+
+
+async def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    """What the caller names is the caller's."""
+    (tmp_path / "true").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "true")
+    await put(FolderPlace(tmp_path / "link", FLAT, FACTS), PDF)
+    assert tree(tmp_path / "true") == {"doc-1.pdf": PDF}
+
+
+@pytest.mark.parametrize("kind", ["folder", "path"])
+async def test_what_was_left_is_gone_on_with(tmp_path: Path, kind: str) -> None:
+    """The part of an earlier process becomes the file, whatever extension that gets."""
+    target = "doc-1" if kind == "folder" else "doc-1.pdf"
+    left(tmp_path, LONG[:70_000], target=target)
+    place = place_at(tmp_path, kind)
+    spool = await place.begin()
+    assert not isinstance(spool, DownloadError)
+    assert (spool.size, spool.mark) == (70_000, MARK)
+    await spool.keep()
+    assert await put(place, LONG) == Published(tmp_path / "doc-1.pdf", was_there=False)
+    assert tree(tmp_path) == {"doc-1.pdf": LONG}
+
+
+async def test_a_file_that_comes_meanwhile_is_compared(tmp_path: Path) -> None:
+    """Of two that are published at once both succeed, if they are the same."""
+    place = FolderPlace(tmp_path, FLAT, FACTS)
+    outcomes = await asyncio.gather(*(put(place, LONG) for _ in range(4)))
+    assert sorted(one.was_there for one in outcomes if isinstance(one, Published)) == [
+        False, True, True, True,
+    ]  # fmt: skip
+    assert tree(tmp_path) == {"doc-1.pdf": LONG}
+
+
+@pytest.mark.parametrize("kind", ["folder", "path"])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("has_part", [False, True])
+async def test_cancelled_at_any_await_the_file_is_whole_or_absent(
+    tmp_path: Path, kind: str, keep: bool, has_part: bool
+) -> None:
+    """Nothing else is left, but for a part that was to be kept or had been there before."""
+    await put(place_at(tmp_path, kind), PDF)
+    before = descriptors()
+    for number in range(1000):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if has_part:
+            left(folder, LONG[:5000], target="doc-1" if kind == "folder" else "doc-1.pdf")
+        attempt = CancelledAt(put(place_at(folder, kind), LONG, keep=keep), number)
+        with suppress(asyncio.CancelledError):
+            await attempt
+        assert descriptors() == before
+        found = tree(folder)
+        assert found.pop("doc-1.pdf", LONG) == LONG
+        assert len(found) <= (keep or (has_part and number == 0))
+        assert all(LONG.startswith(content) for content in found.values())
+        if not attempt.is_cancelled:
+            break
+    assert not attempt.is_cancelled
+    assert (folder / "doc-1.pdf").exists()
+    assert number > 3

@@ -1,0 +1,168 @@
+"""Parts that others have left: which are taken over, removed, or left alone."""
+
+import fcntl
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from income_client.disk import partial_files
+from income_client.disk.partial_files import adopt, create
+from tests.support.parts import MARK, contents, left, opened, writing, written
+
+
+def test_a_killed_writer_is_succeeded(tmp_path: Path) -> None:
+    """What it has written is hashed, gone on with and published."""
+    with writing(tmp_path) as process, opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        part = adopt(folder, "a")
+        assert part is not None
+        assert part.mark == MARK
+        size = part.size
+        assert size >= 8000
+        assert part.content.sha256 == hashlib.sha256(written(size)).hexdigest()
+        part.content.write(b"the rest")
+        part.publish("a.bin", overwrite=False)
+    assert contents(tmp_path) == {"a.bin": written(size) + b"the rest"}
+
+
+def test_two_processes_never_write_one_part(tmp_path: Path) -> None:
+    """While a writer lives its part is left alone, and somebody else begins one of his own."""
+    with writing(tmp_path), opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+        part = create(folder, "a", MARK)
+        part.content.write(b"mine")
+        assert adopt(folder, "a") is None
+        part.publish("a", overwrite=False)
+        assert sorted(contents(tmp_path)) == [".part", "a"]
+
+
+def test_a_part_at_work_is_left_alone_within_a_process_too(tmp_path: Path) -> None:
+    """Two downloads of one file do not meet in one part."""
+    with opened(tmp_path) as folder:
+        first = create(folder, "a", MARK)
+        first.content.write(b"first")
+        assert adopt(folder, "a") is None
+        first.keep()
+        second = adopt(folder, "a")
+        assert second is not None
+        assert adopt(folder, "a") is None
+        second.discard()
+
+
+def test_the_longest_is_adopted_and_the_others_go(tmp_path: Path) -> None:
+    """Of several leftovers one is of use; none is left after that."""
+    for size in (3, 9, 5, 0):
+        left(tmp_path, b"x" * size)
+    left(tmp_path, b"y" * 50, mark=None)
+    left(tmp_path, b"z", target="b")
+    with opened(tmp_path) as folder:
+        part = adopt(folder, "a")
+        assert part is not None
+        assert part.size == 9
+        assert len(list(tmp_path.iterdir())) == 2
+        part.discard()
+    assert contents(tmp_path) == {".part": b"z"}
+
+
+@pytest.mark.parametrize("boot", [None, "ffffffff"])
+def test_what_another_boot_has_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str | None
+) -> None:
+    """After a loss of power its end may be zeros; a day later nobody can be at work on it."""
+    part = left(tmp_path, b"content")
+    monkeypatch.setattr(partial_files, "boot_id", lambda: boot)
+    with opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+        assert contents(tmp_path) == {".part": b"content"}
+        os.utime(part, (0, 0))
+        assert adopt(folder, "a") is None
+    assert contents(tmp_path) == {}
+
+
+def test_what_others_can_write_is_not_believed(tmp_path: Path) -> None:
+    """A part with a wider mode or with another name is removed; its other name keeps it."""
+    left(tmp_path, b"wide").chmod(0o644)
+    os.link(left(tmp_path, b"published"), tmp_path / "a.pdf")
+    with opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+    assert contents(tmp_path) == {"a.pdf": b"published"}
+    assert (tmp_path / "a.pdf").stat().st_nlink == 1
+
+
+def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
+    """A link, a folder and a pipe under a part's name are neither opened nor removed."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    victim.chmod(0o600)
+    link, folder_there, pipe = (left(tmp_path, b"x") for _ in range(3))
+    for path in (link, folder_there, pipe):
+        path.unlink()
+    link.symlink_to(victim)
+    folder_there.mkdir()
+    os.mkfifo(pipe, 0o600)
+    with opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+    assert link.is_symlink()
+    assert folder_there.is_dir()
+    assert pipe.is_fifo()
+    assert victim.read_bytes() == b"mine"
+
+
+def test_what_belongs_to_another_user_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's file is not gone on with, whatever its name says."""
+    left(tmp_path, b"theirs")
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    with opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+    assert contents(tmp_path) == {".part": b"theirs"}
+
+
+def test_without_locks_nothing_is_adopted_and_all_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can say who is at work, a part is written, published, and never kept."""
+    left(tmp_path, b"x")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with opened(tmp_path) as folder:
+        assert adopt(folder, "a") is None
+        kept = create(folder, "a", MARK)
+        kept.content.write(b"kept")
+        kept.keep()
+        part = create(folder, "a", MARK)
+        part.content.write(b"content")
+        part.publish("a", overwrite=False)
+    assert contents(tmp_path) == {".part": b"x", "a": b"content"}
+
+
+def test_a_new_part_that_is_taken_for_a_dead_one_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its making and its lock, another process may lock and remove it."""
+    real = fcntl.flock
+    calls: list[int] = []
+
+    def late(descriptor: int, operation: int) -> None:
+        if not calls:
+            calls.append(descriptor)
+            for path in tmp_path.iterdir():
+                path.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with opened(tmp_path) as folder:
+        part = create(folder, "a", MARK)
+        part.content.write(b"content")
+        part.publish("a", overwrite=False)
+    assert contents(tmp_path) == {"a": b"content"}

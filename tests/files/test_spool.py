@@ -1,0 +1,200 @@
+"""The spool: blocks in flight, one at a time, and what is there in the end."""
+
+import asyncio
+import hashlib
+import resource
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from income_client.disk.folders import open_folder
+from income_client.disk.hashed_file import BLOCK, HashedFile
+from income_client.disk.partial_files import PartialFile, adopt
+from income_client.disk.spool import Digest, Spool, UnnamedSource
+from income_client.errors import DownloadError
+from income_client.places.on_disk import PartsOf
+from tests.support.cancelled import CancelledAt
+from tests.support.parts import MARK, clear, contents, left
+
+MANY = [bytes([number]) * 100_000 for number in range(40)]
+WHOLE = b"".join(MANY)
+
+
+def spool_in(path: Path) -> Spool[PartialFile]:
+    """Return a spool that writes parts of a target."""
+    folder = open_folder(path)
+    return Spool(PartsOf(lambda _: folder, "a", folder), adopt(folder, "a"))
+
+
+def digest_of(content: bytes) -> Digest:
+    """Return what a spool says of it."""
+    return Digest(len(content), hashlib.sha256(content).hexdigest())
+
+
+@pytest.mark.parametrize("pieces", [[], [b"x"], [b"x" * BLOCK], [b"x" * (3 * BLOCK + 1)], MANY])
+async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
+    """Whatever their size, all are in the file, in order, and so its digest says."""
+    async with spool_in(tmp_path) as spool:
+        assert await spool.start_over(MARK) is None
+        for piece in pieces:
+            assert await spool.write(piece) is None
+        whole = b"".join(pieces)
+        assert spool.size == len(whole)
+        assert await spool.finish() == digest_of(whole)
+        assert spool.head == whole[:64]
+        assert contents(tmp_path) == {".part": whole}
+    assert contents(tmp_path) == {}
+
+
+async def test_a_small_file_is_two_hops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before its last piece nothing of it goes to a thread; then once to write, once to publish."""
+    hops: list[object] = []
+    loop = asyncio.get_running_loop()
+    real = loop.run_in_executor
+
+    def counted(*work: Any) -> Any:
+        hops.append(work)
+        return real(*work)
+
+    monkeypatch.setattr(loop, "run_in_executor", counted)
+    async with spool_in(tmp_path) as spool:
+        for piece in (b"a" * 50_000, b"b" * 50_000):
+            await spool.write(piece)
+        assert hops == []
+        await spool.conclude(lambda file: file.publish("a", overwrite=False))
+    assert len(hops) == 1
+    assert len(contents(tmp_path)["a"]) == 100_000
+
+
+async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk slows the writer down; memory holds two blocks, and no thread meets another."""
+    gate = threading.Event()
+    at_work: list[int] = []
+    real = HashedFile.write
+
+    def slow(file: HashedFile, *pieces: bytes) -> None:
+        at_work.append(len(pieces))
+        assert len(at_work) == 1
+        gate.wait()
+        at_work.clear()
+        real(file, *pieces)
+
+    monkeypatch.setattr(HashedFile, "write", slow)
+    async with Spool(UnnamedSource()) as spool:
+        assert await spool.write(b"a" * BLOCK) is None  # not waited for
+        await spool.write(b"b" * (BLOCK - 1))
+        blocked = asyncio.ensure_future(spool.write(b"b"))
+        await asyncio.sleep(0)
+        assert not blocked.done()
+        gate.set()
+        await blocked
+        assert await spool.finish() == digest_of(b"a" * BLOCK + b"b" * BLOCK)
+
+
+async def test_another_version_starts_from_its_front(tmp_path: Path) -> None:
+    """What was written of the old one is gone, on disk too, and its tag with it."""
+    async with spool_in(tmp_path) as spool:
+        await spool.start_over('"old"')
+        for piece in MANY:
+            await spool.write(piece)
+        await spool.start_over('"new"')
+        assert (spool.size, spool.mark) == (0, '"new"')
+        await spool.write(b"new")
+        assert await spool.finish() == digest_of(b"new")
+        assert contents(tmp_path) == {".part": b"new"}
+        await spool.keep()
+    async with spool_in(tmp_path) as again:
+        assert (again.size, again.mark) == (3, '"new"')
+
+
+async def test_an_empty_new_version_is_empty(tmp_path: Path) -> None:
+    """Starting over and then finishing without a piece is a file without content."""
+    left(tmp_path, b"old")
+    async with spool_in(tmp_path) as spool:
+        assert spool.size == 3
+        await spool.start_over(MARK)
+        assert await spool.finish() == digest_of(b"")
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("pieces", [MANY, [b"short"]])
+async def test_what_is_kept_is_gone_on_with(tmp_path: Path, pieces: list[bytes]) -> None:
+    """All that was accepted is there for the next one, gathered pieces included."""
+    whole = b"".join(pieces)
+    async with spool_in(tmp_path) as spool:
+        await spool.start_over(MARK)
+        for piece in pieces:
+            await spool.write(piece)
+        await spool.keep()
+    assert contents(tmp_path) == {".part": whole}
+    async with spool_in(tmp_path) as again:
+        assert (again.size, again.mark) == (len(whole), MARK)
+        await again.write(b"rest")
+        assert await again.finish() == digest_of(whole + b"rest")
+    assert contents(tmp_path) == {}
+
+
+async def test_a_full_disk_is_a_value_and_leaves_nothing(tmp_path: Path) -> None:
+    """It is told by whatever comes next, in the system's own words, and stays told."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with spool_in(tmp_path) as spool:
+        await spool.start_over(MARK)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (BLOCK, hard))
+        try:
+            faults = [await spool.write(piece) for piece in MANY]
+            outcome = await spool.finish()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        assert isinstance(outcome, DownloadError)
+        assert str(outcome) == "the file cannot be kept: file too large"
+        assert not outcome.retryable
+        assert outcome in faults
+        assert await spool.start_over(MARK) is outcome
+        await spool.keep()
+    assert contents(tmp_path) == {}
+
+
+async def test_a_folder_that_cannot_take_a_file_is_a_value(tmp_path: Path) -> None:
+    """A folder that was removed meanwhile is told, not raised."""
+    path = tmp_path / "folder"
+    path.mkdir()
+    async with spool_in(path) as spool:
+        path.rmdir()
+        await spool.write(b"x")
+        outcome = await spool.finish()
+    assert isinstance(outcome, DownloadError)
+    assert str(outcome) == "the file cannot be kept: no such file or directory"
+
+
+@pytest.mark.parametrize("ending", ["discard", "keep"])
+async def test_cancelled_at_any_await_it_leaves_nothing_unmeant(
+    tmp_path: Path, ending: str
+) -> None:
+    """No thread goes on, no file is left unless it was kept, and what is kept is a beginning."""
+
+    async def work() -> None:
+        async with spool_in(tmp_path) as spool:
+            try:
+                await spool.start_over(MARK)
+                for piece in MANY:
+                    await spool.write(piece)
+                await spool.finish()
+            finally:
+                if ending == "keep":
+                    await spool.keep()
+
+    for number in range(1000):
+        attempt = CancelledAt(work(), number)
+        with suppress(asyncio.CancelledError):
+            await attempt
+        for content in contents(tmp_path).values():
+            assert ending == "keep"
+            assert WHOLE.startswith(content)
+        clear(tmp_path)
+        if not attempt.is_cancelled:
+            break
+    assert not attempt.is_cancelled
+    assert number > 3

@@ -1,0 +1,210 @@
+"""Object stores: an object is whole or absent, and never replaced without a word."""
+
+import asyncio
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from obstore.store import LocalStore, MemoryStore
+
+from income_client.errors import DownloadError
+from income_client.places import Published, StorePlace, uploads
+from income_client.protocol.file_names import NameTemplate
+from tests.support.cancelled import CancelledAt
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, put, some, tree
+
+KEY = "app-1/paystub/doc-1-0.pdf"
+
+AnyStore = LocalStore | MemoryStore
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> AnyStore:
+    """Return a store with nothing in it."""
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
+
+
+@pytest.fixture(params=["single", "parts"])
+def content(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Return the content of a file that is uploaded in one request, or in parts."""
+    if request.param == "parts":
+        monkeypatch.setattr(uploads, "LONGEST_SINGLE", 1000)
+        monkeypatch.setattr(uploads, "_PART", 2**20)
+        monkeypatch.setattr("income_client.places.store_place.LONGEST_SINGLE", 1000)
+    return LONG
+
+
+class Wrapped:
+    """A store in front of another, for faults that those do not have."""
+
+    def __init__(self, store: AnyStore, fault: Exception | None = None) -> None:
+        self._store = store
+        self.fault = fault
+        self.modes: list[object] = []
+
+    def list(self, *question: Any, **options: Any) -> Any:
+        """Begin to list objects."""
+        return self._store.list(*question, **options)
+
+    async def head_async(self, path: str) -> Any:
+        """Return what is known of an object."""
+        return await self._store.head_async(path)
+
+    async def get_async(self, path: str) -> Any:
+        """Begin to read an object."""
+        return await self._store.get_async(path)
+
+    async def put_async(self, path: str, file: Any, **options: Any) -> Any:
+        """Write an object, or fail where it is to be created only."""
+        self.modes.append(options.get("mode"))
+        if self.fault is not None and options.get("mode") != "overwrite":
+            raise self.fault
+        return await self._store.put_async(path, file, **options)
+
+
+async def read(store: AnyStore, key: str) -> bytes | None:
+    """Return an object's content, None where there is none."""
+    try:
+        return bytes(await (await store.get_async(key)).bytes_async())
+    except FileNotFoundError:
+        return None
+
+
+async def test_an_object_has_the_whole_file(store: AnyStore, content: bytes) -> None:
+    """Its key is made like a name in a folder, its extension by the bytes."""
+    place = StorePlace(store, SORTED, FACTS)
+    assert await place.present() == ()
+    assert await put(place, content) == Published(KEY, was_there=False)
+    assert await read(store, KEY) == content
+    (present,) = some(await place.present())
+    assert (present.path, present.size) == (KEY, len(content))
+    assert await present.sha256() == hashlib.sha256(content).hexdigest()
+    assert await present.md5() == hashlib.md5(content).hexdigest()
+
+
+async def test_the_same_object_is_left_and_another_is_not_replaced(
+    store: AnyStore, content: bytes
+) -> None:
+    """What is there is compared by content; only overwrite=True replaces it."""
+    place = StorePlace(store, SORTED, FACTS)
+    await put(place, content)
+    for overwrite in (False, True):
+        again = await put(place, content, overwrite=overwrite)
+        assert again == Published(KEY, was_there=True)
+    for other in (content[:-1] + b"?", content + b"?"):
+        refused = await put(place, other)
+        assert isinstance(refused, DownloadError)
+        assert "another file is there already" in str(refused)
+        assert await read(store, KEY) == content
+    replaced = await put(place, content[:-1] + b"?", overwrite=True)
+    assert replaced == Published(KEY, was_there=False)
+    assert await read(store, KEY) == content[:-1] + b"?"
+
+
+async def test_an_empty_file_is_an_object_too(store: AnyStore) -> None:
+    """Nothing is a content like any other."""
+    assert await put(StorePlace(store, FLAT, FACTS), b"") == Published("doc-1.bin", was_there=False)
+    assert await read(store, "doc-1.bin") == b""
+
+
+async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
+    """What begins alike is another file, however it sorts."""
+    for key in (
+        "doc-1",
+        "doc-1.pdf.bak",
+        "doc-10.pdf",
+        "doc-1.d/a.pdf",
+        "doc-0.pdf",
+        "x/doc-1.pdf",
+    ):
+        await store.put_async(key, b"x")
+    place = StorePlace(store, FLAT, FACTS)
+    assert await place.present() == ()
+    whole = StorePlace(store, NameTemplate.read("{document_id}.pdf"), FACTS)
+    assert await whole.present() == ()
+    await put(place, PDF)
+    for one in (place, whole):
+        (present,) = some(await one.present())
+        assert (present.path, present.size) == ("doc-1.pdf", len(PDF))
+
+
+async def test_the_media_type_is_of_our_own_making() -> None:
+    """It is that of the extension, not what a reply has said."""
+    store = MemoryStore()
+    await put(StorePlace(store, FLAT, FACTS), PDF, content_type="x/evil\r\nX: y")
+    assert (await store.get_async("doc-1.pdf")).attributes == {"Content-Type": "application/pdf"}
+
+
+async def test_without_conditions_a_store_is_looked_at_first() -> None:
+    """One that cannot create without replacing is asked what is there, and then told to write."""
+    store = MemoryStore()
+    wrapped = Wrapped(store, NotImplementedError("S3CRET"))
+    place = StorePlace(wrapped, FLAT, FACTS)
+    assert await put(place, PDF) == Published("doc-1.pdf", was_there=False)
+    assert wrapped.modes == ["create", "overwrite"]
+    assert await put(place, PDF) == Published("doc-1.pdf", was_there=True)
+    assert isinstance(await put(place, PDF + b"?"), DownloadError)
+    assert await read(store, "doc-1.pdf") == PDF
+
+
+@pytest.mark.parametrize("fault", [RuntimeError, OSError, PermissionError])
+async def test_a_fault_of_a_store_is_told_without_its_text(
+    fault: type[Exception], content: bytes
+) -> None:
+    """Its texts show buckets and addresses; its kind is enough."""
+    store = MemoryStore()
+    outcome = await put(StorePlace(Wrapped(store, fault("S3CRET")), FLAT, FACTS), content)
+    assert isinstance(outcome, DownloadError)
+    assert str(outcome) == f"the store does not do what it was asked for: {fault.__name__}"
+    assert (outcome.__cause__, outcome.__context__) == (None, None)
+    assert await read(store, "doc-1.pdf") is None
+
+
+async def test_a_key_that_a_store_refuses_is_a_value(tmp_path: Path) -> None:
+    """A file where a folder would have to be comes back as a fault, from every question."""
+    (tmp_path / "app-1").write_bytes(b"file")
+    place = StorePlace(LocalStore(tmp_path), SORTED, FACTS)
+    assert isinstance(await put(place, PDF), DownloadError)
+    assert tree(tmp_path) == {"app-1": b"file"}
+
+
+async def test_an_upload_in_parts_that_is_cancelled_is_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source fails, so that the library tells the store to forget the parts."""
+    monkeypatch.setattr(uploads, "_PART", 1000)
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    real = uploads._Parts.__next__
+
+    def first(parts: uploads._Parts) -> bytes:
+        loop.call_soon_threadsafe(began.set)
+        return real(parts)
+
+    monkeypatch.setattr(uploads._Parts, "__next__", first)
+    place = StorePlace(LocalStore(tmp_path), FLAT, FACTS)
+    task = asyncio.create_task(put(place, LONG))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert tree(tmp_path) in ({}, {"doc-1.pdf": LONG})
+
+
+async def test_cancelled_at_any_await_the_object_is_whole_or_absent(
+    tmp_path: Path, content: bytes
+) -> None:
+    """Whatever was under way, no object has half of the file."""
+    for number in range(1000):
+        store = LocalStore(tmp_path / str(number), mkdir=True)
+        attempt = CancelledAt(put(StorePlace(store, FLAT, FACTS), content), number)
+        with suppress(asyncio.CancelledError):
+            await attempt
+        assert await read(store, "doc-1.pdf") in (None, content)
+        if not attempt.is_cancelled:
+            break
+    assert not attempt.is_cancelled
+    assert await read(store, "doc-1.pdf") == content
+    assert number > 3

@@ -1,0 +1,225 @@
+"""Many files: whatever has documents is taken, bounded, and what fails is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from income_client import (
+    ApplicationRecord,
+    ClientClosedError,
+    ConfigurationError,
+    DocumentEntry,
+    DownloadedFile,
+    DownloadError,
+    DownloadFailure,
+    DownloadProgress,
+)
+from tests.support.downloads import Scene, files_below, scene
+from tests.support.service import client_tasks, until
+
+
+async def shapes(play: Scene) -> dict[str, Any]:
+    """Return the documents of one application in every form in which they can be given."""
+    client, application_id = play.client, play.service.world.ids[0]
+    documents = await client.get_documents(application_id)
+    application = await client.get_application(application_id)
+    record = ApplicationRecord(application=application, documents=documents)
+    entries = list(documents.all())
+
+    async def slowly() -> AsyncIterator[DocumentEntry]:
+        for entry in entries:
+            await asyncio.sleep(0)
+            yield entry
+
+    return {
+        "a reply": documents,
+        "a record": record,
+        "entries": entries,
+        "an iterator": iter([entry.document for entry in entries]),
+        "replies": [documents],
+        "an asynchronous iterator": slowly(),
+        "fetched replies": client.fetch_documents([application_id]),
+        "fetched records": client.fetch_records([application_id]),
+    }
+
+
+async def test_whatever_has_documents_is_taken(tmp_path: Path) -> None:
+    """One or many, alone or in replies and records, from any kind of iterable."""
+    async with scene() as play:
+        application_id = play.service.world.ids[0]
+        wanted = {d.document_id for _, d in (await play.client.get_documents(application_id)).all()}
+        for name, documents in (await shapes(play)).items():
+            files = [file async for file in play.client.download_all(documents, tmp_path / name)]
+            assert {file.document_id for file in files} == wanted, name
+            assert len(files_below(tmp_path / name)) == len(wanted)
+            assert all(file.application_id == application_id for file in files)
+
+
+async def test_a_single_document_is_as_good_as_many(tmp_path: Path) -> None:
+    """With or without its type."""
+    async with scene() as play:
+        document = await play.document()
+        for one in (document, DocumentEntry("w2", document)):
+            files = [file async for file in play.client.download_all(one, tmp_path)]
+            assert [file.document_id for file in files] == [document.document_id]
+
+
+async def test_the_folder_is_made(tmp_path: Path) -> None:
+    """With everything above it, for its owner alone."""
+    async with scene() as play:
+        folder = tmp_path / "a" / "b"
+        assert [_ async for _ in play.client.download_all(await play.documents(3), folder)]
+        assert len(files_below(folder)) == 3
+
+
+async def test_running_it_again_finds_everything_there(tmp_path: Path) -> None:
+    """Each file is asked about, and none is fetched."""
+    async with scene() as play:
+        documents = await play.documents(6)
+        first = [file async for file in play.client.download_all(documents, tmp_path)]
+        again = [file async for file in play.client.download_all(documents, tmp_path)]
+        assert {evolve(file, was_there=True) for file in first} == set(again)
+        assert play.ranges[6:] == ["bytes=0-0"] * 6
+
+
+async def test_no_more_than_asked_for_are_on_their_way(tmp_path: Path) -> None:
+    """Neither beyond `concurrency` nor beyond the client's own limit."""
+    for limit, concurrency in ((16, 3), (2, 8)):
+        begun: set[str] = set()
+        most = 0
+        async with scene({"file_bytes": 300_000}, concurrency=limit) as play:
+
+            def told(progress: DownloadProgress, begun: set[str] = begun) -> None:
+                nonlocal most
+                begun.add(progress.document_id)
+                if progress.received == progress.total:
+                    most = max(most, len(begun))
+                    begun.discard(progress.document_id)
+
+            documents = await play.documents(20)
+            folder = tmp_path / str(limit)
+            stream = play.client.download_all(documents, folder, concurrency, on_progress=told)
+            assert len([file async for file in stream]) == 20
+        assert 1 <= most <= min(limit, concurrency)
+
+
+async def test_a_failure_is_raised_and_ends_the_rest(tmp_path: Path) -> None:
+    """Nothing is under way afterwards, and no part is left."""
+    async with scene() as play:
+        documents = await play.documents(20)
+        play.fail("status", status=400, skip=5)
+        with pytest.raises(DownloadError):
+            async for _ in play.client.download_all(documents, tmp_path):
+                pass
+        assert client_tasks() == set()
+        whole = {play.content(document) for document in documents}
+        assert set(files_below(tmp_path).values()) <= whole
+
+
+async def test_failures_can_be_yielded(tmp_path: Path) -> None:
+    """Those that fail do not hold up the others."""
+    async with scene() as play:
+        documents = await play.documents(10)
+        play.fail("status", status=400, times=2, skip=3)
+        found: list[DownloadedFile | DownloadFailure] = [
+            one async for one in play.client.download_all(documents, tmp_path, on_error="yield")
+        ]
+        failures = [one for one in found if isinstance(one, DownloadFailure)]
+        assert (len(found), len(failures)) == (10, 2)
+        assert all(isinstance(failure.error, DownloadError) for failure in failures)
+        assert len(files_below(tmp_path)) == 8
+
+
+async def test_a_name_that_cannot_be_made_is_a_failure_of_its_document(tmp_path: Path) -> None:
+    """A document without a source has no place in a folder by application."""
+    async with scene() as play:
+        documents = await play.documents(3)
+        documents[1] = evolve(documents[1], source=None)
+        stream = play.client.download_all(documents, tmp_path, on_error="yield")
+        failures = [one async for one in stream if isinstance(one, DownloadFailure)]
+        assert [failure.document_id for failure in failures] == [documents[1].document_id]
+
+
+async def test_two_documents_with_one_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    """The second is a failure, the first stays."""
+    async with scene() as play:
+        documents = await play.documents(2)
+        same = [evolve(one, file_reference_ids=("slip",)) for one in documents]
+        stream = play.client.download_all(
+            same, tmp_path, names="{file_reference_id}", on_error="yield"
+        )
+        found = [one async for one in stream]
+        assert sum(isinstance(one, DownloadFailure) for one in found) == 1
+        assert list(files_below(tmp_path)) == ["slip"]
+
+
+async def test_leaving_the_loop_leaves_nothing(tmp_path: Path) -> None:
+    """Files that are whole stay; of those under way there is no trace once it is closed."""
+    async with scene({"file_bytes": 200_000}) as play:
+        documents = await play.documents(20)
+        stream = play.client.download_all(documents, tmp_path)
+        async for _ in stream:
+            break
+        await stream.aclose()
+        assert client_tasks() == set()
+        whole = {play.content(document) for document in documents}
+        assert set(files_below(tmp_path).values()) <= whole
+        assert [file async for file in stream] == []
+
+
+async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path) -> None:
+    """Something would be left out."""
+    async with scene() as play:
+        documents = await play.documents(5)
+        play.fail("stall", times=None)
+        stream = play.client.download_all(documents, tmp_path)
+        waiting = asyncio.ensure_future(anext(stream))
+        await until(lambda: len(play.asked) == 5)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert files_below(tmp_path) == {}
+        assert client_tasks() == set()
+        with pytest.raises(ClientClosedError):
+            await anext(stream)
+
+
+@pytest.mark.parametrize("documents", [None, 7, "doc-1", b"", ["doc-1"], [None]])
+async def test_documents_must_be_meant(tmp_path: Path, documents: Any) -> None:
+    """What is no document is refused, and nothing is sent."""
+    async with scene() as play:
+        with pytest.raises(ConfigurationError, match="documents are"):
+            async for _ in play.client.download_all(documents, tmp_path):
+                pass
+        assert play.service.requests == []
+
+
+async def test_a_record_without_documents_is_refused(tmp_path: Path) -> None:
+    """It was read without them, and that it has none would be a guess."""
+    async with scene() as play:
+        records = play.client.fetch_records(play.service.world.ids[:1], documents=False)
+        with pytest.raises(ConfigurationError, match="without its documents"):
+            async for _ in play.client.download_all(records, tmp_path):
+                pass
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"directory": None},
+        {"directory": ""},
+        {"directory": open},
+        {"concurrency": 0},
+        {"on_error": "ignore"},
+        {"names": "{document_id}/../x"},
+    ],
+)
+async def test_arguments_must_be_meant(tmp_path: Path, options: dict[str, Any]) -> None:
+    """At once, not with the first file."""
+    async with scene() as play:
+        with pytest.raises(ConfigurationError):
+            play.client.download_all([], **{"directory": tmp_path} | options)

@@ -1,0 +1,251 @@
+"""What cannot be read: it blocks nothing, is tried again, and is never forgotten."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from income_client.emulator import Emulator, Fault
+from income_client.emulator.seconds import http_date, stamp
+from income_client.records.window import EPOCH
+from tests.support.polling import Scene, first, rest, scene
+from tests.support.service import NOW, until
+
+
+def path_of(application_id: str) -> str:
+    """Return the path of an application."""
+    return f"/v1/income/applications/{application_id}"
+
+
+def ids_of(records: Any) -> list[str]:
+    """Return the ids of records."""
+    return sorted(record.application_id for record in records)
+
+
+WRONG_IDS = ("..", "a\u0007", "", "b\0")
+FAULTS: dict[str, dict[str, Any]] = {
+    "deleted": {"kind": "status", "status": 404},
+    "undecodable": {"kind": "body", "body": b'{"application_id": 7}'},
+    "forbidden": {"kind": "status", "status": 403},
+    "failing": {"kind": "status", "status": 500},
+    "another's": {"kind": "body", "body": b"{}"},
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_one_that_cannot_be_read_becomes_a_dead_letter(name: str) -> None:
+    """The others are delivered, the checkpoint moves on, and the letter says why."""
+    async with scene() as place:
+        bad, *good = place.touch(1, 2, 3, 4)
+        place.service.faults.add(Fault(path=path_of(bad), times=None, **FAULTS[name]))
+        place.service.advance(10)
+        assert ids_of(await rest(place.poll())) == sorted(good)
+        (letter,) = await place.store.dead_letters("default")
+        assert letter.application_id == bad
+        assert letter.window.after <= NOW < letter.window.before + 1
+        assert letter.attempts in (2, 3)
+        assert bad in letter.reason or "Error" in letter.reason
+        assert await rest(place.poll()) == []
+
+
+@pytest.mark.parametrize("name", ["deleted", "failing"])
+async def test_a_dead_letter_is_tried_again_and_taken_out(name: str) -> None:
+    """On a schedule that slows down; by a later poller as well; and once read it is delivered."""
+    async with scene() as place:
+        bad, good = place.touch(1, 2)
+        fault = Fault(path=path_of(bad), times=None, **FAULTS[name])
+        place.service.faults.add(fault)
+        place.service.advance(10)
+        assert ids_of(await rest(place.poll())) == [good]
+        tries = len(asked_for(place, bad))
+        for _ in range(10):
+            place.service.advance(600)
+            assert await rest(place.poll()) == []
+        (letter,) = await place.store.dead_letters("default")
+        assert 4 <= letter.attempts <= 9
+        assert len(asked_for(place, bad)) > tries
+        place.service.faults.clear()
+        place.service.advance(40_000)
+        assert ids_of(await rest(place.poll())) == [bad]
+        assert await place.letters() == []
+        place.service.advance(90_000)
+        assert await rest(place.poll()) == []
+
+
+async def test_one_that_is_updated_and_read_is_no_dead_letter_any_more() -> None:
+    """Its newest version was delivered."""
+    async with scene() as place:
+        (bad,) = place.touch(1)
+        place.service.faults.add(Fault("status", status=404, path=path_of(bad), times=2))
+        place.service.advance(10)
+        assert await rest(place.poll()) == []
+        assert await place.letters() == [bad]
+        place.touch(1)
+        place.service.advance(10)
+        assert ids_of(await rest(place.poll())) == [bad]
+        assert await place.letters() == []
+
+
+async def test_a_service_that_gives_nothing_buries_nobody() -> None:
+    """The poll fails and is tried again until the service is back."""
+    async with scene() as place:
+        updated = place.touch(*range(8))
+        everything = Fault("status", status=503, path=path_of("*"), times=400)
+        place.service.faults.add(everything)
+        place.service.advance(10)
+        assert ids_of(await first(place.poll(), 8)) == sorted(updated)
+        assert await place.letters() == []
+
+
+async def test_a_lone_failing_record_does_not_stop_a_first_poll() -> None:
+    """Where its page holds nothing else, the next ones tell that the service works."""
+    times = [NOW - 90_000_000, *range(NOW - 3000, NOW - 1000)]
+    async with scene(times, order="shuffled") as place:
+        bad = place.service.world.id_of(0)
+        place.service.faults.add(Fault("status", status=500, path=path_of(bad), times=None))
+        records = await rest(place.poll(start="2020-01-01"))
+        assert len(records) == 2000
+        assert await place.letters() == [bad]
+
+
+async def test_a_bad_row_does_not_hold_up_the_others() -> None:
+    """Of a row the poller needs the id and nothing else."""
+    async with scene() as place:
+        one, two = place.touch(1, 2)
+        row = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
+        page = {
+            "updated_after": "2026-06-30T11:59:59",
+            "updated_before": "2026-06-30T12:00:10",
+            "applications": [
+                {"application_id": one, **row},
+                {"application_id": two, **row, "application_date": None},
+            ],
+        }
+        body = json.dumps(page).encode()
+        place.service.faults.add(Fault("body", body=body, path="/v1/income/applications"))
+        assert ids_of(await first(place.poll(), 2)) == sorted([one, two])
+
+
+async def test_a_saturated_second_is_reported_and_not_raised() -> None:
+    """What it gives is delivered; what it hid comes once the second has thinned out."""
+    second = NOW - 500
+    async with scene([second] * 1005, order="shuffled") as place:
+        poller = place.poll(start="2026-06-30")
+        given = await rest(poller)
+        assert len(given) == 1000
+        assert [window.after for window in poller.status.saturated] == [second]
+        (letter,) = await place.store.dead_letters("default")
+        assert (letter.application_id, letter.window.after) == (None, second)
+        place.service.advance(40)
+        hidden = set(place.ids) - set(ids_of(given))
+        for one in ids_of(given)[:10]:
+            place.service.touch(one)
+        assert len(await rest(place.poll())) == 10
+        place.service.advance(4000)
+        assert hidden <= set(ids_of(await rest(place.poll())))
+        assert await place.letters() == []
+
+
+async def test_a_list_that_cannot_be_read_leaves_its_window_open() -> None:
+    """The checkpoint waits, and the poll is tried again."""
+    async with scene() as place:
+        updated = place.touch(1)
+        for body in (b"{}", b"[]", b'{"applications": [{}]}', b"null"):
+            place.service.faults.add(Fault("body", body=body, path="/v1/income/applications"))
+        poller = place.poll()
+        assert ids_of(await first(poller, 1)) == updated
+        assert poller.status.last_error is not None
+
+
+async def test_an_id_that_cannot_be_one_is_a_dead_letter() -> None:
+    """A listed id is foreign text, and nothing is sent for one that leads elsewhere."""
+    async with scene() as place:
+        row = {"application_reference_id": "x", "application_date": "2026-06-01T00:00:00"}
+        page = {
+            "updated_after": "2026-06-30T11:59:59",
+            "updated_before": "2026-06-30T12:00:10",
+            "applications": [
+                {"application_id": one, **row} for one in ("..", "a\u0007", "", "b\0")
+            ],
+        }
+        body = json.dumps(page).encode()
+        place.service.faults.add(Fault("body", body=body, path="/v1/income/applications"))
+        await rest(place.poll())
+        assert sorted(map(str, await place.letters())) == ["", "..", "a\u0007", "b\\x00"]
+        assert place.requests("get_application") == 0
+
+
+async def test_half_a_character_in_a_row_does_not_hold_up_the_others() -> None:
+    """A partner's reference may have been cut inside one; the strict reader takes no such page."""
+    async with scene() as place:
+        one, two = place.touch(1, 2)
+        row = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
+        page = {
+            "updated_after": "2026-06-30T11:59:59",
+            "updated_before": "2026-06-30T12:00:10",
+            "applications": [
+                {"application_id": one, **row, "application_reference_id": "LOAN \ud83d"},
+                {"application_id": two, **row},
+            ],
+        }
+        body = json.dumps(page).encode()
+        path = "/v1/income/applications"
+        place.service.faults.add(Fault("body", body=body, path=path, times=3))
+        assert ids_of(await first(place.poll(), 2)) == sorted([one, two])
+
+
+async def test_a_second_that_cannot_be_listed_again_stops_nobody() -> None:
+    """The service may refuse what is old; the letter stays, and its attempts are counted."""
+    second = NOW - 500
+    async with scene([second] * 1005, order="shuffled") as place:
+        await rest(place.poll(start="2026-06-30"))
+        place.service.advance(4000)
+        refusal = Fault("status", status=400, path="/v1/income/applications", skip=3)
+        place.service.faults.add(refusal)
+        updated = place.touch(3)
+        assert ids_of(await rest(place.poll())) == updated
+        (letter,) = await place.store.dead_letters("default")
+        assert (letter.application_id, letter.attempts) == (None, 2)
+        assert letter.reason.startswith("InvalidRequestError: ")
+
+
+@pytest.mark.parametrize("hours", [1, 24 * 400])
+async def test_a_service_whose_clock_ran_ahead_for_a_moment_is_followed_all_the_same(
+    hours: int,
+) -> None:
+    """The checkpoint stays where it was led; what is updated meanwhile is delivered as ever."""
+    async with scene() as place:
+        poller = place.poll()
+        place.touch(1)
+        assert len(await first(poller, 1)) == 1
+        ahead = place.service.now + 3600 * hours
+        page = {
+            "updated_after": "2026-06-30T11:59:59",
+            "updated_before": stamp(ahead),
+            "applications": [],
+        }
+        path = "/v1/income/applications"
+        headers = {"Date": http_date(ahead)}
+        body = json.dumps(page).encode()
+        place.service.faults.add(Fault("body", body=body, headers=headers, path=path))
+        waiting = asyncio.create_task(anext(poller))
+        asked = place.requests("list_applications")
+        await until(lambda: place.requests("list_applications") > asked + 2)
+        assert place.touch(9) == [(await waiting).application_id]
+        for number in range(2, 9):
+            updated = place.touch(number)
+            assert ids_of(await first(poller, 1)) == updated
+            if number == 5:
+                assert await rest(poller) == []
+                poller = place.poll()
+        reached = poller.status.reached
+        assert reached is not None
+        assert reached > EPOCH + timedelta(seconds=NOW + 3500 * hours)
+
+
+def asked_for(place: Scene, application_id: str) -> list[Any]:
+    """Return the requests about an application."""
+    service: Emulator = place.service
+    return [request for request in service.requests if request.path == path_of(application_id)]

@@ -1,0 +1,182 @@
+"""Calls of an SQLite store among others: locked out, cancelled, in other loops and threads."""
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from income_client.checkpoints import SQLiteCheckpointStore
+from income_client.errors import CheckpointConflictError, CheckpointError
+from tests.support.store_files import filled, locked, names
+
+A_MOMENT = 0.05
+
+
+def first_free() -> int:
+    """Return the number of the next descriptor."""
+    free = os.dup(0)
+    os.close(free)
+    return free
+
+
+async def test_a_lock_of_others_is_waited_for(tmp_path: Path) -> None:
+    """A save goes on as soon as the other has finished."""
+    path = tmp_path / "store.db"
+    store = await filled(path)
+    with locked(path) as other:
+        saving = asyncio.create_task(store.save("default", "two", version=1))
+        done, _ = await asyncio.wait((saving,), timeout=A_MOMENT)
+        assert not done
+        other.execute("ROLLBACK")
+        assert await saving == 2
+
+
+async def test_a_lock_that_is_kept_is_a_passing_fault(tmp_path: Path) -> None:
+    """Beyond its patience a save gives up, with nothing changed; reading is not held up."""
+    path = tmp_path / "store.db"
+    store = await filled(path)
+    store._file.busy_seconds = A_MOMENT
+    with locked(path):
+        with pytest.raises(CheckpointError, match="kept locked by others") as caught:
+            await store.save("default", "two", version=1)
+        assert (await store.load("default")).version == 1
+    assert caught.value.retryable
+    assert not isinstance(caught.value, CheckpointConflictError)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert await store.save("default", "two", version=1) == 2
+
+
+async def test_a_cancelled_save_has_ended_when_it_returns(tmp_path: Path) -> None:
+    """However often it is cancelled, nothing is written any more once the await is over."""
+    path = tmp_path / "store.db"
+    store = await filled(path)
+    with locked(path) as other:
+        saving = asyncio.create_task(store.save("default", "two", version=1))
+        for _ in range(3):
+            done, _ = await asyncio.wait((saving,), timeout=A_MOMENT / 2)
+            assert not done
+            # All of them, as a loop does that is being closed.
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+        other.execute("ROLLBACK")
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+    before = path.read_bytes()
+    assert (await store.load("default")).version == 2
+    assert path.read_bytes() == before
+
+
+async def test_a_deadline_around_a_save_is_kept_as_one(tmp_path: Path) -> None:
+    """A timeout comes out as a timeout, when the save has ended."""
+    path = tmp_path / "store.db"
+    store = await filled(path)
+    store._file.busy_seconds = 2 * A_MOMENT
+    with locked(path), pytest.raises(TimeoutError):
+        async with asyncio.timeout(A_MOMENT / 2):
+            await store.save("default", "two", version=1)
+    assert (await store.load("default")).version == 1
+
+
+def test_a_loop_that_is_closed_over_a_save_leaves_nothing_behind(tmp_path: Path) -> None:
+    """When a program ends, the save in hand is whole, and its thread is over."""
+    path = tmp_path / "store.db"
+    store = asyncio.run(filled(path))
+    threads = threading.active_count()
+
+    async def leave() -> asyncio.Task[int]:
+        saving = asyncio.create_task(store.save("default", "two", version=1))
+        await asyncio.sleep(0)
+        return saving
+
+    saving = asyncio.run(leave())
+    assert saving.cancelled()
+    assert threading.active_count() == threads
+    assert asyncio.run(store.load("default")).version == 2
+
+
+def test_a_store_belongs_to_no_loop(tmp_path: Path) -> None:
+    """One object serves one event loop after the other."""
+    store = SQLiteCheckpointStore(tmp_path / "store.db")
+    for version in range(3):
+        assert asyncio.run(store.save("default", "text", version=version)) == version + 1
+
+
+async def test_calls_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
+    """Among many saves for one version a single one wins, and loads see whole checkpoints."""
+    path = tmp_path / "store.db"
+    stores = [SQLiteCheckpointStore(path) for _ in range(3)]
+    calls = [
+        *(store.save("default", f"text {n}", version=0) for n in range(5) for store in stores),
+        *(store.load("default") for store in stores),
+    ]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    saves, loads = results[:15], results[15:]
+    assert saves.count(1) == 1
+    assert sum(isinstance(one, CheckpointConflictError) for one in saves) == 14
+    assert not any(isinstance(one, BaseException) for one in loads)
+
+
+async def test_nothing_is_held_open(tmp_path: Path) -> None:
+    """Between two calls no descriptor is open, whether they went well or not."""
+    path = tmp_path / "store.db"
+
+    store = await filled(path)
+    before = first_free()
+    for version in range(1, 6):
+        await store.save("default", "text", version=version)
+    with pytest.raises(CheckpointConflictError):
+        await store.save("default", "text", version=1)
+    (tmp_path / "bad.db").write_bytes(b"bad" * 99)
+    with pytest.raises(CheckpointError):
+        await SQLiteCheckpointStore(tmp_path / "bad.db").load("default")
+    assert first_free() == before
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2])
+async def test_too_many_open_files_are_a_passing_fault(tmp_path: Path, spare: int) -> None:
+    """Where descriptors have run out, a call fails, may be made again, and then goes well."""
+    store, new = await filled(tmp_path / "store.db"), SQLiteCheckpointStore(tmp_path / "new.db")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free() + spare, limits[1]))
+    try:
+        with pytest.raises(CheckpointError) as caught:
+            await store.save("default", "two", version=1)
+        with pytest.raises(CheckpointError) as caught_anew:
+            await new.save("default", "one", version=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert caught.value.retryable
+    assert caught_anew.value.retryable
+    assert await store.save("default", "two", version=1) == 2
+    assert await new.save("default", "one", version=0) == 1
+
+
+SCRIPT = """
+import asyncio, gc, sys
+from income_client.checkpoints import SQLiteCheckpointStore
+from income_client.errors import CheckpointConflictError
+
+async def main():
+    store = SQLiteCheckpointStore(sys.argv[1])
+    await store.save("default", "one", version=0)
+    try:
+        await store.save("default", "two", version=0)
+    except CheckpointConflictError:
+        await store.load("default")
+
+asyncio.run(main(), debug=True)
+gc.collect()
+"""
+
+
+def test_nothing_is_left_to_be_closed(tmp_path: Path) -> None:
+    """A program that ends without another word is warned about nothing."""
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path / "store.db")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert names(tmp_path) == ["store.db"]

@@ -1,0 +1,257 @@
+"""The file of a store: when it is made, who may read it, and what keeps it from being used."""
+
+import errno
+import os
+import resource
+import stat
+from pathlib import Path
+
+import pytest
+
+from income_client.checkpoints import SQLiteCheckpointStore, StoredCheckpoint
+from income_client.errors import CheckpointConflictError, CheckpointError, ConfigurationError
+from tests.support.store_files import (
+    contents,
+    filled,
+    folder_of_ordinary_user,
+    letter,
+    locked,
+    names,
+    run_in,
+)
+
+
+def mode(path: Path) -> int:
+    """Return a file's permissions."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", "file:store.db", "FILE::memory:", "a\0b"])
+def test_a_path_names_a_file(path: str) -> None:
+    """A store that would forget, a URI or no path at all is refused."""
+    with pytest.raises(ConfigurationError):
+        SQLiteCheckpointStore(path)
+
+
+@pytest.mark.parametrize("path", [b"store.db", None, 5, Path(":memory:")])
+def test_a_path_is_a_text_or_a_path(path: str) -> None:
+    """Other types, and paths that SQLite takes for something else, are refused."""
+    with pytest.raises(ConfigurationError):
+        SQLiteCheckpointStore(path)
+
+
+async def test_reading_makes_no_file(tmp_path: Path) -> None:
+    """Only the first save of a name makes the file; a mistyped path stays visible."""
+    store = SQLiteCheckpointStore(tmp_path / "store.db")
+    assert (await store.load("default")).version == 0
+    assert await store.dead_letters("default") == ()
+    with pytest.raises(CheckpointConflictError):
+        await store.save("default", "one", version=3)
+    assert contents(tmp_path) == {}
+
+
+async def test_a_store_is_one_private_file(tmp_path: Path) -> None:
+    """Whatever the umask says, nobody else reads it, and nothing stands beside it."""
+    path = tmp_path / "store.db"
+    before = os.umask(0)
+    try:
+        store = SQLiteCheckpointStore(path)
+        await store.save("default", "one", version=0)
+    finally:
+        os.umask(before)
+    assert names(tmp_path) == ["store.db"]
+    assert mode(path) == 0o600
+    assert path.stat().st_nlink == 1
+
+
+async def test_the_files_beside_it_are_private_too(tmp_path: Path) -> None:
+    """While it is written, its -wal and -shm files have its own mode."""
+    path = tmp_path / "store.db"
+    store = await filled(path)
+    with locked(path) as connection:
+        connection.execute("ROLLBACK")
+        await store.save("default", "two", version=1)
+        assert mode(tmp_path / "store.db-wal") == mode(tmp_path / "store.db-shm") == 0o600
+
+
+@pytest.mark.parametrize("wide", [0o644, 0o666, 0o640])
+async def test_a_wider_mode_is_narrowed(tmp_path: Path, wide: int) -> None:
+    """A store that others could read is theirs no longer, with all that stands beside it."""
+    path = tmp_path / "store.db"
+    await filled(path)
+    path.chmod(wide)
+    with locked(path) as connection:
+        connection.execute("ROLLBACK")
+        await SQLiteCheckpointStore(path).load("default")
+        assert mode(tmp_path / "store.db-wal") == mode(tmp_path / "store.db-shm") == 0o600
+    assert mode(path) == 0o600
+
+
+async def test_its_settings_are_as_promised(tmp_path: Path) -> None:
+    """The file is in WAL mode and says whose it is."""
+    path = tmp_path / "store.db"
+    await filled(path)
+    assert run_in(path, "PRAGMA journal_mode") == [("wal",)]
+    assert run_in(path, "PRAGMA application_id") == [(int.from_bytes(b"incC", "big"),)]
+    assert run_in(path, "PRAGMA user_version") == [(1,)]
+
+
+async def test_times_are_seconds_of_service_time(tmp_path: Path) -> None:
+    """What an operator reads in the table is seconds since 1970 in the service's frame."""
+    path = tmp_path / "store.db"
+    store = SQLiteCheckpointStore(path)
+    await store.save("default", "one", version=0, dead_letters=[letter(5, attempts=2)])
+    query = "SELECT key, after, before, attempts, first_tried_at, last_tried_at FROM dead_letters"
+    assert run_in(path, query) == [("application:app-5", 1005, 1006, 2, 1772366405, 1772366407)]
+
+
+@pytest.mark.parametrize("name", ["with space.db", "ques?tion#5%20.db", "ümlaut.db", "a'b\"c"])
+async def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
+    """Signs that mean something in a URI or in SQL mean nothing in a path."""
+    store = SQLiteCheckpointStore(tmp_path / name)
+    assert await store.save("default", "one", version=0) == 1
+    assert names(tmp_path) == [name]
+
+
+async def test_a_relative_path_is_fixed_when_it_is_given(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A later change of the working directory does not move a store."""
+    monkeypatch.chdir(tmp_path)
+    store = SQLiteCheckpointStore("store.db")
+    monkeypatch.chdir("/")
+    await store.save("default", "one", version=0)
+    assert (tmp_path / "store.db").exists()
+
+
+async def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
+    """A link leads to the store, also where that is still to be made."""
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "true.db")
+    await SQLiteCheckpointStore(link).save("default", "one", version=0)
+    assert link.is_symlink()
+    assert (await SQLiteCheckpointStore(tmp_path / "true.db").load("default")).version == 1
+
+
+async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
+    """A folder is not made; that it is missing is said by the first call."""
+    store = SQLiteCheckpointStore(tmp_path / "missing" / "store.db")
+    with pytest.raises(CheckpointError, match="No such file or directory"):
+        await store.load("default")
+    with pytest.raises(CheckpointError, match="No such file or directory"):
+        await store.save("default", "one", version=0)
+
+
+async def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    """A path of a folder, of a pipe or through a file is reported, and waited for by nobody."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    for path, reason in (
+        (tmp_path, "no regular file"),
+        (tmp_path / "pipe", "no regular file"),
+        (tmp_path / "file" / "store.db", "Not a directory"),
+    ):
+        with pytest.raises(CheckpointError, match=reason) as caught:
+            await SQLiteCheckpointStore(path).load("default")
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
+async def test_a_read_only_folder_is_reported() -> None:
+    """Where no file may be made, the first save says so and leaves nothing."""
+    with folder_of_ordinary_user() as folder:
+        folder.chmod(0o500)
+        store = SQLiteCheckpointStore(folder / "store.db")
+        assert (await store.load("default")).version == 0
+        with pytest.raises(CheckpointError, match="Permission denied") as caught:
+            await store.save("default", "one", version=0)
+        assert not caught.value.retryable
+        assert contents(folder) == {}
+
+
+@pytest.mark.parametrize(("of_folder", "of_file"), [(0o500, 0o600), (0o700, 0o000)])
+async def test_a_store_out_of_reach_is_reported(of_folder: int, of_file: int) -> None:
+    """A store that may not be opened is no passing fault."""
+    with folder_of_ordinary_user() as folder:
+        path = folder / "store.db"
+        await filled(path)
+        path.chmod(of_file)
+        folder.chmod(of_folder)
+        with pytest.raises(CheckpointError, match="Permission denied") as caught:
+            await SQLiteCheckpointStore(path).load("default")
+        assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("limit", [0, 4096, 20_000])
+async def test_a_full_disk_is_a_passing_fault(tmp_path: Path, limit: int) -> None:
+    """A save that finds no room leaves the store as it was, and may be made again."""
+    path = tmp_path / "store.db"
+    store = await filled(path)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(CheckpointError) as caught:
+            await store.save("default", "x" * 50_000, version=1)
+        with pytest.raises(CheckpointError):
+            await SQLiteCheckpointStore(tmp_path / "new.db").save("default", "x", version=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert caught.value.retryable
+    held = StoredCheckpoint(checkpoint="so far and no further", version=1)
+    assert await store.load("default") == held
+    assert await store.save("default", "x" * 50_000, version=1) == 2
+    assert names(tmp_path) == ["store.db"]
+
+
+async def test_without_links_a_store_is_made_all_the_same(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On file systems that know no links the file is put in place otherwise."""
+    monkeypatch.setattr(Path, "hardlink_to", _refuse)
+    path = tmp_path / "store.db"
+    await filled(path)
+    assert (mode(path), names(tmp_path)) == (0o600, ["store.db"])
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+async def test_a_store_made_meanwhile_is_not_replaced(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_links: bool,
+) -> None:
+    """Who finds a store of another process in its place works with that one."""
+    path, other = tmp_path / "store.db", tmp_path / "other.db"
+    await SQLiteCheckpointStore(other).save("default", "theirs", version=0)
+    link = Path.hardlink_to
+
+    def take_the_place(draft_path: Path, draft: Path) -> None:
+        if not path.exists():
+            link(path, other)
+            other.unlink()
+        if not has_links:
+            _refuse()
+        link(draft_path, draft)
+
+    monkeypatch.setattr(Path, "hardlink_to", take_the_place)
+    with pytest.raises(CheckpointConflictError):
+        await SQLiteCheckpointStore(path).save("default", "ours", version=0)
+    assert (await SQLiteCheckpointStore(path).load("default")).checkpoint == "theirs"
+    assert names(tmp_path) == ["store.db"]
+
+
+async def test_drafts_of_killed_processes_are_cleared_away(tmp_path: Path) -> None:
+    """What was left of a creation goes with the next use; what merely looks alike stays."""
+    draft = tmp_path / ".store.db.abcd_123.creating"
+    alike = tmp_path / ".store.db.more.abcd_123.creating"
+    for folder in (draft, alike):
+        folder.mkdir()
+        (folder / "store").touch()
+        (folder / "store-wal").touch()
+    await filled(tmp_path / "store.db")
+    assert not draft.exists()
+    assert sorted(one.name for one in alike.iterdir()) == ["store", "store-wal"]
+
+
+def _refuse(*_: object) -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))

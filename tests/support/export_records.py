@@ -1,0 +1,57 @@
+"""Records for the tests of exporting: any that the service could send, and a small known one."""
+
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+
+from income_client import Application, ApplicationDocuments, ApplicationRecord, from_json
+from tests.support.payloads import APPLICATION, DOCUMENTS, text_of
+from tests.support.strategies import applications, documents_replies
+
+_LARGE = 10**12
+
+
+def record_of(application: Any, documents: Any | None) -> ApplicationRecord:
+    """Read a record from replies."""
+    return ApplicationRecord(
+        application=from_json(Application, text_of(application)),
+        documents=None
+        if documents is None
+        else from_json(ApplicationDocuments, text_of(documents)),
+    )
+
+
+def known_record() -> ApplicationRecord:
+    """Return one with a value for every field of the contract."""
+    return record_of(APPLICATION, DOCUMENTS)
+
+
+def records() -> st.SearchStrategy[ApplicationRecord]:
+    """Whatever the service could send, amounts with any digits included."""
+    return st.builds(record_of, applications(), st.none() | documents_replies())
+
+
+def fitting_records() -> st.SearchStrategy[ApplicationRecord]:
+    """The same with amounts that columns can hold."""
+    return st.builds(
+        record_of,
+        applications().map(_rounded),
+        st.none() | documents_replies().map(_rounded),
+    )
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case Decimal() if abs(value) < _LARGE:
+            return Decimal(f"{value:.6f}")
+        case Decimal():
+            return Decimal("1.5")
+        case int() if abs(value) >= _LARGE:
+            return 15
+        case dict():
+            return {key: _rounded(one) for key, one in value.items()}
+        case list():
+            return [_rounded(one) for one in value]
+        case _:
+            return value

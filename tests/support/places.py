@@ -1,0 +1,61 @@
+"""A file that goes to a place, as a download does it."""
+
+from pathlib import Path
+from typing import Final
+
+from income_client.errors import DownloadError
+from income_client.places import Place, Present, Published
+from income_client.protocol.file_names import FileFacts, NameTemplate
+from tests.support.parts import MARK
+
+FACTS: Final = FileFacts(
+    application_id="app-1",
+    document_type="paystub",
+    document_id="doc-1",
+    file=0,
+    file_reference_id=None,
+)
+SORTED: Final = NameTemplate.read("{application_id}/{document_type}/{document_id}-{file}.{ext}")
+FLAT: Final = NameTemplate.read("{document_id}.{ext}")
+
+PDF: Final = b"%PDF-1.7\n" + b"x" * 1000
+LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 40_000
+
+
+async def put(
+    place: Place,
+    content: bytes,
+    *,
+    content_type: str | None = None,
+    overwrite: bool = False,
+    keep: bool = False,
+) -> Published | DownloadError:
+    """Write a file in pieces, going on with what is left of it, and publish it."""
+    spool = await place.begin()
+    if isinstance(spool, DownloadError):
+        return spool
+    async with spool:
+        try:
+            if spool.mark != MARK:
+                await spool.start_over(MARK)
+            for start in range(spool.size, len(content), 300_000):
+                fault = await spool.write(content[start : start + 300_000])
+                if fault is not None:
+                    return fault
+            return await place.publish(spool, content_type=content_type, overwrite=overwrite)
+        finally:
+            if keep:
+                await spool.keep()
+
+
+def some(present: tuple[Present, ...] | DownloadError) -> tuple[Present, ...]:
+    """Return what stands there; a fault is none of it."""
+    assert not isinstance(present, DownloadError)
+    return present
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Return the bytes of every file below a folder, by its relative path."""
+    return {
+        str(one.relative_to(path)): one.read_bytes() for one in path.rglob("*") if one.is_file()
+    }

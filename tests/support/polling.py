@@ -1,0 +1,98 @@
+"""A poller on real sockets and a jumping clock, and short ways to say what it does."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from attrs import define, field
+
+from income_client import (
+    ApplicationRecord,
+    Batch,
+    CheckpointStore,
+    IncomeClient,
+    MemoryCheckpointStore,
+    Poller,
+)
+from income_client.emulator import Emulator
+from income_client.protocol.checkpoint import read_checkpoint
+from tests.support.service import NOW, served
+
+
+@define
+class Scene:
+    """A service, a client of it, a store, and what was delivered so far."""
+
+    service: Emulator
+    client: IncomeClient
+    store: CheckpointStore = field(factory=MemoryCheckpointStore)
+
+    def poll(self, **options: Any) -> Poller:
+        """Return a poller; without documents, which most rules are not about."""
+        usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
+        return self.client.poll(self.store, **usual | options)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all applications."""
+        return self.service.world.ids
+
+    def touch(self, *numbers: int) -> list[str]:
+        """Update applications, and return their ids."""
+        for number in numbers:
+            self.service.touch(self.ids[number])
+        return [self.ids[number] for number in numbers]
+
+    def requests(self, name: str) -> int:
+        """Return how many calls of a kind the service saw."""
+        return sum(request.name == name for request in self.service.requests)
+
+    async def letters(self) -> list[str | None]:
+        """Return the ids of the dead letters."""
+        return [letter.application_id for letter in await self.store.dead_letters("default")]
+
+
+NOW_TEXT = "2026-06-30T12:00:00"
+
+
+@contextlib.asynccontextmanager
+async def scene(applications: Any = 20, **options: Any) -> AsyncIterator[Scene]:
+    """Run a service whose applications were all updated before it was started."""
+    times = range(NOW - 1000, NOW - 1000 + applications) if isinstance(applications, int) else None
+    async with served(applications if times is None else times, **options) as (service, client):
+        yield Scene(service, client)
+
+
+async def first(poller: Poller, count: int) -> list[ApplicationRecord]:
+    """Take so many records, and leave."""
+    records: list[ApplicationRecord] = []
+    async for record in poller:
+        records.append(record)
+        if len(records) == count:
+            break
+    return records
+
+
+async def rest(poller: Poller) -> list[ApplicationRecord]:
+    """Take what is left until the poll under way, or else the next, has come to its end."""
+    poller.stop(after_poll=True)
+    return [record async for record in poller]
+
+
+async def take(poller: Poller) -> Batch:
+    """Return the next batch."""
+    batches = poller.batches()
+    batch = await anext(batches)
+    await batches.aclose()
+    return batch
+
+
+def ids_of(records: Iterable[ApplicationRecord]) -> list[str]:
+    """Return the ids of records, in their order."""
+    return [record.application_id for record in records]
+
+
+async def reached(place: Scene, name: str = "default") -> int:
+    """Return the second that the stored checkpoint has come to."""
+    text = (await place.store.load(name)).checkpoint
+    return read_checkpoint(text).reached

@@ -1,0 +1,66 @@
+"""How the examples that extend the package are run: an endpoint, and a store."""
+
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from income_client import DecodeError, IncomeClient, NotFoundError, UnexpectedResponseError
+from income_client.emulator import Emulator, Fault
+from tests.stores import test_contract
+from tests.support.readme_examples import RunExample, loaded
+
+_OF_THE_STORE: Final = (
+    test_contract.test_nothing_is_stored_at_first,
+    test_contract.test_what_was_saved_is_loaded,
+    test_contract.test_a_version_of_nothing_is_a_conflict,
+    test_contract.test_the_newer_claimant_goes_on,
+    test_contract.test_names_are_independent,
+    test_contract.test_dead_letters_come_in_the_order_of_their_first_attempts,
+    test_contract.test_a_dead_letter_replaces_the_one_with_its_key,
+    test_contract.test_what_is_resolved_and_fails_again_is_kept,
+)
+
+
+async def asks_for_notes(service: Emulator, path: Path) -> None:
+    """Its reply becomes a record, and whatever else comes the error that it is."""
+    one, other = service.world.ids[:2]
+    for content in (
+        {"application_id": one, "texts": ["seen"]},
+        {"application_id": one, "texts": [5]},
+        {"application_id": other, "texts": []},
+    ):
+        body = json.dumps(content).encode()
+        service.faults.add(Fault("body", path=f"*/{one}/notes", body=body))
+    module = loaded(path)
+    async with module.Client(service.url, auth=service.oauth2) as client:
+        assert (await client.get_notes(one)).texts == ("seen",)
+        with pytest.raises(DecodeError, match=r"\$\.texts\[0\]"):
+            await client.get_notes(one)
+        with pytest.raises(UnexpectedResponseError, match="about another application"):
+            await client.get_notes(one)
+        with pytest.raises(NotFoundError):
+            await client.get_notes(one)
+
+
+async def keeps_checkpoints(service: Emulator, path: Path) -> None:
+    """It does what the package's own stores do, and a poller goes on with it."""
+    module = loaded(path)
+    for number, holds in enumerate(_OF_THE_STORE):
+        assert list(inspect.signature(holds).parameters) == ["store"]
+        await holds(module.JsonStore(path.parent / f"{number}.json"))
+    store = module.JsonStore(path.parent / "polls.json")
+    async with IncomeClient(service.url, auth=service.oauth2) as client:
+        for expected in (len(service.world.ids), 0):
+            poller = client.poll(store, start="1970-01-01", settle=0, documents=False)
+            poller.stop(after_poll=True)
+            assert len([record async for record in poller]) == expected
+
+
+RUN: Final[Mapping[str, RunExample]] = {
+    "endpoint.py": asks_for_notes,
+    "json_store.py": keeps_checkpoints,
+}

@@ -1,0 +1,105 @@
+"""How the command lines of the README are run, and what must come of each.
+
+The row of a command in `COMMANDS` is called with the emulated service that the
+environment leads to, with a folder, and with the line.
+"""
+
+import asyncio
+import shlex
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from income_client import SQLiteCheckpointStore
+from income_client.emulator import Emulator
+from tests.cli.entry import COMMAND, ROOT, environment
+from tests.receivers import test_nginx, test_uvicorn
+from tests.support.readme import commands
+from tests.support.readme_callbacks import rings_by_command
+from tests.support.readme_examples import variables
+from tests.support.readme_files import downloads_by_command
+from tests.support.readme_polling import polls_by_command
+
+RunCommand = Callable[[Emulator, Path, str], Awaitable[None]]
+
+_MORE_IDS: Final = ("app-1", "app-2", "app-3")
+"""Ids that the README gives to applications of its reader's."""
+
+
+def with_ids(service: Emulator, line: str) -> str:
+    """Return a command line with applications that the service has."""
+    for shown, there in zip(_MORE_IDS, service.world.ids, strict=False):
+        line = line.replace(shown, there)
+    return line
+
+
+async def runs(service: Emulator, folder: Path, line: str) -> None:
+    """A shell understands the line, and the command ends well."""
+    line = with_ids(service, line).replace("income-client", shlex.join(COMMAND))
+    process = await asyncio.create_subprocess_shell(
+        line,
+        cwd=folder,
+        env=environment(**variables(service), PYTHONPATH=str(ROOT)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    _, complaints = await process.communicate()
+    assert process.returncode == 0, complaints.decode()
+
+
+def run_with(command: str) -> RunCommand:
+    """Return the row of a command that a test elsewhere runs, with what it needs around it.
+
+    Args:
+        command: the line that is run there.
+    """
+
+    async def is_run(_service: Emulator, _folder: Path, line: str) -> None:
+        assert line == command
+
+    return is_run
+
+
+async def _polls(service: Emulator, folder: Path, line: str) -> None:
+    await polls_by_command(service, folder, line)
+
+
+async def _downloads(service: Emulator, folder: Path, line: str) -> None:
+    """It writes the paths of pay slips, and a manifest beside them."""
+    lines = await downloads_by_command(service, folder, with_ids(service, line))
+    assert lines
+    assert all("/paystub/" in line for line in lines)
+    manifest = (folder / "files" / "manifest.jsonl").read_text("utf-8").splitlines()
+    assert len(manifest) == len(lines)
+
+
+async def _lists_dead_letters(service: Emulator, folder: Path, line: str) -> None:
+    """It reads a store that is there."""
+    await SQLiteCheckpointStore(folder / "polls.db").save("default", "{}", version=0)
+    await runs(service, folder, line)
+
+
+async def _rings(_service: Emulator, folder: Path, line: str) -> None:
+    """One takes callbacks, one sends them, and one has it send one: the first of each name."""
+    assert line == commands(" ".join(line.split()[:2]))[0]
+    await rings_by_command(folder)
+
+
+COMMANDS: Final[Mapping[str, RunCommand]] = {
+    "income-client application app-1": runs,
+    "income-client applications": runs,
+    "income-client dead-letters": _lists_dead_letters,
+    "income-client doctor": runs,
+    "income-client download app-1": _downloads,
+    "income-client emulate --callbacks": _rings,
+    "income-client export": runs,
+    "income-client find": runs,
+    "income-client listen": _rings,
+    "income-client poll": _polls,
+    "income-client token": runs,
+    "income-client trigger": _rings,
+    "uvicorn app:app --host": run_with(test_nginx.COMMAND),
+    "uvicorn app:app --port": run_with(test_uvicorn.COMMAND),
+}

@@ -1,0 +1,243 @@
+"""How the examples of the README that poll are run, and what must come of each.
+
+The poller's pauses are real here and long; a process that is started anew polls at
+once, and so each of these lives is one poll.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+import shlex
+import sqlite3
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from income_client.emulator import Emulator, Fault
+from tests.cli.entry import COMMAND, ROOT, environment
+from tests.cli.polling import reads, until
+from tests.support.readme_examples import python, started, variables
+
+_LINE: Final = re.compile(r"(app-[0-9a-f]{10}) [0-9-]{10} [0-9:]{8}\+00:00")
+
+
+@contextlib.asynccontextmanager
+async def alive(
+    service: Emulator, path: Path, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run an example beside what happens inside; it is killed at the end unless it ended."""
+    process = await started(service, path.parent, path.name, **more)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def ended(process: asyncio.subprocess.Process) -> list[str]:
+    """Have a process end as a service manager does, and return the rest of its lines."""
+    process.terminate()
+    output, complaints = await process.communicate()
+    assert (process.returncode, complaints.decode()) == (0, "")
+    return output.decode().splitlines()
+
+
+async def lines_of(process: asyncio.subprocess.Process, count: int) -> list[str]:
+    """Return the next lines that it prints."""
+    assert process.stdout is not None
+    return [(await process.stdout.readline()).decode().rstrip("\n") for _ in range(count)]
+
+
+def updated(service: Emulator, numbers: range) -> list[str]:
+    """Update applications after what was polled before, and return their ids in order."""
+    service.advance(60)
+    for number in numbers:
+        service.touch(service.world.ids[number])
+    service.advance(60)
+    return sorted(service.world.ids[number] for number in numbers)
+
+
+async def begun(path: Path) -> None:
+    """Wait until a poller that begins with the present has noted which one that is."""
+    store = path.parent / "polls.db"
+    await until(lambda: store.exists() and bool(_rows(store, "SELECT * FROM checkpoints")))
+
+
+async def follows(service: Emulator, path: Path) -> None:
+    """A signal ends it behind a whole batch, and its next life goes on from there."""
+    async with alive(service, path) as process:
+        lines = await lines_of(process, 30)
+        lines += await ended(process)
+    assert len(lines) % 100 == 0
+    async with alive(service, path) as process:
+        lines += await lines_of(process, len(service.world.ids) - len(lines))
+        lines += await ended(process)
+    assert ids_in(lines) == sorted(service.world.ids)
+    new = updated(service, range(3, 6))
+    async with alive(service, path) as process:
+        lines = await lines_of(process, 3)
+        lines += await ended(process)
+    assert ids_in(lines) == new
+
+
+async def works_beside(service: Emulator, path: Path) -> None:
+    """It reports, stores each record, and ends with all its tasks once it is told to."""
+    async with alive(service, path) as process:
+        await begun(path)
+        assert await ended(process) == ["seconds behind: None"]
+    new = updated(service, range(3, 6))
+    async with alive(service, path) as process:
+        lines = await lines_of(process, 4)
+        assert await ended(process) == []
+    assert sorted(lines[1:]) == [f"{one} stored" for one in new]
+
+
+async def lists_dead_letters(service: Emulator, path: Path) -> None:
+    """Each line is an application that the list shows and nobody can read."""
+    lost = service.world.ids[3]
+    service.faults.add(Fault("status", status=404, path=f"*/{lost}", times=None))
+    command = "income-client poll --store polls.db --start beginning --once"
+    assert len(await _shell(service, path.parent, command)) == len(service.world.ids) - 1
+    (line,) = await python(service, path.parent, path.name)
+    assert re.fullmatch(rf"{lost} [0-9-]{{10}} [0-9:]{{8}} 2 NotFoundError: .*", line)
+
+
+async def polls_by_command(service: Emulator, folder: Path, shown: str) -> None:
+    """The line of the README writes each application with its documents, and goes on later."""
+    # With what the text below it names, since a test wants it to end.
+    whole = shown.replace(" >> ", " --once >> ")
+    for _ in range(2):
+        assert await _shell(service, folder, whole) == []
+    written = (folder / shown.rpartition(" ")[2]).read_text("utf-8").splitlines()
+    records = [json.loads(line) for line in written]
+    ids = [record["application"]["application_id"] for record in records]
+    assert sorted(ids) == sorted(service.world.ids)
+    assert all(record["documents"] for record in records)
+
+
+class Books:
+    """The files of the example, and locks by which its process is held at a step."""
+
+    def __init__(self, folder: Path) -> None:
+        self.incomes, self.polls = folder / "incomes.db", folder / "polls.db"
+        self.journal = folder / "incomes.db-journal"
+
+    @contextlib.contextmanager
+    def commits_wait(self) -> Iterator[None]:
+        """Read in the database: this holds commits up, and nothing before them."""
+        with _locked(self.incomes, "BEGIN", "SELECT * FROM progress"):
+            yield
+
+    @contextlib.contextmanager
+    def store_waits(self) -> Iterator[None]:
+        """Write in the store, which holds up everybody who writes there."""
+        with _locked(self.polls, "BEGIN IMMEDIATE"):
+            yield
+
+    @property
+    def applied(self) -> dict[str, int]:
+        """How many versions of each application were applied."""
+        return dict(_rows(self.incomes, "SELECT application_id, versions FROM incomes"))
+
+    @property
+    def saves(self) -> int:
+        """How often the store was written."""
+        return int(_rows(self.polls, "SELECT version FROM checkpoints")[0][0])
+
+
+async def applies_once(service: Emulator, path: Path) -> None:
+    """Whatever step it dies at, it applies each version once and loses none."""
+    books = Books(path.parent)
+    async with alive(service, path):
+        await begun(path)
+    expected = dict.fromkeys(updated(service, range(150)), 1)
+    await _killed_while_it_reads(service, path)
+    assert books.applied == {}
+    await _failed_in_its_transaction(service, path, books)
+    assert books.applied == {}
+    await _killed_between_the_commits(service, path, books)
+    assert len(books.applied) == 100
+    async with alive(service, path):
+        await until(lambda: books.applied == expected)
+    for one in updated(service, range(120, 180)):
+        expected[one] = expected.get(one, 0) + 1
+    async with alive(service, path):
+        await until(lambda: sum(books.applied.values()) >= sum(expected.values()))
+    service.advance(60)
+    saves = books.saves
+    async with alive(service, path):
+        # The name is claimed, and a poll that found nothing new has come to its end.
+        await until(lambda: books.saves >= saves + 2)
+    assert books.applied == expected
+
+
+async def _killed_while_it_reads(service: Emulator, path: Path) -> None:
+    before = reads(service)
+    service.faults.add(Fault("stall", path="*/app-*", skip=30))
+    async with alive(service, path):
+        await until(lambda: reads(service) > before + 30)
+    service.faults.clear()
+
+
+async def _failed_in_its_transaction(service: Emulator, path: Path, books: Books) -> None:
+    refusal = "CREATE TRIGGER full AFTER INSERT ON incomes BEGIN SELECT RAISE(ABORT, 'full'); END"
+    _rows(books.incomes, refusal)
+    async with alive(service, path) as process:
+        _, complaints = await process.communicate()
+    assert complaints.decode().endswith("sqlite3.IntegrityError: full\n")
+    _rows(books.incomes, "DROP TRIGGER full")
+
+
+async def _killed_between_the_commits(service: Emulator, path: Path, books: Books) -> None:
+    async with alive(service, path):
+        with contextlib.ExitStack() as stack:
+            with books.commits_wait():
+                await until(books.journal.exists)
+                stack.enter_context(books.store_waits())
+            await until(lambda: len(books.applied) > 0)
+
+
+def _rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *statements: str) -> Iterator[None]:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement).fetchall()
+        yield
+
+
+def ids_in(lines: Iterable[str]) -> list[str]:
+    """Return the ids in lines that hold an id and a time each."""
+    matches = [_LINE.fullmatch(line) for line in lines]
+    assert all(matches), lines
+    return sorted(match[1] for match in matches if match)
+
+
+async def _shell(service: Emulator, folder: Path, line: str) -> list[str]:
+    """Have a shell run a line in a folder, and return what it printed."""
+    line = line.replace("income-client", shlex.join(COMMAND), 1)
+    process = await asyncio.create_subprocess_shell(
+        line,
+        cwd=folder,
+        env=environment(**variables(service), PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    output, complaints = await process.communicate()
+    assert process.returncode == 0, complaints.decode()
+    return output.decode().splitlines()
+
+
+RUN: Final[Mapping[str, Callable[[Emulator, Path], Awaitable[None]]]] = {
+    "dead_letters.py": lists_dead_letters,
+    "exactly_once.py": applies_once,
+    "follow.py": follows,
+    "polling_worker.py": works_beside,
+}

@@ -1,0 +1,126 @@
+"""What the texts in the README must be: output, trees and drawings, each from its source."""
+
+import builtins
+import re
+import types
+from collections import abc
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+from attrs import fields, has
+
+import income_client
+from income_client import ApplicationRecord, Document, Paystub, errors
+from tests.cli.entry import run
+from tests.support.architecture import LAYERS, MAY_IMPORT
+
+_NAMES_END_AT: Final = 34
+"""Where, in a line of the drawing, the names end and the words begin."""
+
+
+def is_what_the_demo_prints(text: str) -> None:
+    """The demo prints these lines; only figures differ from machine to machine."""
+
+    def shape(lines: str) -> list[str]:
+        return [
+            re.sub(r"[\d,.]+|[▏▎▍▌▋▊▉█]+", "#", " ".join(line.split()))
+            for line in lines.splitlines()
+        ]
+
+    assert shape(run("demo").stdout) == shape(text)
+    assert "Applications found  5,000  of 5,000 existing" in text
+
+
+def is_the_tree_of_errors(text: str) -> None:
+    """The tree is the one in the docstring of ``errors``."""
+    drawn = [
+        line for line in (errors.__doc__ or "").splitlines() if re.match("IncomeC| *[├│└]", line)
+    ]
+    assert text.splitlines() == drawn
+
+
+def draws_the_layers(text: str) -> None:
+    """Every folder stands in the drawing, every name in it exists, and imports go down in it."""
+    columns = [line[:_NAMES_END_AT].split() for line in text.splitlines()]
+    drawn = [name.rstrip("/") for names in columns for name in names]
+    package = Path(income_client.__file__).parent
+    for name in drawn:
+        assert (package / name).is_dir() or (package / f"{name}.py").exists(), name
+    folders = {child.name for child in package.iterdir() if (child / "__init__.py").exists()}
+    assert folders <= set(drawn), folders - set(drawn)
+    ranks = {name: _rank(name) for name in drawn if name not in MAY_IMPORT}
+    assert list(ranks.values()) == sorted(ranks.values(), reverse=True), ranks
+
+
+def _rank(name: str) -> int:
+    return next(rank for rank, layer in enumerate(LAYERS) if name in layer)
+
+
+def is_the_tree_of_a_record(text: str) -> None:
+    """Each field of a record stands in its place, a tuple or a mapping with its brackets."""
+    drawn = _drawn(text)
+    assert len(drawn) == len(set(drawn))
+    expected = set(_paths(ApplicationRecord))
+    assert set(drawn) == expected, set(drawn) ^ expected
+
+
+def _drawn(text: str) -> list[str]:
+    """Return the paths of a tree: what stands behind two spaces in a line is a remark."""
+    found: list[str] = []
+    above: list[str] = []
+    for line in text.splitlines()[1:]:
+        edges, body = re.fullmatch(r"((?:[│├└─] ?|  )*[├└]── )(.*)", line).groups()  # type: ignore[union-attr]
+        depth = len(edges) // 4
+        names, _, inner = re.sub(r"  .*", "", body).partition(": ")
+        places = [".".join([*above[: depth - 1], _plain(name)]) for name in names.split(", ")]
+        found += places
+        found += [
+            f"{place}.{_plain(name)}" for place in places if inner for name in inner.split(", ")
+        ]
+        above[depth - 1 :] = [_plain(names)]
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r'\["\w+"\]', "[*]", name)
+
+
+def _paths(cls: type) -> Iterator[str]:
+    hints = {**get_type_hints(cls), **_BEHIND_OBJECTS.get(cls, {})}
+    for field in fields(cls):
+        if field.name not in _NOT_DRAWN:
+            brackets, inner = _unwrapped(hints[field.name])
+            yield f"{field.name}{brackets}"
+            if isinstance(inner, type) and has(inner):
+                yield from (f"{field.name}{brackets}.{path}" for path in _paths(inner))
+
+
+def _unwrapped(hint: Any) -> tuple[str, Any]:
+    """Return the brackets of what a type holds, and what is in them."""
+    arguments = get_args(hint)
+    match get_origin(hint):
+        case abc.Mapping:
+            outer, inner = "[*]", arguments[1]
+        case builtins.tuple:
+            outer, inner = "[]", arguments[0]
+        case types.UnionType:
+            outer, inner = "", arguments[0]
+        case _:
+            return "", hint
+    brackets, innermost = _unwrapped(inner)
+    return outer + brackets, innermost
+
+
+_BEHIND_OBJECTS: Final[Mapping[type, Mapping[str, type]]] = {Document: {"extracted_data": Paystub}}
+"""What the tree shows where a type says nothing."""
+_NOT_DRAWN: Final = frozenset({"extra", "extracted_extra"})
+"""Fields that the text below the tree tells of."""
+
+TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
+    "Income demo:": is_what_the_demo_prints,
+    "IncomeClientError\n": is_the_tree_of_errors,
+    "record ": is_the_tree_of_a_record,
+    "cli/": draws_the_layers,
+}
+"""How each begins, and what it must be."""

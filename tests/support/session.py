@@ -1,0 +1,49 @@
+"""A session against a scripted server, on a clock that jumps."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from income_client.errors import IncomeClientError
+from income_client.protocol.endpoints import get_application
+from income_client.session import SessionManager
+from income_client.settings import BasicAuth, OAuth2ClientCredentials
+from income_client.testing import JumpingClock
+from tests.support.scripted_server import Answer, ScriptedServer, body_of, serving
+
+OAUTH = OAuth2ClientCredentials("partner", "invented")
+ASKED = get_application("1")
+BASIC = BasicAuth("user", "invented")
+
+
+@contextlib.asynccontextmanager
+async def playing(
+    answer: Answer,
+    clock: JumpingClock | None = None,
+    **options: Any,
+) -> AsyncIterator[tuple[SessionManager, ScriptedServer, JumpingClock]]:
+    """Run a server, and a session to it whose clock jumps."""
+    clock = clock or JumpingClock()
+    async with serving(answer) as server:
+        usual: dict[str, Any] = {"auth": OAUTH, "clock": clock, "chance": lambda: 0.5}
+        session = SessionManager(server.url, **usual | options)
+        try:
+            yield session, server, clock
+        finally:
+            await session.aclose()
+
+
+async def call(session: SessionManager) -> bytes:
+    """Make one call and return its body."""
+    return await session.call(ASKED, body_of(ASKED))
+
+
+async def failure(session: SessionManager) -> IncomeClientError:
+    """Make one call that fails and return its error, raised without a trace of another."""
+    with pytest.raises(IncomeClientError) as caught:
+        await call(session)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    return caught.value

@@ -1,0 +1,48 @@
+"""A transport against a scripted server."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from income_client.errors import (
+    IncomeClientError,
+)
+from income_client.protocol.addresses import addresses
+from income_client.protocol.endpoints import get_application
+from income_client.protocol.messages import Request, Response
+from income_client.settings import Secret, Timeouts
+from income_client.transport import Transport
+from tests.support.scripted_server import Answer, ScriptedServer, serving
+
+ASKED = get_application("a/1")
+SECRET = Secret("Bearer S3CRET")
+CHUNKED = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    answer: Answer,
+    **options: Any,
+) -> AsyncIterator[tuple[Transport, ScriptedServer]]:
+    """Run a server and a transport to it."""
+    async with serving(answer) as server:
+        transport = Transport(addresses(server.url), **options)
+        try:
+            yield transport, server
+        finally:
+            await transport.aclose()
+
+
+async def send(
+    transport: Transport,
+    request: Request = ASKED,
+    read: float = 5.0,
+) -> Response | IncomeClientError:
+    """Send one request."""
+    return await transport.send(request, SECRET, Timeouts(read=read))
+
+
+async def one(answer: Answer, read: float = 5.0, **options: Any) -> Response | IncomeClientError:
+    """Send one request to a server that answers like this."""
+    async with connected(answer, **options) as (transport, _):
+        return await send(transport, read=read)
