@@ -13,10 +13,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self
 
 import pytest
-from attrs import define, frozen
+from attrs import frozen
 
 from income_client.cli import main
 from income_client.testing import IncomeService
@@ -123,16 +123,29 @@ class Ran:
         return " ".join((self.stdout + self.stderr + self.screen).split())
 
 
-@define(eq=False)
 class Running:
-    """A command that runs in the main thread, for what a test does beside it in another one."""
+    """A command that runs in the main thread, for what a test does beside it in another one.
 
-    stdout: Output
-    """Standard output: of the terminal, where it goes there."""
-    stderr: Output
-    """Standard error, likewise."""
-    has_ended: bool = False
-    """Whether the command has returned."""
+    Attributes:
+        stdout: standard output: of the terminal, where it goes there.
+        stderr: standard error, likewise.
+    """
+
+    def __init__(self, stdout: Output, stderr: Output, keys: int | None) -> None:
+        self.stdout = stdout
+        self.stderr = stderr
+        self._keys = keys
+        self._ended = threading.Event()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the command has returned."""
+        return self._ended.is_set()
+
+    def write(self, text: str) -> None:
+        """Write to its standard input, which stays open until all is done beside it."""
+        assert self._keys is not None
+        os.write(self._keys, text.encode())
 
     def interrupt(self) -> None:
         """Send what Ctrl-C sends."""
@@ -147,6 +160,14 @@ class Running:
         assert not self.has_ended
         assert signal.getsignal(number) is not signal.SIG_DFL
         signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    def end(self) -> None:
+        """Be told that the command has returned."""
+        self._ended.set()
+
+    def wait(self) -> None:
+        """Wait until the command has returned."""
+        assert self._ended.wait(_PATIENCE)
 
 
 class Cli:
@@ -170,96 +191,130 @@ class Cli:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None,
+        stdout: int | None = None,
         terminal: Terminal | None = None,
         piped: bool = False,
-        stdout: int | None = None,
         during: Callable[[Running], object] | None = None,
     ) -> Ran:
         """Run it.
 
         Args:
             *arguments: what follows ``income-client``.
-            env: variables besides those of the service.
-            stdin: what is piped into it; the null device unless given. A terminal's keys.
+            env: variables besides those of the service; an empty one is not set.
+            stdin: what is piped into it, or typed where there is a terminal; else nothing.
+            stdout: descriptor of standard output, in place of a pipe or a terminal.
             terminal: what stands for a person's terminal; pipes unless given.
             piped: whether standard output is a pipe although there is a terminal.
-            stdout: descriptor that standard output goes to instead.
             during: called in another thread while it runs; it must end by itself after that.
         """
         assert threading.current_thread() is threading.main_thread()
+        variables = self._variables(env or {})
         with ExitStack() as stack:
-            person = command = -1
-            screen: Output | None = None
-            if terminal is not None:
-                person, command = terminal.open()
-                screen = Output(person)
-            into = _Pipe() if screen is None or piped else None
-            errors = _Pipe() if screen is None else None
-            source = _source(stdin) if screen is None else command
-            if screen is not None and stdin is not None:
-                os.write(person, stdin.encode() if isinstance(stdin, str) else stdin)
-            first = into.write if into else command
-            running = Running(
-                into.output if into else screen or Output(-1),
-                errors.output if errors else screen or Output(-1),
-            )
-            descriptors = (
-                source, first if stdout is None else stdout, errors.write if errors else command
-            )  # fmt: skip
-            try:
-                stack.enter_context(_variables(self._variables(env or {})))
-                stack.enter_context(_directory(self.folder))
-                stack.enter_context(_standard_logging())
-                stack.enter_context(_standard_signals())
-                stack.enter_context(_arguments("income-client", *arguments))
-                with _beside(running, during):
-                    status = _status_on(descriptors, running)
-            finally:
-                for descriptor in {source, command, *(p.write for p in (into, errors) if p)} - {-1}:
-                    os.close(descriptor)
-                texts = [
-                    output.close() if output else ""
-                    for output in (
-                        into.output if into else None, errors.output if errors else None, screen
-                    )
-                ]  # fmt: skip
-            return Ran(status=status, stdout=texts[0], stderr=texts[1], screen=texts[2])
+            streams = stack.enter_context(_Streams(terminal, stdin, stdout, piped=piped))
+            stack.enter_context(_variables(variables))
+            stack.enter_context(_directory(self.folder))
+            stack.enter_context(_standard_logging())
+            stack.enter_context(_standard_signals())
+            stack.enter_context(_arguments("income-client", *arguments))
+            stack.enter_context(_beside(streams, during))
+            # A pipe that is not written to any more has an end; a terminal has none.
+            if during is None and terminal is None:
+                streams.end_input()
+            status = _status_on(streams.descriptors, streams.running, variables)
+        return Ran(
+            status=status,
+            stdout=streams.text_of(1),
+            stderr=streams.text_of(2),
+            screen=streams.text_of(0),
+        )
 
     def _variables(self, more: Mapping[str, str]) -> dict[str, str]:
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         usual = {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "TERM": "xterm-256color"}
-        return {**usual, "LANG": "C.UTF-8", **self.environment, **more}
+        together = {**usual, "LANG": "C.UTF-8", **self.environment, **more}
+        return {name: text for name, text in together.items() if text}
 
 
-class _Pipe:
-    def __init__(self) -> None:
-        reading, self.write = os.pipe()
-        self.output = Output(reading)
+class _Streams:
+    """Both ends of what the command reads and writes: pipes, and perhaps a terminal."""
+
+    def __init__(
+        self,
+        terminal: Terminal | None,
+        stdin: str | bytes | None,
+        stdout: int | None,
+        *,
+        piped: bool,
+    ) -> None:
+        self._outputs: dict[int, Output] = {}
+        self._owned: list[int] = []
+        self._keys: int | None = None
+        if terminal is None:
+            source, self._keys = os.pipe()
+            self._owned.append(source)
+            standard = [source, self._pipe(1), self._pipe(2)]
+        else:
+            person, device = terminal.open()
+            self._owned.append(device)
+            self._outputs[0] = Output(person)
+            self._keys = os.dup(person)
+            standard = [device, self._pipe(1) if piped else device, device]
+        self.running: Final = Running(
+            self._outputs.get(1) or self._outputs[0],
+            self._outputs.get(2) or self._outputs[0],
+            self._keys,
+        )
+        if stdout is not None:
+            standard[1] = stdout
+        self.descriptors: Final = tuple(standard)
+        if stdin:
+            content = stdin.encode() if isinstance(stdin, str) else stdin
+            threading.Thread(target=_feed, args=(os.dup(self._keys), content), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_input()
+        for descriptor in self._owned:
+            os.close(descriptor)
+        for output in self._outputs.values():
+            output.close()
+
+    def end_input(self) -> None:
+        """Have nothing more be written or typed."""
+        if self._keys is not None:
+            os.close(self._keys)
+            self._keys = None
+
+    def text_of(self, number: int) -> str:
+        """Return what went to a stream; 0 is the terminal."""
+        output = self._outputs.get(number)
+        return output.text if output is not None else ""
+
+    def _pipe(self, number: int) -> int:
+        reading, writing = os.pipe()
+        self._outputs[number] = Output(reading)
+        self._owned.append(writing)
+        return writing
 
 
-def _source(stdin: str | bytes | None) -> int:
-    """Return the descriptor of standard input, with all of it on its way."""
-    if stdin is None:
-        return os.open(os.devnull, os.O_RDONLY)
-    reading, writing = os.pipe()
-    content = stdin.encode() if isinstance(stdin, str) else stdin
-
-    def feed() -> None:
-        with open(writing, "wb") as file:  # noqa: PTH123 - a descriptor
-            try:
-                file.write(content)
-                file.flush()
-            except BrokenPipeError:
-                _lead_nowhere(writing)
-
-    threading.Thread(target=feed, daemon=True).start()
-    return reading
+def _feed(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:  # the command has ended and wants no more
+        pass
+    finally:
+        os.close(descriptor)
 
 
-def _status_on(descriptors: tuple[int, int, int], running: Running) -> int:
+def _status_on(descriptors: tuple[int, ...], running: Running, variables: Mapping[str, str]) -> int:
     """Run the command on these descriptors, and return its status."""
-    with _standard_streams(descriptors) as (_, out, _):
+    encoding = variables.get("PYTHONIOENCODING", "utf-8")
+    with _standard_streams(descriptors, encoding) as out:
         try:
             main()
             status = 0
@@ -267,7 +322,7 @@ def _status_on(descriptors: tuple[int, int, int], running: Running) -> int:
             status = _status_of(ended)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            running.has_ended = True
+            running.end()
         try:
             out.flush()
         except OSError:  # what the interpreter does when this fails at its end
@@ -290,7 +345,7 @@ def _status_of(ended: SystemExit) -> int:
 
 
 @contextmanager
-def _standard_streams(descriptors: tuple[int, int, int]) -> Iterator[tuple[IO[Any], ...]]:
+def _standard_streams(descriptors: tuple[int, ...], encoding: str) -> Iterator[IO[Any]]:
     """Have descriptors 0 to 2, and the streams on them, be these for a while."""
     before = (sys.stdin, sys.stdout, sys.stderr)
     sys.stdout.flush()
@@ -299,13 +354,13 @@ def _standard_streams(descriptors: tuple[int, int, int]) -> Iterator[tuple[IO[An
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
     streams = (
-        open(0, encoding="utf-8", closefd=False),  # noqa: SIM115 - closed below
-        open(1, "w", encoding="utf-8", closefd=False),  # noqa: SIM115
-        open(2, "w", 1, "utf-8", "backslashreplace", closefd=False),  # noqa: SIM115
+        open(0, encoding=encoding, closefd=False),  # noqa: SIM115 - closed below
+        open(1, "w", encoding=encoding, closefd=False),  # noqa: SIM115
+        open(2, "w", 1, encoding, "backslashreplace", closefd=False),  # noqa: SIM115
     )
     sys.stdin, sys.stdout, sys.stderr = streams
     try:
-        yield streams
+        yield streams[1]
     finally:
         for stream in streams:
             stream.close()
@@ -316,27 +371,29 @@ def _standard_streams(descriptors: tuple[int, int, int]) -> Iterator[tuple[IO[An
 
 
 @contextmanager
-def _beside(running: Running, work: Callable[[Running], object] | None) -> Iterator[None]:
+def _beside(streams: _Streams, work: Callable[[Running], object] | None) -> Iterator[None]:
     """Do something in another thread meanwhile; its error is raised once the command has ended."""
     errors: list[BaseException] = []
+    if work is None:
+        yield
+        return
 
     def working() -> None:
-        assert work is not None
         try:
-            work(running)
+            work(streams.running)
         except BaseException as error:  # noqa: BLE001 - raised again below
             errors.append(error)
-            if not running.has_ended:
-                running.interrupt()
+            if not streams.running.has_ended:
+                streams.running.interrupt()
+        finally:
+            streams.end_input()
 
     thread = threading.Thread(target=working, daemon=True)
-    if work is not None:
-        thread.start()
+    thread.start()
     try:
         yield
     finally:
-        if work is not None:
-            thread.join(_PATIENCE)
+        thread.join(_PATIENCE)
         if errors:
             raise errors[0]
 
