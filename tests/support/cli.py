@@ -19,7 +19,8 @@ import pytest
 from attrs import frozen
 
 from income_client.cli import main
-from income_client.testing import IncomeService
+from income_client.clock import SystemClock
+from income_client.testing import IncomeService, JumpingClock
 
 _PATIENCE: Final = 20.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -471,3 +472,12 @@ def cli(tmp_path: Path) -> Cli:
 def service_cli(cli: Cli, income_service: IncomeService) -> Cli:
     """The command with the settings that lead to `income_service`."""
     return cli.at(income_service)
+
+
+@pytest.fixture
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
+    """Have the command's pauses, such as those between attempts, take no time."""
+    clock = JumpingClock()
+    monkeypatch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
+    monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))
+    return clock
