@@ -1,4 +1,4 @@
-"""What may stand between a client and a service: TLS, and a proxy for plain HTTP."""
+"""What may be between a client and a service: TLS, a proxy, and something that changes bytes."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,21 @@ from urllib.parse import urlsplit
 
 import trustme
 
+Change = Callable[[bytes], bytes]
+"""Returns what is passed on of some bytes: a whole request, or a part of a reply."""
+
+
+def unchanged(piece: bytes) -> bytes:
+    """Pass all of it on."""
+    return piece
+
 
 @contextlib.asynccontextmanager
 async def terminating(issued: trustme.LeafCert, url: str) -> AsyncIterator[int]:
     """Terminate TLS in front of a service, on a port of its own."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     issued.configure_cert(context)
-    async with _relaying(url, lambda piece: piece, context) as port:
+    async with changing(url, context=context) as port:
         yield port
 
 
@@ -27,18 +35,22 @@ async def proxying(url: str) -> AsyncIterator[tuple[int, list[bytes]]]:
         came.append(piece)
         return piece.replace(f" {url}/".encode(), b" /")
 
-    async with _relaying(url, shorten, None) as port:
+    async with changing(url, requests=shorten) as port:
         yield port, came
 
 
 @contextlib.asynccontextmanager
-async def _relaying(
-    url: str, changed: Callable[[bytes], bytes], context: ssl.SSLContext | None
+async def changing(
+    url: str,
+    *,
+    requests: Change = unchanged,
+    replies: Change = unchanged,
+    context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
+    """Pass bytes on to a service and back, changed, on a port of its own."""
+
     async def relay(
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        change: Callable[[bytes], bytes],
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: Change
     ) -> None:
         with contextlib.suppress(OSError):
             while piece := await reader.read(65536):
@@ -48,7 +60,7 @@ async def _relaying(
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up, down = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
-        await asyncio.gather(relay(reader, down, changed), relay(up, writer, lambda piece: piece))
+        await asyncio.gather(relay(reader, down, requests), relay(up, writer, replies))
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
     try:
