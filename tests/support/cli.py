@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
+import pyte
 import pytest
 from attrs import frozen
 
@@ -25,6 +26,8 @@ from income_client.testing import IncomeService, JumpingClock
 _PATIENCE: Final = 20.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _EXIT_FLUSH_FAILED: Final = 120
+FULL: Final = Path("/dev/full")
+"""A disk without room."""
 
 
 class Output:
@@ -91,6 +94,16 @@ class Terminal:
 
     rows: int = 24
     columns: int = 80
+
+    def standing(self, shown: str) -> list[str]:
+        """Return the lines that remain of all that it got, those scrolled away included."""
+        screen: Any = pyte.HistoryScreen(self.columns, self.rows, history=10_000, ratio=1)
+        pyte.Stream(screen).feed(shown)
+        gone = ["".join(line[x].data for x in range(self.columns)) for line in screen.history.top]
+        lines = [line.rstrip() for line in (*gone, *screen.display)]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
 
     def open(self) -> tuple[int, int]:
         """Return the descriptors of both ends, the person's first."""
@@ -192,7 +205,7 @@ class Cli:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None,
-        stdout: int | None = None,
+        stdout: int | Path | None = None,
         terminal: Terminal | None = None,
         piped: bool = False,
         during: Callable[[Running], object] | None = None,
@@ -203,7 +216,7 @@ class Cli:
             *arguments: what follows ``income-client``.
             env: variables besides those of the service; an empty one is not set.
             stdin: what is piped into it, or typed where there is a terminal; else nothing.
-            stdout: descriptor of standard output, in place of a pipe or a terminal.
+            stdout: descriptor or file of standard output, in place of a pipe or a terminal.
             terminal: what stands for a person's terminal; pipes unless given.
             piped: whether standard output is a pipe although there is a terminal.
             during: called in another thread while it runs; it must end by itself after that.
@@ -244,7 +257,7 @@ class _Streams:
         self,
         terminal: Terminal | None,
         stdin: str | bytes | None,
-        stdout: int | None,
+        stdout: int | Path | None,
         *,
         piped: bool,
     ) -> None:
@@ -266,6 +279,9 @@ class _Streams:
             self._outputs.get(2) or self._outputs[0],
             self._keys,
         )
+        if isinstance(stdout, Path):
+            stdout = os.open(stdout, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self._owned.append(stdout)
         if stdout is not None:
             standard[1] = stdout
         self.descriptors: Final = tuple(standard)
@@ -299,6 +315,17 @@ class _Streams:
         self._outputs[number] = Output(reading)
         self._owned.append(writing)
         return writing
+
+
+@contextmanager
+def closed_pipe() -> Iterator[int]:
+    """Give the writing end of a pipe that nobody reads any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
 
 
 def _feed(descriptor: int, content: bytes) -> None:

@@ -163,14 +163,3 @@ def file_for(path: Path) -> Iterator[int]:
     """Open a file as ``>>`` does, and give its descriptor."""
     with path.open("ab") as file:
         yield file.fileno()
-
-
-@contextmanager
-def closed_pipe() -> Iterator[int]:
-    """Give the writing end of a pipe that nobody reads any more."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        yield writing
-    finally:
-        os.close(writing)
