@@ -1,155 +1,146 @@
-"""``income-client dead-letters``: what a poller could not read, told while it runs or not."""
+"""``income-client dead-letters``: what a poller could not read."""
 
-import asyncio
 import csv
 import json
-import re
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
 
-from income_client import SQLiteCheckpointStore
-from income_client.emulator import Emulator, Fault
-from income_client.protocol.dead_letters import DeadLetters
-from income_client.protocol.echo import second_of
-from tests.cli.entry import run, run_on_terminal
-from tests.cli.polling import Command, until
-from tests.support.store_files import letter
+from income_client import DeadLetter, IncomeClient, Poller, SQLiteCheckpointStore, Window
+from income_client.emulator import Fault
+from income_client.testing import IncomeService, LoopRunner
+from tests.support.cli import Cli, Terminal
+
+NOON = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
+LOST = DeadLetter(
+    application_id="app-1",
+    window=Window(1_001, 1_002),
+    reason="NotFoundError: get_application(app-1): 404 Not Found",
+    attempts=1,
+    first_tried_at=NOON,
+    last_tried_at=NOON + timedelta(seconds=1),
+)
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> str:
+def store(tmp_path: Path, income_run: LoopRunner) -> str:
     """A store with dead letters of one poller, and none of another."""
-    path = tmp_path / "polls.db"
-    checkpoints = SQLiteCheckpointStore(path)
-    letters = (letter(1), letter(2, attempts=7), letter(3, window=True))
-    await checkpoints.save("default", "so far", version=0, dead_letters=letters)
-    await checkpoints.save("clean", "so far", version=0)
-    return str(path)
+    checkpoints = SQLiteCheckpointStore(tmp_path / "polls.db")
+    later = NOON + timedelta(seconds=9)
+    letters = (
+        LOST,
+        evolve(LOST, application_id="app-2", attempts=7, last_tried_at=later),
+        evolve(LOST, application_id=None, window=Window(1_003, 1_004), last_tried_at=later),
+    )
+    income_run(checkpoints.save("default", "so far", version=0, dead_letters=letters))
+    income_run(checkpoints.save("clean", "so far", version=0))
+    return str(tmp_path / "polls.db")
 
 
-async def test_each_is_a_row(store: str) -> None:
+def test_each_is_a_row(store: str, cli: Cli) -> None:
     """What, why, how often, since when and until when, in the order of the first tries."""
-    ran = await asyncio.to_thread(run, "dead-letters", "--store", store)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    first, second, third = (json.loads(line) for line in ran.stdout.splitlines())
+    ran = cli("dead-letters", "--store", store)
+    assert (ran.status, ran.stderr) == (0, "")
+    first, second, third = map(json.loads, ran.lines)
     assert first == {
         "application_id": "app-1",
         "subject": "app-1",
         "window_after": "1970-01-01T00:16:41",
         "window_before": "1970-01-01T00:16:42",
         "attempts": 1,
-        "first_tried_at": "2026-03-01T12:00:01",
-        "last_tried_at": "2026-03-01T12:00:02",
-        "next_try_at": "2026-03-01T12:01:02",
-        "reason": "the service knows no such application",
+        "first_tried_at": "2026-03-01T12:00:00",
+        "last_tried_at": "2026-03-01T12:00:01",
+        "next_try_at": "2026-03-01T12:01:01",
+        "reason": LOST.reason,
     }
     assert second["attempts"] == 7
     assert (third["application_id"], third["subject"]) == (None, "second 1970-01-01 00:16:43")
 
 
-async def test_ids_alone_are_those_of_applications(store: str) -> None:
-    """A second of the list has none, and CSV names it."""
-    ran = await asyncio.to_thread(run, "dead-letters", "--store", store, "-q")
-    assert ran.stdout == "app-1\napp-2\n"
-    ran = await asyncio.to_thread(run, "dead-letters", "--store", store, "-o", "csv")
-    rows = list(csv.DictReader(ran.stdout.splitlines()))
+def test_ids_alone_are_those_of_applications(store: str, cli: Cli) -> None:
+    """A second of the list has no id, and CSV names it."""
+    assert cli("dead-letters", "--store", store, "-q").lines == ["app-1", "app-2"]
+    rows = csv.DictReader(cli("dead-letters", "--store", store, "-o", "csv").lines)
     assert [row["subject"] for row in rows] == ["app-1", "app-2", "second 1970-01-01 00:16:43"]
 
 
-async def test_a_person_sees_a_table(store: str) -> None:
-    """It fits a terminal; where nothing is wrong, that is said."""
-    whole = ("dead-letters", "--store", store)
-    shown = await asyncio.to_thread(run_on_terminal, *whole)
+def test_a_table_gives_the_whole_reason(tmp_path: Path, income_run: LoopRunner, cli: Cli) -> None:
+    """On 80 columns the reason is complete, without the id that is in the row already."""
+    one = "app-e3" + "0123456789" * 3
+    lost = evolve(LOST, application_id=one, reason=f"NotFoundError: get_documents({one}): 404 Gone")
+    store = SQLiteCheckpointStore(tmp_path / "polls.db")
+    income_run(store.save("default", "", version=0, dead_letters=[lost]))
+    shown = cli("dead-letters", "--store", "polls.db", terminal=Terminal(), env={"NO_COLOR": "1"})
     assert shown.status == 0
     assert "Next try" in shown.screen
-    clean = await asyncio.to_thread(run_on_terminal, *whole, "--name", "clean")
-    assert clean.screen == "income-client: all that was listed could be read\r\n"
-    ran = await asyncio.to_thread(run, *whole, "--name", "clean")
-    assert (ran.returncode, ran.stdout) == (0, "")
-    assert ran.stderr == "income-client: all that was listed could be read\n"
-    ran = await asyncio.to_thread(run, *whole, "--name", "clean", "-q")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert "get_documents" in shown.words
+    assert "404 Gone" in shown.words
+    assert shown.words.count(one) == 1
 
 
-async def test_a_table_says_why_in_full(tmp_path: Path) -> None:
-    """On 80 columns the reason is all there, without the id that stands in the row already."""
-    path = tmp_path / "polls.db"
-    one = "app-e3" + "0123456789" * 3
-    reason = f"NotFoundError: get_documents({one}): 404 Not Found"
-    lost = evolve(letter(1), application_id=one, reason=reason)
-    await SQLiteCheckpointStore(path).save("default", "", version=0, dead_letters=[lost])
-    whole = ("dead-letters", "--store", str(path))
-    shown = await asyncio.to_thread(run_on_terminal, *whole, NO_COLOR="1")
-    text = " ".join(shown.screen.split())
-    assert re.search(r"get_documents: .*404 Not Found", text)
-    assert text.count(one) == 1
-    ran = await asyncio.to_thread(run, *whole)
-    assert json.loads(ran.stdout)["reason"] == reason
+def test_nothing_lost_is_reported(store: str, cli: Cli) -> None:
+    """A person and a script are informed, unless ids alone were asked for."""
+    clean = ("dead-letters", "--store", store, "--name", "clean")
+    assert "income-client: " in cli(*clean, terminal=Terminal()).screen
+    ran = cli(*clean)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (0, "", 1)
+    ran = cli(*clean, "-q")
+    assert (ran.status, ran.stdout, ran.stderr) == (0, "", "")
 
 
-async def test_what_is_not_there_is_told_and_not_made(store: str, tmp_path: Path) -> None:
-    """A file that is missing stays missing, and a name that nobody polled under is an error."""
+def test_a_missing_store_or_name_is_reported(store: str, cli: Cli, tmp_path: Path) -> None:
+    """A missing file stays missing, and a name without polls or a damaged file is an error."""
     nowhere = tmp_path / "nowhere"
-    ran = await asyncio.to_thread(run, "dead-letters", "--store", str(nowhere))
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == f"income-client: there is no store at {nowhere}\n"
+    ran = cli("dead-letters", "--store", str(nowhere))
+    assert (ran.status, ran.stdout) == (1, "")
+    assert str(nowhere) in ran.stderr
     assert not nowhere.exists()
-    ran = await asyncio.to_thread(run, "dead-letters", "--store", store, "--name", "x")
-    assert ran.stderr == f"income-client: nobody has polled as 'x' in {store}\n"
+    ran = cli("dead-letters", "--store", store, "--name", "other")
+    assert (ran.status, ran.stdout) == (1, "")
+    assert "'other'" in ran.stderr
     nowhere.write_text("no database", "utf-8")
-    ran = await asyncio.to_thread(run, "dead-letters", "--store", str(nowhere))
-    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    ran = cli("dead-letters", "--store", str(nowhere))
+    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
 
 
-async def test_it_works_while_the_poller_runs(tmp_path: Path) -> None:
-    """A poller that has the store is neither ended nor kept waiting."""
-    store = tmp_path / "polls.db"
-    async with Emulator(20, time_flows=True) as service:
-        lost = service.world.ids[3]
-        fault = Fault("status", path=f"/v1/income/applications/{lost}", status=404, times=None)
-        service.faults.add(fault)
-        command = Command(service, store)
-        with command.started("--start", "beginning", "--interval", "0.1") as process:
-            await until(store.exists)
-            checkpoints = SQLiteCheckpointStore(store)
-            async with asyncio.timeout(40):
-                while not await checkpoints.dead_letters("default"):  # noqa: ASYNC110 - as in until
-                    await asyncio.sleep(0.05)
-            ran = await asyncio.to_thread(run, "dead-letters", "--store", str(store))
-            assert (ran.returncode, ran.stderr) == (0, "")
-            (row,) = [json.loads(line) for line in ran.stdout.splitlines()]
-            assert row["application_id"] == lost
-            assert "404" in row["reason"]
-            listed = sum(request.name == "list_applications" for request in service.requests)
-            await until(
-                lambda: (
-                    sum(request.name == "list_applications" for request in service.requests)
-                    > listed + 2
-                )
-            )
-            assert process.poll() is None
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [(("--store", ":memory:"), "--store"), (("--store", "polls.db", "--name", ""), "--name")],
+)
+@pytest.mark.usefixtures("store")
+def test_what_is_invalid_on_any_machine_is_misuse(
+    arguments: tuple[str, ...], option: str, cli: Cli
+) -> None:
+    """A path or a name that cannot exist has status 2."""
+    ran = cli("dead-letters", *arguments)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(f"income-client: {option}: ")
 
 
-@given(st.integers(min_value=1, max_value=40))
-def test_the_next_try_is_when_the_poller_tries(attempts: int) -> None:
-    """What is told is what the poller goes by."""
-    one = letter(1, attempts=attempts)
-    due = second_of(one.next_try_at)
-    letters = DeadLetters([one])
-    assert not letters.due(due - 1, most=9)
-    assert letters.due(due, most=9) == [one]
+@pytest.mark.income_service(applications=20)
+def test_a_running_poller_is_not_disturbed(
+    cli: Cli, income_service: IncomeService, income_client: IncomeClient, income_run: LoopRunner
+) -> None:
+    """The dead letter of a poller is listed while it holds the store, and it polls on."""
+    lost, touched = income_service.ids[3:5]
+    income_service.faults.add(Fault("status", path=f"*/{lost}", status=404, times=None))
+    store = SQLiteCheckpointStore(cli.folder / "polls.db")
+    poller = income_client.poll(store, start=NOON - timedelta(days=400))
+    income_run(_delivered(poller, 19))
+    income_service.touch(touched)
+    assert income_run(_delivered(poller, 1)) == [touched]
+    ran = cli("dead-letters", "--store", "polls.db")
+    assert (ran.status, ran.stderr) == (0, "")
+    (row,) = map(json.loads, ran.lines)
+    assert row["application_id"] == lost
+    assert "404" in row["reason"]
+    income_service.touch(touched)
+    assert income_run(_delivered(poller, 1)) == [touched]
+    income_run(poller.aclose())
 
 
-async def test_what_can_be_no_store_and_no_name_is_misuse(store: str) -> None:
-    """What the command line alone shows is told with status 2."""
-    for arguments, said in (
-        (("--store", ":memory:"), "--store: this is no path of a file"),
-        (("--store", store, "--name", ""), "--name: name is a text that is not empty"),
-    ):
-        ran = await asyncio.to_thread(run, "dead-letters", *arguments)
-        assert (ran.returncode, ran.stdout) == (2, "")
-        assert ran.stderr == f"income-client: {said}\n"
+async def _delivered(poller: Poller, count: int) -> list[str]:
+    """Return the ids of the next records."""
+    return [(await anext(poller)).application_id for _ in range(count)]

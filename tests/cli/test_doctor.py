@@ -1,172 +1,623 @@
-"""``income-client doctor`` looks at emulated services of every habit, and says what is so."""
+"""``income-client doctor``: what it finds out about a connection and a service."""
 
-from itertools import product
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client import IncomeClient
-from income_client.cli.checking.facts import Facts, Verdict
-from income_client.cli.doctor import examine
-from income_client.emulator import Emulator
-from income_client.emulator.seconds import START, second_of
-from tests.cli.doctoring import (
-    CappedEmulator,
-    DistantEmulator,
-    account,
-    by_check,
-    facts_about,
-    findings_about,
-)
+from income_client.emulator import Fault, ServiceRules
+from income_client.testing import IncomeService
+from tests.support.beside import beside
+from tests.support.cli import Cli, Terminal
+from tests.support.fronts import Change, changing, proxying, terminating, unchanged
+from tests.support.served import served
 
-NOW: Final = second_of(START)
-_MOST_REQUESTS: Final = 40
-_WORDS: Final = {False: "exclusive", True: "inclusive"}
-_WEEK: Final = 7 * 86_400
+NOW: Final = int(datetime(2026, 6, 30, 12, tzinfo=UTC).timestamp())
+DAY: Final = 86_400
+LIST: Final = "/v1/income/applications"
+MOST_REQUESTS: Final = 40
+WORDS: Final = {False: "exclusive", True: "inclusive"}
+several: Final = pytest.mark.income_service(applications=60)
 
-
-@pytest.mark.parametrize(
-    ("lower", "upper", "order"),
-    list(product((False, True), (False, True), ("ascending", "descending", "shuffled", "random"))),
-)
-async def test_each_meaning_of_the_bounds_is_told(lower: bool, upper: bool, order: str) -> None:
-    """For all four meanings and in every order of rows, the verdict is the emulator's rule."""
-    async with Emulator(2000, lower_closed=lower, upper_closed=upper, order=order) as service:
-        found = await findings_about(service)
-    assert found["bounds"].verdict is Verdict.OK
-    assert found["bounds"].finding == (
-        f"updated_after is {_WORDS[lower]}, updated_before is {_WORDS[upper]} (3 rows looked for)"
-    )
-    told = order if order in {"ascending", "descending"} else "none"
-    assert found["row order"].finding.startswith(f"{told} by update time")
-    assert ("another one" in found["row order"].finding) == (order == "random")
+Found = dict[str, dict[str, Any]]
+Doctor = Callable[..., tuple[int, Found]]
 
 
-@pytest.mark.parametrize(("lower", "upper"), list(product((False, True), (False, True))))
-async def test_a_zone_of_its_own_changes_no_verdict(lower: bool, upper: bool) -> None:
-    """The list's times may be hours from last_updated_at; the zone is told, and the bounds too."""
-    async with DistantEmulator(
-        300, shift=-5 * 3600, lower_closed=lower, upper_closed=upper
-    ) as service:
-        found = await findings_about(service)
-    assert found["service time"].finding == "times without zone are UTC-05:00"
-    assert f"updated_after is {_WORDS[lower]}, updated_before is {_WORDS[upper]}" in (
-        found["bounds"].finding
+@pytest.fixture
+def doctor(service_cli: Cli) -> Doctor:
+    """Runs the command; returns its status, and the findings by what they are about."""
+
+    def run(*arguments: str, **env: str) -> tuple[int, Found]:
+        ran = service_cli("doctor", "--output", "json", *arguments, env=env)
+        return ran.status, {row["check"]: row for row in json.loads(ran.stdout)["findings"]}
+
+    return run
+
+
+def refusing(kind: str = "status", *, path: str = LIST, **settings: Any) -> Fault:
+    """Return a fault of every request with credentials."""
+    return Fault(kind, path=path, method="GET", times=None, **settings)
+
+
+def assert_bounds(found: Found, *, lower: bool, upper: bool) -> None:
+    """Make sure that the bounds were recognised."""
+    assert found["bounds"]["verdict"] == "ok"
+    assert found["bounds"]["finding"].startswith(
+        f"updated_after is {WORDS[lower]}, updated_before is {WORDS[upper]} "
     )
 
 
-@pytest.mark.parametrize(
-    ("applications", "knobs", "reason"),
-    [
-        (0, {}, "the service lists no application"),
-        ([NOW] * 3, {"future": "refuse", "upper_closed": True}, "a question was not answered"),
-        (
-            [NOW] * 3,
-            {"future": "clamp", "upper_closed": True},
-            "the service answered for another window",
-        ),
-        ([NOW - 5000] * 20_000, {"order": "random"}, "more rows share those seconds"),
-    ],
-)
-async def test_what_cannot_be_told_has_its_reason(
-    applications: Any, knobs: dict[str, Any], reason: str
+# What the list does
+
+
+@pytest.mark.income_service(applications=300)
+@pytest.mark.parametrize("order", ["ascending", "descending", "shuffled", "random"])
+def test_each_meaning_of_the_bounds_is_recognised(
+    order: str, doctor: Doctor, income_service: IncomeService
 ) -> None:
-    """No verdict without evidence, and the reason why there is none."""
-    async with Emulator(applications, **knobs) as service:
-        found = await findings_about(service)
-    assert found["bounds"].verdict is Verdict.NOTE
-    assert found["bounds"].finding.startswith(f"cannot be told: {reason}")
+    """For all four meanings and in every order of rows, the verdict is the service's rule."""
+    for lower in (False, True):
+        for upper in (False, True):
+            income_service.rules = ServiceRules(lower_closed=lower, upper_closed=upper, order=order)
+            assert_bounds(doctor()[1], lower=lower, upper=upper)
 
 
-async def test_rows_that_move_meanwhile_tell_nothing() -> None:
-    """Where everything is updated while it is looked at, nothing is concluded of it."""
+@several
+@pytest.mark.parametrize("upper", [False, True], ids=["upper open", "upper closed"])
+@pytest.mark.parametrize("lower", [False, True], ids=["lower open", "lower closed"])
+def test_a_zone_changes_no_verdict(
+    lower: bool, upper: bool, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """The list's times may be hours from last_updated_at; the zone is told, and the bounds too."""
+    hours = timedelta(hours=5)
+    income_service.rules = ServiceRules(
+        lower_closed=lower, upper_closed=upper, clock_offset=int(hours.total_seconds())
+    )
 
-    def move(_: int) -> None:
-        for application_id in service.world.ids:
-            service.advance(1)
-            service.touch(application_id)
+    def later(found: re.Match[bytes]) -> bytes:
+        moment = datetime.fromisoformat(found[2].decode()) + hours
+        return found[1] + moment.isoformat().encode()
 
-    async with Emulator(4) as service:
-        facts = await examine(account(service.url, service.oauth2), move)
-    assert by_check(facts)["bounds"].finding.startswith("cannot be told")
+    def shift(piece: bytes) -> bytes:
+        return re.sub(rb'("last_updated_at":")([-:0-9T]+)', later, piece)
+
+    with beside(changing(income_service.url, replies=shift)) as port:
+        _, found = doctor(INCOME_BASE_URL=f"http://127.0.0.1:{port}")
+    assert found["service time"]["finding"] == "times without zone are UTC-05:00"
+    assert_bounds(found, lower=lower, upper=upper)
 
 
 @pytest.mark.parametrize(
-    ("knobs", "check", "words"),
+    "reason",
     [
-        ({"max_span": _WEEK}, "wide windows", "cut to 7 days"),
-        ({"max_span": _WEEK, "span_clamp": "before"}, "wide windows", "cut to 7 days"),
-        ({"max_span": _WEEK, "span_clamp": "before"}, "default window", "before the present"),
-        ({"max_span": _WEEK, "span_clamp": "before"}, "bounds", "(3 rows looked for)"),
-        ({"oldest": NOW - 2 * _WEEK}, "wide windows", "nothing older than 14 days"),
-        ({}, "wide windows", "served from the beginning of time"),
-        ({"default_span": 86_400}, "default window", "the last 1 day"),
-        ({"default_span": 86_400}, "wide windows", "served from the beginning of time"),
-        ({"future": "accept"}, "future bounds", "taken as they are"),
-        ({"future": "clamp"}, "future bounds", "lowered to the present"),
-        ({"future": "refuse"}, "future bounds", "refused"),
+        pytest.param(
+            "the service lists no application", marks=pytest.mark.income_service(applications=0)
+        ),
+        pytest.param(
+            "a question was not answered",
+            marks=pytest.mark.income_service(
+                applications=[NOW] * 3, future="refuse", upper_closed=True
+            ),
+        ),
+        pytest.param(
+            "the service answered for another window",
+            marks=pytest.mark.income_service(
+                applications=[NOW] * 3, future="clamp", upper_closed=True
+            ),
+        ),
+        pytest.param(
+            "more rows share those seconds",
+            marks=pytest.mark.income_service(applications=[NOW - 5000] * 20_000, order="random"),
+        ),
+    ],
+    ids=["no rows", "refused", "clamped", "saturated"],
+)
+def test_what_cannot_be_told_has_its_reason(reason: str, doctor: Doctor) -> None:
+    """No verdict without evidence, and the reason why there is none."""
+    _, found = doctor()
+    assert found["bounds"]["verdict"] == "note"
+    assert found["bounds"]["finding"].startswith(f"cannot be told: {reason}")
+
+
+@pytest.mark.income_service(applications=4)
+@given(turn=st.integers(1, 30), lower=st.booleans(), upper=st.booleans())
+def test_an_update_meanwhile_makes_no_wrong_verdict(
+    turn: int, lower: bool, upper: bool, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """Whenever everything moves away, the verdict is right, or that it cannot be told."""
+    income_service.rules = ServiceRules(lower_closed=lower, upper_closed=upper)
+    left = turn
+
+    def move(piece: bytes) -> bytes:
+        nonlocal left
+        left -= 1
+        if not left:
+            for application_id in income_service.ids:
+                income_service.touch(application_id)
+                income_service.advance(3)
+        return piece
+
+    with beside(changing(income_service.url, requests=move)) as port:
+        _, found = doctor(INCOME_BASE_URL=f"http://127.0.0.1:{port}")
+    if found["bounds"]["verdict"] == "ok":
+        assert_bounds(found, lower=lower, upper=upper)
+    else:
+        assert found["bounds"]["finding"].startswith("cannot be told")
+
+
+@pytest.mark.income_service(applications=2000)
+@pytest.mark.parametrize(
+    ("rules", "check", "words"),
+    [
+        (
+            {"max_span": 7 * DAY, "span_clamp": "before"},
+            "default window",
+            "before the present",
+        ),
+        ({"max_span": 7 * DAY, "span_clamp": "before"}, "bounds", "updated_after is exclusive"),
+        ({"default_span": DAY}, "default window", "the last 1 day"),
         ({"clock_offset": 40}, "service time", "40 s behind Date"),
         ({"clock_offset": 7200}, "service time", "2 hours from Date, and rows are not"),
         ({}, "service time", "times without zone are UTC"),
+        ({}, "limit", "asked for 1000, got 1000"),
     ],
+    ids=str,
 )
-async def test_each_habit_is_told(knobs: dict[str, Any], check: str, words: str) -> None:
-    """What the emulator was told to do is what the report says."""
-    async with Emulator(2000, **knobs) as service:
-        found = await findings_about(service)
-    assert words in found[check].finding
-    assert all(each.verdict is not Verdict.FAILED for each in found.values())
+def test_each_habit_of_the_service_is_found(
+    rules: dict[str, Any], check: str, words: str, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """What the service was told to do is what is reported, and nothing of it is a failure."""
+    income_service.rules = ServiceRules(**rules)
+    status, found = doctor()
+    assert words in found[check]["finding"]
+    assert (status, {row["verdict"] for row in found.values()} & {"failed"}) == (0, set())
 
 
-@pytest.mark.parametrize("applications", [500, 20])
-async def test_pages_that_hide_rows_are_a_failure(applications: int) -> None:
-    """A page below the limit is taken for all there is, so that one that is not loses rows."""
-    async with CappedEmulator(applications) as service:
-        found = await findings_about(service)
-    is_hiding = applications > service.cap
-    assert (found["limit"].verdict is Verdict.FAILED) == is_hiding
-    assert ("hid" in found["limit"].finding) == is_hiding
+@several
+@pytest.mark.parametrize(
+    ("asked", "given_", "verdict", "words"),
+    [
+        (b"limit=1000", b"limit=30", "failed", "hid"),
+        (b"limit=5 ", b"limit=25 ", "warning", "25 rows where 5 were asked for"),
+        (b"limit=5 ", b"limit=3 ", "warning", "3 rows where 5 were asked for"),
+        (b"/applications ", b"/applications?limit=50 ", "note", "50 where none was asked for"),
+        (b"", b"", "ok", "all that there are"),
+    ],
+    ids=["hides rows", "too long", "too short", "other default", "as the contract says"],
+)
+def test_pages_of_another_size_are_reported(
+    asked: bytes,
+    given_: bytes,
+    verdict: str,
+    words: str,
+    doctor: Doctor,
+    income_service: IncomeService,
+) -> None:
+    """A page that hides rows without being full loses them, and is the one failure."""
+
+    def cap(piece: bytes) -> bytes:
+        return piece.replace(asked, given_) if asked else piece
+
+    with beside(changing(income_service.url, requests=cap)) as port:
+        status, found = doctor(INCOME_BASE_URL=f"http://127.0.0.1:{port}")
+    assert words in found["limit"]["finding"]
+    assert (found["limit"]["verdict"], status) == (verdict, int(verdict == "failed"))
+
+
+@several
+@pytest.mark.parametrize(
+    ("bad", "verdict"), [(0, "ok"), (3, "warning"), (60, "failed")], ids=["none", "some", "all"]
+)
+def test_applications_that_cannot_be_read_are_counted_without_ids(
+    bad: int, verdict: str, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """The usual error is told and how often; where nothing can be read it is a failure."""
+    if bad == len(income_service.ids):
+        income_service.faults.add(refusing(path=f"{LIST}/*", status=404))
+    elif bad:
+        income_service.faults.add(Fault("status", path=f"{LIST}/*", status=404, times=bad))
+    status, found = doctor()
+    assert found["applications"]["verdict"] == verdict
+    assert status == int(verdict == "failed")
+    assert ("get_application(…): 404" in found["applications"]["finding"]) is bool(bad)
+
+
+# Requests
 
 
 @pytest.mark.parametrize(
-    ("applications", "knobs"),
-    [(5000, {}), (40, {}), (500, {"max_span": _WEEK}), (40, {"clock_offset": 7200})],
+    "applications",
+    [
+        pytest.param(5000, marks=pytest.mark.income_service(applications=5000)),
+        pytest.param(40, marks=pytest.mark.income_service(applications=40)),
+        pytest.param(500, marks=pytest.mark.income_service(applications=500, max_span=7 * DAY)),
+        pytest.param(1, marks=pytest.mark.income_service(applications=40, clock_offset=7200)),
+    ],
+    ids=["many", "few", "narrow windows", "another clock"],
 )
-async def test_it_asks_no_more_than_it_says(applications: int, knobs: dict[str, Any]) -> None:
-    """Whatever it meets, it stays within its requests, and asks one at a time."""
-    async with Emulator(applications, **knobs) as service:
-        await facts_about(service)
-        assert len(service.requests) <= _MOST_REQUESTS
-        assert service.max_in_flight == 1
-        assert service.token_requests == 1
+def test_it_asks_no_more_than_it_says(
+    applications: int, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """Whatever it meets, it stays within 40 requests, one at a time, the first without secrets."""
+    doctor()
+    assert len(income_service.requests) <= MOST_REQUESTS
+    assert income_service.max_in_flight == 1
+    assert income_service.token_requests == 1
+    first = income_service.requests[:3]
+    assert [(each.method, each.authorized) for each in first] == [("HEAD", False)] * 3
 
 
-async def test_nothing_is_sent_without_need() -> None:
-    """The first questions carry no credentials and ask for no body."""
-    async with Emulator(5) as service:
-        await facts_about(service)
-        methods = [request.method for request in service.requests[:3]]
-    assert methods == ["HEAD"] * 3
+@several
+def test_basic_credentials_need_no_token(doctor: Doctor, income_service: IncomeService) -> None:
+    """Where they are accepted, that is said, and no token is requested."""
+    basic = income_service.basic
+    status, found = doctor(
+        INCOME_CLIENT_ID="",
+        INCOME_CLIENT_SECRET="",
+        INCOME_USERNAME=basic.username,
+        INCOME_PASSWORD=basic.password.reveal(),
+    )
+    assert (status, found["credentials"]["verdict"]) == (0, "ok")
+    assert income_service.token_requests == 0
 
 
-async def test_basic_credentials_need_no_token() -> None:
-    """Where they are taken, that is said, and no token is bought."""
-    async with Emulator(5) as service:
-        facts = await examine(account(service.url, service.basic), lambda _: None)
-        assert service.token_requests == 0
-    assert by_check(facts)["credentials"].finding == "user name and password are taken"
+@several
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (refusing(status=401), 4),
+        (refusing(status=403), 4),
+        (refusing(status=404), 1),
+        (refusing(status=429), 1),
+        (refusing(status=500, headers={"X-Request-Id": "r-42"}), 1),
+        (refusing("body", body=b'"x"'), 1),
+        (refusing("redirect"), 1),
+    ],
+    ids=["401", "403", "404", "429", "500", "not a page", "redirect"],
+)
+def test_each_refusal_has_its_advice(
+    fault: Fault, status: int, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """Refused credentials have a status of their own; the number of the request is told."""
+    income_service.faults.add(fault)
+    ended, found = doctor()
+    assert (ended, found["credentials"]["verdict"]) == (status, "failed")
+    assert found["credentials"]["advice"]
+    assert found["bounds"]["verdict"] == "skipped"
+    if fault.headers:
+        assert "r-42" in found["credentials"]["finding"]
 
 
-async def test_facts_hold_nothing_secret() -> None:
-    """No secret, no name of a borrower and no id is in what was found out."""
-    async with Emulator(5) as service:
-        facts = await facts_about(service)
-        forbidden = {service.oauth2.client_secret.reveal(), *service.world.ids}
-        async with IncomeClient(service.url, auth=service.oauth2) as client:
-            for application_id in service.world.ids:
-                read = await client.get_application(application_id)
-                forbidden.add(read.application_reference_id)
-                forbidden |= {each.last_name for each in read.applicants.values()}
-                forbidden |= {each.ssn for each in read.applicants.values()}
-    assert isinstance(facts, Facts)
-    assert not [each for each in forbidden if each in repr(facts)]
+@several
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"INCOME_CLIENT_SECRET": "not-the-secret"}, "client id and secret"),
+        (
+            {
+                "INCOME_CLIENT_ID": "",
+                "INCOME_CLIENT_SECRET": "",
+                "INCOME_USERNAME": "somebody@example.com",
+                "INCOME_PASSWORD": "not-the-password",
+            },
+            "user name and password",
+        ),
+    ],
+    ids=["OAuth 2.0", "Basic"],
+)
+def test_wrong_credentials_are_4(env: dict[str, str], words: str, service_cli: Cli) -> None:
+    """The advice is about the kind of credentials, and shows neither part."""
+    ran = service_cli("doctor", env=env)
+    assert ran.status == 4
+    assert words in ran.words
+    assert not any(text in ran.words for text in env.values() if text)
+
+
+@several
+def test_a_token_that_is_refused_is_told_from_no_token(
+    doctor: Doctor, income_service: IncomeService
+) -> None:
+    """Where a token was given and the service does not accept it, the advice says so."""
+    income_service.faults.add(refusing(status=401))
+    status, found = doctor()
+    assert status == 4
+    assert "INCOME_AUTH_URL" in found["credentials"]["advice"]
+
+
+@several
+def test_a_rate_limit_ends_the_questions(doctor: Doctor, income_service: IncomeService) -> None:
+    """After a 429 nothing more is asked, and what is known by then is reported."""
+    fault = refusing(status=429, skip=3, headers={"Retry-After": "3600"})
+    income_service.faults.add(fault)
+    status, found = doctor()
+    assert (status, found["rate limits"]["verdict"]) == (0, "warning")
+    assert "3600 s" in found["rate limits"]["finding"]
+    assert "not answered" in found["bounds"]["finding"]
+    assert [each.status for each in income_service.requests].count(429) == 1
+
+
+@several
+def test_a_failing_service_is_left_alone(doctor: Doctor, income_service: IncomeService) -> None:
+    """After three failures in the middle nothing more is asked."""
+    income_service.faults.add(refusing(status=500, skip=3, path="/v1/*"))
+    doctor()
+    assert [each.status for each in income_service.requests].count(500) == 3
+
+
+# The connection
+
+
+@several
+@pytest.mark.parametrize(
+    ("address", "check", "status"),
+    [
+        ("https://127.0.0.1:1", "connection", 1),
+        (f"https://{'a' * 64}.example", "DNS", 1),
+        ("http://user:hush@example.com", "configuration", 2),
+        ("", "configuration", 2),
+    ],
+    ids=["nothing listens", "unknown name", "password in it", "missing"],
+)
+def test_what_builds_on_a_failure_is_skipped(
+    address: str, check: str, status: int, doctor: Doctor
+) -> None:
+    """The first thing that fails is reported, and the rest names it as what it needs."""
+    ended, found = doctor(INCOME_BASE_URL=address)
+    assert (ended, found[check]["verdict"]) == (status, "failed")
+    assert found["credentials"]["finding"] == f"needs {check}"
+    assert found["bounds"]["verdict"] == "skipped"
+    assert "hush" not in json.dumps(found)
+
+
+def test_a_missing_configuration_has_an_advice(cli: Cli) -> None:
+    """It names the variables and the option, for a person who begins."""
+    ran = cli("doctor", "-o", "json")
+    assert ran.status == 2
+    advice = json.loads(ran.stdout)["findings"][0]["advice"]
+    assert all(word in advice for word in ("INCOME_CLIENT_ID", "INCOME_PASSWORD", "--config"))
+
+
+@several
+def test_a_token_endpoint_that_is_down_is_reported(doctor: Doctor) -> None:
+    """Where it is another server it has rows of its own, and no more of its address is shown."""
+    status, found = doctor(INCOME_AUTH_URL="http://127.0.0.1:1/tenant-7")
+    assert status == 1
+    assert "127.0.0.1:1" in found["configuration"]["finding"]
+    assert "tenant-7" not in json.dumps(found)
+    assert found["connection"]["verdict"] == "ok"
+    assert found["connection (token endpoint)"]["verdict"] == "failed"
+    assert found["credentials"]["finding"] == "needs connection (token endpoint)"
+
+
+@several
+def test_a_token_endpoint_of_its_own_is_only_connected_to(
+    doctor: Doctor, income_service: IncomeService
+) -> None:
+    """The promised number of requests holds with two hosts, too."""
+    elsewhere = income_service.url.replace("127.0.0.1", "localhost")
+    status, found = doctor(INCOME_AUTH_URL=elsewhere)
+    assert (status, found["connection (token endpoint)"]["verdict"]) == (0, "ok")
+    assert sum(each.method == "HEAD" for each in income_service.requests) == 3
+    assert len(income_service.requests) <= MOST_REQUESTS
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    """Who signs the certificates."""
+    return trustme.CA(organization_name="An Authority")
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path: Path) -> str:
+    """The authority in a file."""
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    return str(tmp_path / "authority.pem")
+
+
+@several
+@pytest.mark.parametrize(("days", "verdict"), [(40, "ok"), (20, "note"), (6, "warning")], ids=str)
+def test_a_trusted_certificate_has_its_days(
+    days: int,
+    verdict: str,
+    authority: trustme.CA,
+    trusted: str,
+    doctor: Doctor,
+    income_service: IncomeService,
+) -> None:
+    """Three weeks before its end it is worth a note, and a week before a warning."""
+    ends = datetime.now(UTC) + timedelta(days=days, hours=12)
+    issued = authority.issue_cert("localhost", common_name="localhost", not_after=ends)
+    with beside(terminating(issued, income_service.url)) as port:
+        there = f"https://localhost:{port}"
+        status, found = doctor(INCOME_CA_FILE=trusted, INCOME_BASE_URL=there)
+    assert status == 0
+    assert found["DNS"]["finding"].startswith("localhost is ")
+    assert "TLSv1." in found["connection"]["finding"]
+    assert found["certificate"]["verdict"] == verdict
+    assert "An Authority" in found["certificate"]["finding"]
+    assert f"{days} days" in found["certificate"]["finding"]
+    assert found["bounds"]["verdict"] == "ok"
+
+
+@several
+@pytest.mark.parametrize(
+    ("name", "is_known", "days", "words"),
+    [
+        ("localhost", False, 40, "unable to get local issuer certificate"),
+        ("api.example.com", True, 40, "Hostname mismatch"),
+        ("localhost", True, -1, "certificate has expired"),
+    ],
+    ids=["unknown authority", "another name", "expired"],
+)
+def test_a_certificate_that_is_not_trusted_stops_it(
+    name: str,
+    is_known: bool,
+    days: int,
+    words: str,
+    authority: trustme.CA,
+    trusted: str,
+    doctor: Doctor,
+    income_service: IncomeService,
+) -> None:
+    """What is wrong with it is told, with an advice, and no credentials are sent."""
+    ends = datetime.now(UTC) + timedelta(days=days)
+    issued = authority.issue_cert(name, not_after=ends)
+    known = {"INCOME_CA_FILE": trusted} if is_known else {}
+    with beside(terminating(issued, income_service.url)) as port:
+        status, found = doctor(INCOME_BASE_URL=f"https://localhost:{port}", **known)
+    assert (status, found["connection"]["verdict"]) == (1, "failed")
+    assert words in found["connection"]["finding"]
+    assert "INCOME_CA_FILE" in found["connection"]["advice"]
+    assert found["credentials"]["finding"] == "needs connection"
+    assert len(income_service.requests) == 0
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict"), [(0, "ok"), (20, "note"), (-600, "warning")], ids=str
+)
+def test_clocks_are_compared(ahead: int, verdict: str, cli: Cli) -> None:
+    """Some seconds are a note, more than half a minute a warning; the stated error holds."""
+    start = datetime.now(UTC).replace(tzinfo=None, microsecond=0) + timedelta(seconds=ahead)
+    with IncomeService(20, start=start, time_flows=True) as service:
+        ran = cli.at(service)("doctor", "-o", "json")
+    (clock,) = (row for row in json.loads(ran.stdout)["findings"] if row["check"] == "clock")
+    assert clock["verdict"] == verdict
+
+
+@several
+@pytest.mark.parametrize(
+    ("change", "check", "verdict"),
+    [
+        (lambda piece: piece.replace(b"\r\nDate: ", b"\r\nDote: "), "clock", "skipped"),
+        (lambda piece: piece.replace(b"\r\nDate: ", b"\r\nDote: "), "service time", "skipped"),
+        (unchanged, "keep-alive", "ok"),
+        (
+            lambda piece: piece.replace(b"\r\nDate: ", b"\r\nConnection: close\r\nDate: "),
+            "keep-alive",
+            "note",
+        ),
+    ],
+    ids=["no Date", "no Date to compare with", "kept", "closed"],
+)
+def test_replies_tell_of_clocks_and_connections(
+    change: Change, check: str, verdict: str, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """Without a Date there is no clock to compare; a closed connection costs another one."""
+    with beside(changing(income_service.url, replies=change)) as port:
+        _, found = doctor(INCOME_BASE_URL=f"http://127.0.0.1:{port}")
+    assert found[check]["verdict"] == verdict
+
+
+# Proxies
+
+
+@several
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+def test_an_unused_proxy_of_the_environment_is_reported(name: str, doctor: Doctor) -> None:
+    """By the name of its variable, since its address may hold a password."""
+    _, found = doctor(**{name: "http://user:hush@proxy.example:3128"})
+    assert found["proxy"]["verdict"] == "note"
+    assert name.upper() in found["proxy"]["finding"]
+    assert "hush" not in str(found)
+
+
+@several
+def test_what_a_proxy_hides_is_skipped(service_cli: Cli, income_service: IncomeService) -> None:
+    """What cannot be looked at is named, and the rest is looked at through the proxy."""
+    with beside(proxying(income_service.url)) as (port, _):
+        proxy = f"http://user:hush@127.0.0.1:{port}"
+        ran = service_cli("doctor", "-o", "json", env={"INCOME_PROXY": proxy})
+    assert ran.status == 0
+    found = {row["check"]: row for row in json.loads(ran.stdout)["findings"]}
+    assert f"127.0.0.1:{port}" in found["proxy"]["finding"]
+    assert "INCOME_PROXY" in found["configuration"]["finding"]
+    assert found["connection"]["verdict"] == "skipped"
+    assert "DNS, TLS, certificate" in found["connection"]["finding"]
+    assert found["credentials"]["verdict"] == "ok"
+    assert "clock" not in found
+    assert "hush" not in ran.words
+
+
+@several
+def test_a_proxy_that_is_down_is_blamed(doctor: Doctor) -> None:
+    """No connection was seen to be good, so that the advice is about the proxy."""
+    status, found = doctor(INCOME_PROXY="http://127.0.0.1:1")
+    assert status == 1
+    assert "proxy" in found["credentials"]["advice"]
+
+
+# What is printed
+
+
+@several
+def test_a_table_can_be_pasted_into_a_ticket(
+    service_cli: Cli, income_service: IncomeService
+) -> None:
+    """A pipe gets plain lines of 100 columns, and neither they nor JSON hold a secret."""
+    ran = service_cli("doctor")
+    assert ran.status == 0
+    assert re.fullmatch(r"income-client: .*\b40 requests\b.*\n", ran.stderr)
+    assert max(map(len, ran.lines)) <= 100
+    for words in ("configuration", "bounds", "updated_after is exclusive", "service time"):
+        assert words in ran.stdout
+    forbidden = {income_service.oauth2.client_secret.reveal(), income_service.oauth2.client_id}
+    for application_id in income_service.ids:
+        application = served(income_service, application_id)
+        people = application["applicants"].values()
+        forbidden |= {application_id, application["application_reference_id"]}
+        forbidden |= {person["ssn"] for person in people}
+    as_json = service_cli("doctor", "-o", "json")
+    assert not [text for text in forbidden if text in ran.words + as_json.words]
+
+
+@several
+def test_a_row_of_json_has_four_fields(doctor: Doctor) -> None:
+    """Each finding is an object, with null where there is nothing to do."""
+    _, found = doctor()
+    assert all(set(row) == {"check", "verdict", "finding", "advice"} for row in found.values())
+    assert found["bounds"]["advice"] is None
+
+
+@several
+def test_a_terminal_gets_colour_and_words(service_cli: Cli) -> None:
+    """Verdicts are words as well as colours."""
+    assert "\x1b[32mok" in service_cli("doctor", terminal=Terminal()).screen
+    plain = service_cli("doctor", terminal=Terminal(), env={"NO_COLOR": "1"}).screen
+    assert "\x1b[32m" not in plain
+    assert "ok" in plain
+
+
+@several
+def test_an_ascii_output_is_enough(service_cli: Cli) -> None:
+    """Signs are spelt out, and what cannot be is a question mark."""
+    ran = service_cli("doctor", env={"PYTHONIOENCODING": "ascii"})
+    assert ran.status == 0
+    assert ran.stdout.isascii()
+    assert "OAuth 2.0 as emu...; " in ran.stdout
+
+
+@several
+def test_the_source_of_each_setting_is_named(
+    cli: Cli, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """Each key is named with the variable or the file that gives it, the secret among them."""
+    path, variables = tmp_path / "config.toml", income_service.environment
+    path.write_text(
+        f'client_id = "{variables["INCOME_CLIENT_ID"]}"\n'
+        f'client_secret = "{variables["INCOME_CLIENT_SECRET"]}"\n'
+    )
+    path.chmod(0o600)
+    there = {"INCOME_BASE_URL": income_service.url}
+    ran = cli("doctor", "--config", str(path), "--output", "json", env=there)
+    row = json.loads(ran.stdout)["findings"][0]
+    assert row["verdict"] == "ok"
+    assert "INCOME_BASE_URL" in row["finding"]
+    assert f"client_id, client_secret from {path}" in row["finding"]
+    assert variables["INCOME_CLIENT_SECRET"] not in ran.stdout

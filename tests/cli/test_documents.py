@@ -1,148 +1,101 @@
-"""``income-client documents``: whole documents a line, or a table of what there is."""
+"""``income-client documents``: a document a line, or a table of what there is."""
 
-import asyncio
 import csv
-import shlex
-import subprocess
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from income_client.emulator import Emulator
-from tests.cli.downloading import documents_of
-from tests.cli.entry import COMMAND, ROOT, Terminal, environment, run, run_on_terminal, running
-from tests.cli.polling import parsed, served, variables
+from income_client.testing import IncomeService
+from tests.support.cli import Cli, Terminal
+from tests.support.served import documents_of, parsed, served
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[Emulator]:
-    """A service with a few applications and many documents."""
-    async with Emulator(12) as emulator:
-        yield emulator
-
-
-async def listed(
-    service: Emulator, *arguments: str, **others: str
-) -> "subprocess.CompletedProcess[str]":
-    """Run the command to its end while the service goes on."""
-    together = {**variables(service), **others}
-    return await asyncio.to_thread(run, "documents", *arguments, **together)
-
-
-async def test_a_line_is_a_whole_document(service: Emulator) -> None:
-    """It is the service's own JSON, the address aside, beside where it stands."""
-    some = service.world.ids[0]
-    ran = await listed(service, some)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    expected = [
-        {"application_id": some, "document_type": kind, "document": {**one, "url": ""}}
-        for kind, documents in served(service, some, "/documents")["documents"].items()
-        for one in documents
-    ]
-    assert parsed(ran.stdout) == expected
-
-
-async def test_addresses_are_there_when_asked_for(service: Emulator) -> None:
-    """They are as secret as the files, and not written down by accident."""
-    some = service.world.ids[0]
-    assert "Signature" not in (await listed(service, some)).stdout
-    ran = await listed(service, some, "--addresses")
-    assert all("?" in line["document"]["url"] for line in parsed(ran.stdout))
-
-
-async def test_only_some_types(service: Emulator) -> None:
-    """Types that are not named are left out; one that nobody has is said, and no error."""
-    ran = await listed(service, *service.world.ids, "--type", "paystub", "-q")
-    assert sorted(ran.stdout.split()) == sorted(documents_of(service, "paystub"))
-    ran = await listed(service, *service.world.ids, "--type", "x", "--type", "paystub")
-    assert (ran.returncode, len(ran.stdout.splitlines())) == (
-        0,
-        len(documents_of(service, "paystub")),
-    )
-    assert ran.stderr.startswith("income-client: no document of type x; there are ")
-    assert "paystub" in ran.stderr
-    ran = await listed(service, *service.world.ids, "--type", "x", "-q")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-
-
-async def test_pages_come_when_asked_for(service: Emulator) -> None:
-    """JSON has the block, and a row has how many."""
-    some = service.world.ids[0]
-    assert "pages" not in parsed((await listed(service, some)).stdout)[0]["document"]
-    ran = await listed(service, some, "--pages")
-    assert all("pages" in line["document"] for line in parsed(ran.stdout))
-    rows = rows_of((await listed(service, some, "--pages", "-o", "csv")).stdout)
-    assert all(int(row["pages"]) >= 1 for row in rows)
-
-
-async def test_csv_has_the_pay_period(service: Emulator) -> None:
-    """A paystub's days stand in columns; other types have none that are known."""
-    rows = rows_of((await listed(service, *service.world.ids, "--output", "csv")).stdout)
-    assert {row["document_id"] for row in rows} == set(documents_of(service))
-    for row in rows:
-        assert bool(row["pay_begin_date"]) is (row["document_type"] == "paystub")
-
-
-async def test_one_that_cannot_be_read_keeps_no_other_back(service: Emulator) -> None:
-    """It is named on standard error, the rest is listed, and the status is 1."""
-    first, second = service.world.ids[:2]
-    ran = await listed(service, first, "nobody", second, "-q")
-    assert ran.returncode == 1
-    assert ran.stderr.startswith("income-client: get_documents(nobody): 404 Not Found")
-    of_both = {one for one, whose in documents_of(service).items() if whose in (first, second)}
-    assert set(ran.stdout.split()) == of_both
-
-
-async def test_ids_come_from_another_command(service: Emulator) -> None:
-    """A hyphen stands for standard input: ids, or lines that have one."""
-    command = shlex.join(COMMAND)
-    process = await asyncio.create_subprocess_shell(
-        f"{command} applications | {command} documents - -q",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(**variables(service)),
-        cwd=ROOT,
-    )
-    output, errors = await process.communicate()
-    assert (process.returncode, errors) == (0, b"")
-    assert sorted(output.decode().split()) == sorted(documents_of(service))
-
-
-async def test_a_table_on_a_terminal_fits(service: Emulator) -> None:
-    """Applications, types, ids and pay periods stand in 80 columns; what has no room goes."""
-    together: dict[str, Any] = dict(variables(service))
-    some = service.world.ids[0]
-    shown = await asyncio.to_thread(run_on_terminal, "documents", some, **together)
-    assert shown.status == 0
-    assert "Application" in shown.screen
-    assert "Action" not in shown.screen
-
-
-async def test_ids_are_whole_on_a_narrow_terminal(service: Emulator) -> None:
-    """At 40 columns other columns go, and no id loses its end."""
-    some = service.world.ids[0]
-    together: dict[str, Any] = dict(variables(service))
-    with Terminal(width=40) as terminal:
-        device = terminal.device
-        with running("documents", some, stdout=device, stderr=device, **together) as process:
-            terminal.attend()
-            assert await asyncio.to_thread(process.wait, 50) == 0
-            shown = await asyncio.to_thread(terminal.close)
-    assert "…" not in shown
-    of_it = [one for one, whose in documents_of(service).items() if whose == some]
-    assert of_it
-    assert all(one in shown for one in [some, *of_it])
-
-
-@pytest.mark.parametrize("arguments", [(), ("--typo",), ("app-1", "--typo"), ("app-1", "-x")])
-def test_what_cannot_be_meant(arguments: tuple[str, ...]) -> None:
-    """No ids, and options that nobody knows, are misuse, although a hyphen alone is an id."""
-    ran = run("documents", *arguments)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert (arguments[-1] if arguments else "APPLICATION_ID") in ran.stderr
+pytestmark = pytest.mark.income_service(applications=8)
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:
     """Read CSV."""
     return list(csv.DictReader(text.splitlines()))
+
+
+def test_a_line_is_a_whole_document(service_cli: Cli, income_service: IncomeService) -> None:
+    """It is the service's own JSON without the file's address, beside its application and type."""
+    one = income_service.ids[0]
+    ran = service_cli("documents", one)
+    assert (ran.status, ran.stderr) == (0, "")
+    assert parsed(ran.stdout) == [
+        {"application_id": one, "document_type": kind, "document": {**document, "url": ""}}
+        for kind, documents in served(income_service, one, "/documents")["documents"].items()
+        for document in documents
+    ]
+
+
+def test_addresses_come_when_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
+    """They are as secret as the files, and so are left out otherwise."""
+    one = income_service.ids[0]
+    assert "Signature" not in service_cli("documents", one).stdout
+    ran = service_cli("documents", one, "--addresses")
+    assert all("Signature" in line["document"]["url"] for line in parsed(ran.stdout))
+
+
+def test_only_the_types_that_are_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
+    """Other types are left out, and a type that no document has is reported."""
+    paystubs = documents_of(income_service, "paystub")
+    ran = service_cli("documents", *income_service.ids, "--type", "paystub", "-q")
+    assert sorted(ran.lines) == sorted(paystubs)
+    ran = service_cli("documents", *income_service.ids, "--type", "payslip", "--type", "paystub")
+    assert len(ran.lines) == len(paystubs)
+    assert "payslip" in ran.stderr
+    assert "paystub" in ran.stderr.partition("payslip")[2]
+
+
+def test_pages_come_when_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
+    """JSON has the block of pages, and a row their number."""
+    one = income_service.ids[0]
+    assert "pages" not in parsed(service_cli("documents", one).stdout)[0]["document"]
+    ran = service_cli("documents", one, "--pages")
+    assert all("pages" in line["document"] for line in parsed(ran.stdout))
+    rows = rows_of(service_cli("documents", one, "--pages", "-o", "csv").stdout)
+    assert all(int(row["pages"]) >= 1 for row in rows)
+
+
+def test_csv_has_the_pay_period(service_cli: Cli, income_service: IncomeService) -> None:
+    """A paystub's days are in columns; other types have none."""
+    rows = rows_of(service_cli("documents", *income_service.ids, "--output", "csv").stdout)
+    assert {row["document_id"] for row in rows} == set(documents_of(income_service))
+    for row in rows:
+        assert bool(row["pay_begin_date"]) is (row["document_type"] == "paystub")
+
+
+def test_an_unreadable_application_keeps_no_other_back(
+    service_cli: Cli, income_service: IncomeService
+) -> None:
+    """It is named on standard error, the others are listed, and the status is 1."""
+    first, second = income_service.ids[:2]
+    ran = service_cli("documents", first, "nobody", second, "-q")
+    assert ran.status == 1
+    assert "get_documents(nobody): 404" in ran.stderr
+    documents = documents_of(income_service)
+    assert set(ran.lines) == {one for one in documents if documents[one] in (first, second)}
+
+
+def test_a_table_is_as_wide_as_the_terminal(
+    service_cli: Cli, income_service: IncomeService
+) -> None:
+    """Columns that have no room are left out, and no id loses its end."""
+    one = income_service.ids[0]
+    ids = [one, *(each for each, owner in documents_of(income_service).items() if owner == one)]
+    for columns in (40, 80):
+        shown = service_cli("documents", one, terminal=Terminal(columns=columns))
+        assert shown.status == 0
+        assert "Application" in shown.screen
+        assert "Action" not in shown.screen
+        assert "…" not in shown.screen
+        assert all(each in shown.screen for each in ids)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--typo",), ("app-1", "--typo"), ("app-1", "-x")])
+def test_misuse(arguments: tuple[str, ...], service_cli: Cli) -> None:
+    """Missing ids and unknown options are misuse, although a hyphen alone is an id."""
+    ran = service_cli("documents", *arguments)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert (arguments[-1] if arguments else "APPLICATION_ID") in ran.stderr

@@ -1,118 +1,542 @@
-"""Settings that cannot be meant, and services that cannot be reached: statuses and words."""
+"""Settings: where a command takes them from, what is wrong with them, and where secrets go."""
 
-import asyncio
+import json
+import os
+from base64 import b64decode
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+from urllib.parse import parse_qs
 
 import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client.emulator import Emulator, Fault
-from tests.cli.entry import run, run_on_terminal
-from tests.cli.running import variables
+from income_client.emulator import Fault
+from income_client.testing import IncomeService
+from tests.scripted_server import ScriptedServer, Seen, always, reply, serving
+from tests.support.beside import beside
+from tests.support.cli import Cli, Terminal
+from tests.support.fronts import proxying, terminating
+from tests.support.served import served
 
-_ACCOUNT: Final = {
-    "INCOME_BASE_URL": "http://127.0.0.1:1",
-    "INCOME_USERNAME": "somebody",
-    "INCOME_PASSWORD": "invented",
-}
-_OAUTH2: Final = {
-    "INCOME_BASE_URL": "http://127.0.0.1:1",
+LIST: Final = ("applications", "-q")
+NOWHERE: Final = "http://127.0.0.1:1"
+OAUTH2: Final = {
+    "INCOME_BASE_URL": NOWHERE,
     "INCOME_CLIENT_ID": "somebody",
     "INCOME_CLIENT_SECRET": "invented",
 }
-_HINT: Final = "run income-client doctor to find out more"
-_COMMANDS: Final = (
+BASIC: Final = {
+    "INCOME_BASE_URL": NOWHERE,
+    "INCOME_USERNAME": "somebody",
+    "INCOME_PASSWORD": "invented",
+}
+HINT: Final = "income-client doctor"
+COMMANDS: Final = (
     ("applications",),
     ("find", "LOAN-1"),
     ("application", "app-1"),
     ("documents", "app-1"),
-    ("download", "app-1", "--to", "nowhere/files"),
+    ("download", "app-1", "--to", "files"),
+    ("export", "--to", "all"),
+    ("poll", "--store", "polls.db", "--once"),
     ("token",),
     ("doctor",),
 )
+few: Final = pytest.mark.income_service(applications=3)
 
 
-@pytest.mark.parametrize("command", _COMMANDS, ids=lambda command: command[0])
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"INCOME_BASE_URL": ""}, "set INCOME_BASE_URL"),
-        ({"INCOME_CLIENT_SECRET": ""}, "set INCOME_CLIENT_SECRET"),
-        ({"INCOME_BASE_URL": "ftp://income.example"}, "INCOME_BASE_URL is neither https nor http"),
-        ({"INCOME_PROXY": "hush"}, "INCOME_PROXY is no http or https address"),
-        ({"INCOME_CA_FILE": "/nowhere"}, "INCOME_CA_FILE: cannot read /nowhere: no such file"),
-        ({"INCOME_CONFIG": "/nowhere"}, "cannot read /nowhere: no such file"),
-    ],
-    ids=lambda value: "" if isinstance(value, dict) else value,
-)
-def test_settings_that_cannot_be_meant_are_2(
-    command: tuple[str, ...], changes: dict[str, str], said: str
+def written(path: Path, *lines: str, mode: int = 0o600) -> Path:
+    """Write a configuration file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    path.chmod(mode)
+    return path
+
+
+def keys_of(service: IncomeService, **instead: str) -> list[str]:
+    """Return the lines of a file that lead to a service."""
+    said = {
+        "base_url": service.url,
+        "client_id": service.oauth2.client_id,
+        "client_secret": service.oauth2.client_secret.reveal(),
+        **instead,
+    }
+    return [f'{key} = "{text}"' for key, text in said.items() if text]
+
+
+# Where settings come from
+
+
+@few
+def test_a_file_is_enough(cli: Cli, income_service: IncomeService, tmp_path: Path) -> None:
+    """A file has all settings: named by an option, by a variable, or at its default places."""
+    keys = keys_of(income_service)
+    path = written(tmp_path / "income-client/config.toml", *keys)
+    written(tmp_path / "home/.config/income-client/config.toml", *keys)
+    for arguments, env in (
+        (("--config", str(path)), {}),
+        ((), {"INCOME_CONFIG": str(path)}),
+        ((), {"XDG_CONFIG_HOME": str(tmp_path)}),
+        ((), {"XDG_CONFIG_HOME": "relative"}),
+        ((), {}),
+    ):
+        ran = cli(*LIST, *arguments, env=env)
+        assert (ran.status, ran.stderr) == (0, "")
+        assert sorted(ran.lines) == sorted(income_service.ids)
+
+
+@few
+def test_a_file_that_nobody_named_is_not_needed(
+    service_cli: Cli, income_service: IncomeService, tmp_path: Path
 ) -> None:
-    """Whatever the command, no second try would mend them, and the place is named."""
-    ended = run(*command, **{**_OAUTH2, **changes})
-    assert ended.returncode == 2
-    assert said in " ".join((ended.stderr + ended.stdout).split())
-    assert "hush" not in ended.stderr + ended.stdout
+    """Where the environment has all settings, a bad file at the default place is no hindrance."""
+    path = written(tmp_path / "income-client/config.toml", *keys_of(income_service), mode=0o644)
+    assert service_cli(*LIST, env={"XDG_CONFIG_HOME": str(tmp_path)}).status == 0
+    named = service_cli(*LIST, env={"INCOME_CONFIG": str(path)})
+    assert named.status == 2
+    assert "chmod 600" in named.stderr
 
 
-def test_a_setting_of_the_file_names_the_file(tmp_path: Path) -> None:
-    """Whoever has both sees which one to mend."""
-    path = tmp_path / "config"
-    path.write_text('base_url = "ftp://x"\nusername = "u"\npassword = "p"\n', "utf-8")
-    path.chmod(0o600)
-    ended = run("applications", "--config", str(path))
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"income-client: base_url in {path} is neither https nor http\n"
+@few
+def test_a_profile_goes_over_the_top_of_the_file(
+    cli: Cli, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """A profile is another service with its own credentials, or changes some of the settings."""
+    other = keys_of(income_service, base_url="https://income.example")
+    path = written(tmp_path / "config", *other, "[profiles.staging]", *keys_of(income_service))
+    assert cli(*LIST, "--config", str(path), "--profile", "staging").status == 0
+    wrong = f'auth_url = "{NOWHERE}"'
+    path = written(tmp_path / "config", *keys_of(income_service, auth_url=NOWHERE))
+    path = written(path, *keys_of(income_service), "[profiles.same]", wrong, "[profiles.plain]")
+    assert cli(*LIST, "--config", str(path), "--profile", "plain").status == 0
+    ran = cli(*LIST, "--config", str(path), "--profile", "same")
+    assert (ran.status, "127.0.0.1:1" in ran.stderr) == (1, True)
 
 
-def test_a_service_that_is_not_there_is_named() -> None:
-    """Host and port are said, with nothing else of the address, and a script gets no hint."""
-    address = "http://127.0.0.1:1/path/of/it"
-    ended = run("applications", **{**_ACCOUNT, "INCOME_BASE_URL": address})
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == (
+@pytest.mark.parametrize("own", [[], ['client_id = "id-2"']])
+def test_a_profile_with_another_address_needs_its_own_credentials(
+    own: list[str], cli: Cli, tmp_path: Path
+) -> None:
+    """Those at the top of the file are for the address there, which is said."""
+    top = ['base_url = "https://one.example"', 'client_id = "id"', 'client_secret = "canary"']
+    profile = ["[profiles.two]", 'base_url = "https://two.example"', *own]
+    path = written(tmp_path / "config", *top, *profile)
+    ran = cli(*LIST, "--config", str(path), "--profile", "two")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "profile two has another address" in ran.stderr
+    assert ("client_secret" in ran.stderr) is bool(own)
+    assert "canary" not in ran.stderr
+
+
+# Where secrets go
+
+
+@st.composite
+def _places(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, str]]:
+    """Draw what the environment and a file say, addresses as A and B."""
+    addresses = st.sampled_from(["A", "B"])
+    names = st.sampled_from(["one", "two"])
+    environment, file = (
+        draw(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "base_url": addresses,
+                    "client_id": names,
+                    "client_secret": st.just(f"{place}-secret"),
+                    "username": names,
+                    "password": st.just(f"{place}-password"),
+                },
+            )
+        )
+        for place in ("environment", "file")
+    )
+    return environment, file
+
+
+def _credentials(seen: Seen) -> tuple[str, str]:
+    """Return the name and the secret that came with a request."""
+    if seen.authorization.startswith("Basic "):
+        name, _, secret = b64decode(seen.authorization[6:]).decode().partition(":")
+        return name, secret
+    form = parse_qs(seen.body.decode())
+    return form["client_id"][0], form["client_secret"][0]
+
+
+@pytest.fixture
+def servers() -> Iterator[dict[str, ScriptedServer]]:
+    """Two servers that refuse everybody, and remember who came."""
+    with beside(serving(always(reply(401)))) as one, beside(serving(always(reply(401)))) as other:
+        yield {"A": one, "B": other}
+
+
+@given(places=_places())
+def test_a_secret_goes_only_where_it_was_meant_to_go(
+    places: tuple[dict[str, str], dict[str, str]],
+    servers: dict[str, ScriptedServer],
+    cli: Cli,
+    tmp_path: Path,
+) -> None:
+    """No secret is sent to another address, or with another name, than was set beside it."""
+    for server in servers.values():
+        server.seen.clear()
+    address = {name: server.url for name, server in servers.items()}
+    texts = [{key: address.get(text, text) for key, text in each.items()} for each in places]
+    path = written(tmp_path / "config", *(f'{key} = "{text}"' for key, text in texts[1].items()))
+    env = {f"INCOME_{key.upper()}": text for key, text in texts[0].items()}
+    ran = cli(*LIST, env={**env, "INCOME_CONFIG": str(path)})
+    assert ran.status in (2, 4)
+    assert not any(each in ran.stderr for each in ("-secret", "-password"))
+    origin = {"environment": places[0], "file": places[1]}
+    for name, server in servers.items():
+        for sent_name, secret in map(_credentials, server.seen):
+            whose = origin[secret.partition("-")[0]]
+            assert whose.get("base_url", name) == name
+            key = "client_id" if secret.endswith("-secret") else "username"
+            assert whose.get(key, sent_name) == sent_name
+
+
+@few
+def test_the_file_of_another_address_lends_nothing(
+    cli: Cli, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """An address in the environment gets no credentials that the file has for another one."""
+    path = written(tmp_path / "config", *keys_of(income_service, base_url="https://income.example"))
+    ran = cli(*LIST, env={"INCOME_CONFIG": str(path), "INCOME_BASE_URL": income_service.url})
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "another address" in ran.stderr
+    assert len(income_service.requests) == 0
+
+
+@few
+def test_proxy_and_authority_are_for_every_address(
+    cli: Cli, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """They belong to this machine, and so apply beside an address of the environment."""
+    path = written(tmp_path / "config", 'base_url = "https://x.example"', f'proxy = "{NOWHERE}"')
+    ran = cli(*LIST, env={**income_service.environment, "INCOME_CONFIG": str(path)})
+    assert ran.status == 1
+    assert "through the proxy 127.0.0.1:1" in ran.stderr
+    assert len(income_service.requests) == 0
+
+
+# What is missing or invalid
+
+
+@pytest.mark.parametrize(
+    ("env", "missing"),
+    [
+        ({}, ("INCOME_BASE_URL", "base_url")),
+        ({"INCOME_CLIENT_ID": "id", "INCOME_CLIENT_SECRET": "s"}, ("INCOME_BASE_URL",)),
+        (
+            {"INCOME_BASE_URL": NOWHERE},
+            ("INCOME_CLIENT_ID", "INCOME_CLIENT_SECRET", "INCOME_USERNAME", "INCOME_PASSWORD"),
+        ),
+        ({**OAUTH2, **BASIC}, ("INCOME_CLIENT_ID", "INCOME_USERNAME")),
+        ({"INCOME_BASE_URL": NOWHERE, "INCOME_CLIENT_ID": "id"}, ("INCOME_CLIENT_SECRET",)),
+        ({"INCOME_BASE_URL": NOWHERE, "INCOME_PASSWORD": "hush"}, ("INCOME_USERNAME",)),
+    ],
+    ids=["everything", "address", "credentials", "one kind too many", "secret", "name"],
+)
+def test_what_is_missing_is_named(env: dict[str, str], missing: tuple[str, ...], cli: Cli) -> None:
+    """The message names the variables, and the file in which it could be said."""
+    ran = cli(*LIST, env=env)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert all(name in ran.stderr for name in missing)
+    assert "~/.config/income-client/config.toml" in ran.stderr
+    assert "hush" not in ran.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"INCOME_BASE_URL": ""}, "INCOME_BASE_URL"),
+        ({"INCOME_CLIENT_SECRET": ""}, "INCOME_CLIENT_SECRET"),
+        ({"INCOME_BASE_URL": "ftp://income.example"}, "INCOME_BASE_URL"),
+        ({"INCOME_BASE_URL": "http://user:hush@income.example"}, "INCOME_BASE_URL"),
+        ({"INCOME_PROXY": "hush"}, "INCOME_PROXY"),
+        ({"INCOME_CA_FILE": "/nowhere"}, "INCOME_CA_FILE: cannot read /nowhere"),
+        ({"INCOME_CONFIG": "/nowhere"}, "cannot read /nowhere"),
+    ],
+    ids=["no address", "no secret", "scheme", "password in it", "proxy", "authority", "file"],
+)
+def test_invalid_settings_are_2_for_every_command(
+    command: tuple[str, ...], changes: dict[str, str], named: str, cli: Cli
+) -> None:
+    """Retrying would not help; the place that is wrong is named, and no file is made."""
+    ran = cli(*command, env={**OAUTH2, **changes})
+    assert ran.status == 2
+    assert named in ran.words
+    assert "hush" not in ran.words
+    assert {path.name for path in cli.folder.iterdir()} == {"home"}
+
+
+def test_a_setting_of_the_file_names_the_file(cli: Cli, tmp_path: Path) -> None:
+    """Who has both sees which one to correct."""
+    lines = ['base_url = "ftp://x"', 'username = "u"', 'password = "p"']
+    path = written(tmp_path / "config", *lines)
+    ran = cli(*LIST, "--config", str(path))
+    assert (ran.status, ran.stdout) == (2, "")
+    assert f"base_url in {path}" in ran.stderr
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601], ids=oct)
+def test_a_file_that_others_can_read_is_refused(
+    mode: int, cli: Cli, tmp_path: Path, income_service: IncomeService
+) -> None:
+    """The message has the command that helps, quoted for a shell; a link is followed."""
+    path = written(tmp_path / "my config", *keys_of(income_service), mode=mode)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for name in (path, link):
+        ran = cli(*LIST, "--config", str(name))
+        assert (ran.status, ran.stdout) == (2, "")
+        assert "can be read by others" in ran.stderr
+        assert "chmod 600" in ran.stderr
+    assert f"chmod 600 '{path}'" in cli(*LIST, "--config", str(path)).stderr
+    for right in (0o600, 0o400, 0o700):
+        path.chmod(right)
+        assert cli(*LIST, "--config", str(link)).status == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser gives files away")
+def test_a_file_of_another_user_is_refused(
+    cli: Cli, tmp_path: Path, income_service: IncomeService
+) -> None:
+    """Its owner could read and change it."""
+    path = written(tmp_path / "config", *keys_of(income_service))
+    os.chown(path, 65534, -1)
+    ran = cli(*LIST, "--config", str(path))
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "belongs to somebody else" in ran.stderr
+
+
+def test_what_is_no_file_is_refused(cli: Cli, tmp_path: Path) -> None:
+    """A pipe that nobody writes to is not waited for; a folder and a missing file are errors."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    for path, reason in (
+        (pipe, "is no regular file"), (tmp_path, ""), (tmp_path / "x", "no such file"),
+    ):  # fmt: skip
+        ran = cli(*LIST, "--config", str(path))
+        assert (ran.status, ran.stdout) == (2, "")
+        assert str(path) in ran.stderr
+        assert reason in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (b'client_secret = "canary', "TOML (end of document)"),
+        (b'client_secret = "canary\x00"', "TOML (line 1, column 24)"),
+        (b'client_secret = "canary\xff"', "TOML"),
+        (b"canary", "TOML (end of document)"),
+        (b'client-secret = "canary"', "unknown key"),
+        (b'canary_Secret = "x"', "unknown key"),
+        (b'secret = "canary"', "unknown key secret"),
+        (b"client_secret = 7", "client_secret"),
+        (b'client_secret = ["canary"]', "client_secret"),
+        (b"x = " + b"[" * 5000, "TOML"),
+        (b"#" * 70_000, "64 KiB"),
+        (b'"\\u001b[31m" = 1', "unknown key"),
+        (b'profiles = "canary"', "no profile two"),
+        (b"", "no profile two"),
+        (b'[profiles.two]\nurl = "canary"', "unknown key url of profile two"),
+    ],
+    ids=str,
+)
+def test_a_malformed_file_is_refused_and_not_shown(
+    text: bytes, named: str, cli: Cli, tmp_path: Path
+) -> None:
+    """The file, the place and the key are named; no value is."""
+    path = written(tmp_path / "config")
+    path.write_bytes(text)
+    ran = cli(*LIST, "--config", str(path), "--profile", "two")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert named in ran.stderr
+    assert str(path) in ran.stderr
+    assert "canary" not in ran.stderr
+    assert "\x1b" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ("password", "canary\\u0007"),
+        ("base_url", "http://u:canary@income.example"),
+        ("auth_url", "canary"),
+        ("proxy", "canary"),
+        ("proxy", "http://u:canary@"),
+        ("ca_file", "nowhere"),
+        ("client_secret", "canary"),
+        ("x", "canary"),
+    ],
+    ids=str,
+)
+def test_no_secret_is_in_what_is_said(setting: tuple[str, str], cli: Cli, tmp_path: Path) -> None:
+    """Whatever is wrong with a setting, its value is not repeated."""
+    said = {"base_url": NOWHERE, "username": "u", "password": "canary"} | dict([setting])
+    path = written(tmp_path / "config", *(f'{key} = "{text}"' for key, text in said.items()))
+    ran = cli(*LIST, "--config", str(path))
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "canary" not in ran.stderr
+
+
+# Services that cannot be reached
+
+
+@pytest.mark.usefixtures("without_pauses")
+def test_a_service_that_is_down_is_named(cli: Cli) -> None:
+    """Host and port are named, nothing else of the address, and a script gets no hint."""
+    ran = cli(*LIST, env={**BASIC, "INCOME_BASE_URL": f"{NOWHERE}/path/of/it"})
+    assert (ran.status, ran.stdout) == (1, "")
+    assert ran.stderr == (
         "income-client: list_applications: connection refused (3 attempts) at 127.0.0.1:1\n"
     )
 
 
-@pytest.mark.parametrize("command", [("applications",), ("token",)])
-def test_a_token_endpoint_that_is_not_there_is_named(command: tuple[str, ...]) -> None:
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize("command", [LIST, ("token",)], ids=lambda command: command[0])
+def test_a_token_endpoint_that_is_down_is_named(command: tuple[str, ...], cli: Cli) -> None:
     """It may be another server than the service."""
-    ended = run(
-        *command,
-        **_OAUTH2,
-        INCOME_AUTH_URL="http://[::1]:2/path",
-    )
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("income-client: token: ")
-    assert ended.stderr.endswith(" at [::1]:2\n")
+    ran = cli(*command, env={**OAUTH2, "INCOME_AUTH_URL": "http://[::1]:2/path"})
+    assert (ran.status, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("income-client: token: ")
+    assert ran.stderr.endswith(" at [::1]:2\n")
 
 
-def test_a_proxy_that_is_not_there_is_named_without_its_password() -> None:
-    """The proxy's own credentials are as secret as any."""
-    proxy = "http://user:hush@127.0.0.1:2"
-    ended = run("applications", **_ACCOUNT, INCOME_PROXY=proxy)
-    assert ended.returncode == 1
-    assert ended.stderr.endswith(" at 127.0.0.1:1 through the proxy 127.0.0.1:2\n")
-    assert "hush" not in ended.stderr
-
-
+@few
+@pytest.mark.usefixtures("without_pauses")
 @pytest.mark.parametrize(("status", "exit_status"), [(401, 4), (403, 4), (503, 1)])
-async def test_a_person_is_told_of_doctor_once(status: int, exit_status: int) -> None:
-    """On a terminal the last line says what finds out more."""
-    async with Emulator(2) as service:
-        service.faults.add(Fault("status", path="/v1/*", status=status, times=None))
-        environment: dict[str, Any] = variables(service)
-        shown = await asyncio.to_thread(run_on_terminal, "applications", **environment)
+def test_a_person_learns_of_doctor_once(
+    status: int, exit_status: int, service_cli: Cli, income_service: IncomeService
+) -> None:
+    """On a terminal the last line names the command that finds out more."""
+    income_service.faults.add(Fault("status", path="/v1/*", status=status, times=None))
+    shown = service_cli(*LIST, terminal=Terminal())
     assert shown.status == exit_status
-    assert shown.screen.count(_HINT) == 1
-    assert shown.screen.endswith(f"income-client: {_HINT}\r\n")
+    assert shown.screen.count(HINT) == 1
+    assert HINT in shown.screen.splitlines()[-1]
+    assert HINT not in service_cli(*LIST).stderr
 
 
-async def test_what_doctor_does_not_know_has_no_hint() -> None:
-    """An application that is not there is no fault of the way to the service."""
-    async with Emulator(2) as service:
-        environment: dict[str, Any] = variables(service)
-        shown = await asyncio.to_thread(run_on_terminal, "application", "nobody", **environment)
-    assert shown.status == 1
-    assert _HINT not in shown.screen
+@few
+def test_an_unknown_application_has_no_hint(service_cli: Cli) -> None:
+    """It is no fault of the connection to the service."""
+    shown = service_cli("application", "nobody", terminal=Terminal())
+    assert (shown.status, HINT in shown.screen) == (1, False)
+
+
+# Proxies and private authorities
+
+
+@few
+def test_everything_goes_through_the_proxy(service_cli: Cli, income_service: IncomeService) -> None:
+    """Requests for tokens and lists name the service to the proxy, with the proxy's password."""
+    with beside(proxying(income_service.url)) as (port, came):
+        ran = service_cli(*LIST, env={"INCOME_PROXY": f"http://user:hush@127.0.0.1:{port}"})
+    assert (ran.status, ran.stderr) == (0, "")
+    assert sorted(ran.lines) == sorted(income_service.ids)
+    heads = b"".join(came)
+    assert f"POST {income_service.url}/".encode() in heads
+    assert f"GET {income_service.url}/".encode() in heads
+    assert b"Proxy-Authorization: Basic" in heads
+
+
+@pytest.mark.usefixtures("without_pauses")
+def test_a_proxy_that_is_down_is_named_without_its_password(cli: Cli) -> None:
+    """The proxy's own credentials are as secret as any."""
+    ran = cli(*LIST, env={**BASIC, "INCOME_PROXY": "http://user:hush@127.0.0.1:2"})
+    assert (ran.status, ran.stdout) == (1, "")
+    assert ran.stderr.endswith(" at 127.0.0.1:1 through the proxy 127.0.0.1:2\n")
+    assert "hush" not in ran.stderr
+
+
+@few
+@pytest.mark.usefixtures("without_pauses")
+def test_a_private_authority_is_trusted_where_it_is_named(
+    cli: Cli, service_cli: Cli, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """By a variable or a file, relative to that file or below the home; else nothing is sent."""
+    authority = trustme.CA()
+    for folder in (tmp_path / "folder", tmp_path / "home"):
+        folder.mkdir()
+        authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    with beside(terminating(authority.issue_cert("localhost"), income_service.url)) as port:
+        there = f"https://localhost:{port}"
+        variables = {"INCOME_BASE_URL": there, "INCOME_CA_FILE": str(tmp_path / "folder/ca.pem")}
+        assert service_cli(*LIST, env=variables).status == 0
+        for place in ("ca.pem", "~/ca.pem", str(tmp_path / "folder/ca.pem")):
+            keys = keys_of(income_service, base_url=there, ca_file=place)
+            path = written(tmp_path / "folder/config", *keys)
+            ran = cli(*LIST, "--config", str(path))
+            assert (ran.status, len(ran.lines)) == (0, 3)
+        asked = len(income_service.requests)
+        ran = service_cli(*LIST, env={"INCOME_BASE_URL": there})
+        assert ran.status == 1
+        assert f"at localhost:{port}" in ran.stderr
+        assert len(income_service.requests) == asked
+
+
+def test_the_usual_authorities_stay_trusted(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, income_service: IncomeService
+) -> None:
+    """A file of authorities adds to those of the machine."""
+    usual, other = trustme.CA(), trustme.CA()
+    other.cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    usual.cert_pem.write_to_path(str(tmp_path / "usual.pem"))
+    with beside(terminating(usual.issue_cert("localhost"), income_service.url)) as port:
+        env = {
+            **income_service.environment,
+            "INCOME_BASE_URL": f"https://localhost:{port}",
+            "SSL_CERT_FILE": str(tmp_path / "usual.pem"),
+            "INCOME_CA_FILE": str(tmp_path / "other.pem"),
+        }
+        assert cli(*LIST, env=env).status == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("folder", "is no regular file"),
+        ("other\x1b", "holds no certificate"),
+        ("x", "no such file"),
+    ],
+)
+def test_what_is_no_authority_is_refused(name: str, reason: str, cli: Cli, tmp_path: Path) -> None:
+    """A folder, a file of something else and a missing file are errors of the setting."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "other\x1b").write_text("canary", "utf-8")
+    ran = cli(*LIST, env={**OAUTH2, "INCOME_CA_FILE": str(tmp_path / name)})
+    assert (ran.status, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("income-client: INCOME_CA_FILE: ")
+    assert reason in ran.stderr
+    assert ran.stderr.removesuffix("\n").isprintable()
+
+
+@pytest.mark.income_service(applications=1)
+def test_files_are_downloaded_under_the_same_authority(
+    cli: Cli, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """An address of a file over TLS is trusted like the service itself."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    one = income_service.ids[0]
+    documents = served(income_service, one, "/documents")
+    front = terminating(authority.issue_cert("localhost"), income_service.files_url)
+    with beside(front) as port:
+        for document in (each for kind in documents["documents"].values() for each in kind):
+            path = document["url"].removeprefix(income_service.files_url)
+            document["url"] = f"https://localhost:{port}{path}"
+        body = json.dumps(documents, default=float).encode()
+        income_service.faults.add(Fault("body", path="*/documents", body=body, times=None))
+        ran = cli(
+            "download", one, "--to", "files", "--allow-host", f"localhost:{port}",
+            env={**income_service.environment, "INCOME_CA_FILE": "ca.pem"},
+        )  # fmt: skip
+    assert ran.status == 0, ran.stderr
+    assert ran.lines

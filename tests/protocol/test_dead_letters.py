@@ -55,6 +55,16 @@ def test_the_schedule_is_the_same_at_any_time(now: int) -> None:
     assert pause_after(2, now) == 120
 
 
+@given(st.integers(1, 40))
+def test_the_next_try_that_is_reported_is_when_it_is_due(attempts: int) -> None:
+    """A dead letter says when the poller tries it again, to the second."""
+    letters = DeadLetters()
+    put(letters, attempts=attempts)
+    due = (letters.unsaved[0].next_try_at - EPOCH) // timedelta(seconds=1)
+    assert not letters.due(due - 1, most=1)
+    assert letters.due(due, most=1)
+
+
 def test_the_most_overdue_comes_first() -> None:
     """Of many that are due, a few are tried at a time."""
     letters = DeadLetters()

@@ -9,13 +9,14 @@ from typing import Final
 
 import pytest
 
-from income_client.cli.looking.page import page
-from income_client.cli.looking.reading import view_of
-from tests.cli.application_records import CASES, suspicious, twelve_years
-from tests.cli.browser import EXECUTABLE, Browser, Page, browser
+from income_client.testing import IncomeService
+from tests.support.application_payloads import CASES, suspicious, twelve_years
+from tests.support.browser import EXECUTABLE, Browser, Page, browser
+from tests.support.cli import Cli
+from tests.support.looking import SHOW_ALL, Look
 
 pytestmark = pytest.mark.skipif(
-    EXECUTABLE is None, reason="no Chromium or Chrome on PATH to look at pages with"
+    EXECUTABLE is None, reason="no browser; Debian has one: apt-get install chromium"
 )
 
 _WIDTHS: Final = (400, 1200)
@@ -30,17 +31,24 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield running
 
 
+@pytest.fixture
+def look(tmp_path: Path, income_service: IncomeService) -> Look:
+    """Writes pages of applications that a test has made up."""
+    return Look(Cli(tmp_path, income_service.environment), income_service)
+
+
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("shows_all", [False, True], ids=["masked", "shown"])
+@pytest.mark.parametrize("arguments", [(), (SHOW_ALL,)], ids=["masked", "shown"])
 def test_every_page_is_quiet_and_fits(
     name: str,
-    shows_all: bool,
+    arguments: tuple[str, ...],
     opened: Browser,
+    look: Look,
     tmp_path: Path,
 ) -> None:
     """It asks for nothing, complains of nothing, and nothing is cut or reaches over an edge."""
+    look.page(CASES[name](), *arguments)
     path = tmp_path / "page.html"
-    path.write_bytes(page(view_of(CASES[name](), show_personal_data=shows_all)))
     for width, scheme in product(_WIDTHS, _SCHEMES):
         seen = opened.look(path, width=width, scheme=scheme)
         assert seen.requests == (path.as_uri(),)
@@ -50,10 +58,10 @@ def test_every_page_is_quiet_and_fits(
         assert len(unlike_rows_in(seen)) > 20, "the picture is blank"
 
 
-def test_what_matters_is_to_be_seen(opened: Browser, tmp_path: Path) -> None:
+def test_what_matters_is_to_be_seen(opened: Browser, look: Look, tmp_path: Path) -> None:
     """Amounts, sources, documents and doubts are visible text, on a narrow screen too."""
+    look.page(suspicious(), SHOW_ALL)
     path = tmp_path / "page.html"
-    path.write_bytes(page(view_of(suspicious(), show_personal_data=True)))
     for width in _WIDTHS:
         text = opened.look(path, width=width).text
         for told in (
@@ -64,31 +72,33 @@ def test_what_matters_is_to_be_seen(opened: Browser, tmp_path: Path) -> None:
             assert told in text
 
 
-def test_light_and_dark_differ(opened: Browser, tmp_path: Path) -> None:
+def test_light_and_dark_differ(opened: Browser, look: Look, tmp_path: Path) -> None:
     """The page follows the reader's choice: white paper by day, dark by night."""
+    look.page(suspicious())
     path = tmp_path / "page.html"
-    path.write_bytes(page(view_of(suspicious())))
     light = opened.look(path, width=1200, scheme="light")
     dark = opened.look(path, width=1200, scheme="dark")
     assert min(corner_of(light)) > 200
     assert max(corner_of(dark)) < 60
 
 
-def test_it_prints(opened: Browser, tmp_path: Path) -> None:
+def test_it_prints(opened: Browser, look: Look, tmp_path: Path) -> None:
     """On paper twelve years take a few sheets of A4."""
+    look.page(twelve_years())
     path = tmp_path / "page.html"
-    path.write_bytes(page(view_of(twelve_years())))
     opened.look(path, width=1200)
     paper = opened.paper()
     assert paper.startswith(b"%PDF-")
     assert 1 <= paper.count(b"/Type /Page\n") <= 6
 
 
-def test_a_policy_holds_where_the_page_would_not(opened: Browser, tmp_path: Path) -> None:
+def test_a_policy_holds_where_the_page_would_not(
+    opened: Browser, look: Look, tmp_path: Path
+) -> None:
     """Were there a script or a picture from outside, the browser would refuse it, and say so."""
     path = tmp_path / "page.html"
-    evil = b"<script>document.body.innerText = 'owned'</script><img src='http://127.0.0.1:9/x'>"
-    path.write_bytes(page(view_of(suspicious())).replace(b"</body>", evil + b"</body>"))
+    evil = "<script>document.body.innerText = 'owned'</script><img src='http://127.0.0.1:9/x'>"
+    path.write_text(look.page(suspicious()).replace("</body>", f"{evil}</body>"), "utf-8")
     seen = opened.look(path, width=1200)
     assert "owned" not in seen.text
     assert len(seen.complaints) == 2

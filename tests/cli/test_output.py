@@ -1,0 +1,236 @@
+"""Rows on standard output: exact for programs, and harmless to terminals and spreadsheets."""
+
+import csv
+import io
+import json
+import logging
+import re
+from collections import Counter
+from datetime import datetime
+from typing import Final
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from income_client import DeadLetter, SQLiteCheckpointStore, Window
+from income_client.testing import IncomeService, LoopRunner, make_application
+from tests.support.cli import Cli, Running, Terminal
+
+HARMFUL: Final = "\x1b[2J\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600 Zoë, 東京 [red]"
+SHOWN: Final = "?[2J???31m?????\U0001f600 Zoë, 東京 [red]"
+"""The same on a terminal: what would act is replaced, letters of any script stay."""
+LETTER: Final = DeadLetter(
+    application_id="app-1",
+    window=Window(1_000, 1_001),
+    reason="gone",
+    attempts=1,
+    first_tried_at=datetime(2026, 1, 31),  # noqa: DTZ001 - the service's times carry no zone
+    last_tried_at=datetime(2026, 1, 31, 12, 0, 5),  # noqa: DTZ001 - as above
+)
+_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+_IDS: Final = st.text(st.characters(categories=["L", "N", "P"]), min_size=1)
+_TEXTS: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+
+
+class Listed:
+    """Runs ``dead-letters`` on a store with some."""
+
+    def __init__(self, cli: Cli, run: LoopRunner) -> None:
+        self._cli = cli
+        self._run = run
+
+    def __call__(
+        self,
+        *letters: DeadLetter,
+        output: str | None = None,
+        width: int | None = None,
+        **env: str,
+    ) -> str:
+        """Return what it prints: on a terminal of this width, or in a pipe."""
+        store = self._cli.folder / "polls.db"
+        store.unlink(missing_ok=True)
+        self._run(SQLiteCheckpointStore(store).save("default", "", version=0, dead_letters=letters))
+        terminal = None if width is None else Terminal(columns=width)
+        form = () if output is None else ("-o", output)
+        ran = self._cli("dead-letters", "--store", str(store), *form, terminal=terminal, env=env)
+        assert ran.status == 0, ran
+        return ran.stdout + ran.screen.replace("\r\n", "\n")
+
+
+@pytest.fixture
+def listed(cli: Cli, income_run: LoopRunner) -> Listed:
+    """Lists dead letters, which hold any text."""
+    return Listed(cli, income_run)
+
+
+def named(*application_ids: str) -> list[DeadLetter]:
+    """Return dead letters of applications."""
+    return [evolve(LETTER, application_id=one) for one in application_ids]
+
+
+def test_programs_get_the_services_own_json(
+    service_cli: Cli, income_service: IncomeService
+) -> None:
+    """A row is a line as the service wrote it, with escapes for what could act on a terminal."""
+    income_service.add(make_application(application_reference_id=HARMFUL))
+    ran = service_cli("applications")
+    references = [json.loads(line)["application_reference_id"] for line in ran.lines]
+    assert (len(references), references.count(HARMFUL)) == (101, 1)
+    assert ran.stdout.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_json_is_one_array(count: int, listed: Listed) -> None:
+    """It is an array however many rows there are."""
+    rows = json.loads(listed(*named(*map(str, range(count))), output="json"))
+    assert [row["application_id"] for row in rows] == [*map(str, range(count))]
+
+
+@pytest.mark.income_service(applications=1500)
+@pytest.mark.parametrize("pages", [0, 1, 2])
+def test_an_incomplete_array_is_left_open(
+    pages: int, service_cli: Cli, income_service: IncomeService
+) -> None:
+    """Where not all rows could be read, no program takes what came for all of them."""
+    income_service.faults.add(f"list_applications: ok x{pages}, 403" if pages else "any: 403")
+    ran = service_cli("applications", "-o", "json")
+    assert ran.status == 4
+    assert ran.stdout.startswith("[")
+    with pytest.raises(ValueError, match=r"[Ee]xpecting"):
+        json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@x", "'@x"),
+        ("\uff1d1", "'\uff1d1"),
+        ("\t=1", "?=1"),
+        ("a,b", "a,b"),
+        ('a"b', 'a""b'),
+        ("a;=1+1", "a;'=1+1"),
+        ('a; "=1', 'a; ""\'=1'),
+        ("a;b-1", "a;b-1"),
+        ("a\nb", "a?b"),
+    ],
+)
+def test_no_cell_of_csv_is_a_formula(value: str, cell: str, listed: Listed) -> None:
+    """What a spreadsheet would calculate is marked, also behind a semicolon; the rest is as it was.
+
+    Numbers, times and empty cells are written as they are.
+    """
+    header, row = listed(evolve(LETTER, reason=value), output="csv").splitlines()
+    assert header == '"subject","attempts","first_tried_at","last_tried_at","next_try_at","reason"'
+    times = '"2026-01-31T00:00:00","2026-01-31T12:00:05","2026-01-31T12:01:05"'
+    assert row == f'"app-1","1",{times},"{cell}"'
+
+
+def test_csv_has_a_header_without_rows(listed: Listed) -> None:
+    """A program finds the columns of an empty list, too."""
+    assert listed(output="csv").startswith('"subject","attempts",')
+
+
+@given(reason=_TEXTS)
+def test_a_row_of_csv_is_one_harmless_line(reason: str, listed: Listed) -> None:
+    """However a spreadsheet separates values, no cell begins a formula or acts on a terminal."""
+    _, row = listed(evolve(LETTER, reason=reason), output="csv").splitlines()
+    assert row.isprintable()
+    assert len(next(csv.reader(io.StringIO(row)))) == 6
+    for delimiter in ",;\t":
+        (cells,) = csv.reader(io.StringIO(row), delimiter=delimiter)
+        assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
+
+
+@given(reason=_TEXTS)
+def test_a_line_of_json_says_the_same_and_does_nothing(reason: str, listed: Listed) -> None:
+    """What could act on a terminal is escaped, which readers undo: nothing is lost."""
+    line = listed(evolve(LETTER, reason=reason))
+    assert line.removesuffix("\n").isprintable()
+    assert json.loads(line)["reason"] == reason
+
+
+@given(
+    ids=st.lists(_IDS, min_size=1, max_size=3, unique=True),
+    reason=_TEXTS,
+    width=st.integers(40, 120),
+)
+def test_a_table_fits_and_loses_nothing(
+    ids: list[str], reason: str, width: int, listed: Listed
+) -> None:
+    """However wide the texts are, no line is wider than the terminal, and all characters appear."""
+    letters = [evolve(one, reason=reason) for one in named(*ids)]
+    lines = _STYLE.sub("", listed(*letters, output="table", width=width)).splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    shown = Counter("".join(lines))
+    for text in (reason, *ids):
+        assert not Counter(one for one in text if one.isprintable() and one != " ") - shown
+
+
+def test_a_table_shows_what_acts_as_question_marks(listed: Listed) -> None:
+    """Control characters and changes of direction are replaced; letters of any script stay."""
+    assert SHOWN in listed(evolve(LETTER, reason=HARMFUL), width=120)
+
+
+def test_ids_stay_whole_where_a_table_has_no_room(listed: Listed) -> None:
+    """Optional columns are left out, prose is broken between words, a time before its hour."""
+    one = "app-" + "0" * 20
+    (letter,) = named(one)
+    letter = evolve(letter, attempts=12, reason="404 Not Found: the application was removed")
+    head, *rows = listed(letter, output="table", width=60, NO_COLOR="1").splitlines()
+    assert _STYLE.sub("", head).split() == ["What", "Tries", "Next", "try", "Reason"]
+    assert rows[0].split()[:3] == [one, "12", "2026-02-01"]
+    assert "removed" in rows[-1]
+
+
+def test_numbers_are_right_aligned(listed: Listed) -> None:
+    """Amounts of any length end in the same column."""
+    letters = [evolve(LETTER, attempts=each) for each in (1, 1000)]
+    store = [evolve(one, application_id=f"app-{n}") for n, one in enumerate(letters)]
+    head, *rows = listed(*store, output="table").splitlines()
+    ends = {re.search(r"\d+(?=  2026)", row).end() for row in rows}  # type: ignore[union-attr]
+    assert ends == {head.index("Tries") + len("Tries")}
+
+
+def test_a_table_in_a_file_is_complete(listed: Listed) -> None:
+    """Without a terminal nothing is cut, broken, left out or coloured."""
+    head, row = listed(evolve(LETTER, reason="long " * 60), output="table").splitlines()
+    assert head.endswith("  Reason")
+    assert row.endswith("long " * 59 + "long")
+    assert "\x1b" not in head + row
+
+
+def test_a_long_table_comes_as_it_grows(listed: Listed) -> None:
+    """Rows behind the first screenful are in its columns, and the headings come once."""
+    lines = listed(*named(*(f"app-{number:03}" for number in range(100))), width=120).splitlines()
+    assert len(lines) == 101
+    assert sum("Reason" in line for line in lines) == 1
+    assert len({_STYLE.sub("", line).index("gone") for line in lines[1:]}) == 1
+
+
+def test_an_encoding_that_lacks_letters_fails_nothing(listed: Listed) -> None:
+    """Where the output is ASCII, other characters are replaced."""
+    letter = evolve(LETTER, reason="Zoë")
+    assert listed(letter, output="table", PYTHONIOENCODING="ascii").splitlines()[1].endswith("Zo?")
+
+
+def test_warnings_of_the_package_are_lines(service_cli: Cli, income_service: IncomeService) -> None:
+    """What the package logs as a warning is a line; what is less, or another package's, is none."""
+
+    def log(running: Running) -> None:
+        running.write(f"{income_service.ids[0]}\n")
+        running.stdout.wait_for("app-")
+        logging.getLogger("income_client.anything").warning("kept %s", "nothing")
+        logging.getLogger("income_client.anything").info("not of interest")
+        logging.getLogger("another").warning("of another package")
+
+    ran = service_cli("documents", "-", during=log)
+    assert ran.status == 0
+    assert "income-client: kept nothing\n" in ran.stderr
+    assert "of interest" not in ran.stderr
+    assert "income-client: of another" not in ran.stderr

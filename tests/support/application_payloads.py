@@ -1,0 +1,257 @@
+"""Invented applications to look at: as small, as large and as odd as the contract allows."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from attrs import frozen
+from hypothesis import strategies as st
+
+from tests import strategies
+from tests.payloads import APPLICATION, DOCUMENTS, Payload
+
+_KINDS: Final = ("employment", "self_employment", "pension", "social_security")
+_STUB: Final[Payload] = DOCUMENTS["documents"]["paystub"][0]
+_W2: Final[Payload] = DOCUMENTS["documents"]["w2"][0]
+_EXACT: Final = re.compile(rb'"@([^"@]*)@"')
+
+
+@frozen
+class Payloads:
+    """What the service says of an application, and of its documents."""
+
+    application: Payload
+    documents: Payload
+
+    @property
+    def bodies(self) -> tuple[bytes, bytes]:
+        """Both as JSON, in which ``"@1E+3@"`` is the number 1E+3."""
+        texts = (json.dumps(each).encode() for each in (self.application, self.documents))
+        first, second = (_EXACT.sub(rb"\1", text) for text in texts)
+        return first, second
+
+
+def _named(application: Payload, documents: Payload) -> Payloads:
+    ids = {"application_id": "app-1"}
+    return Payloads({**application, **ids}, {**documents, **ids})
+
+
+ANY: Final = st.builds(_named, strategies.applications(), strategies.documents_replies())
+"""Any application at all, under the id app-1."""
+
+
+def paystub(number: int, *, month: int = 1, year: int = 2026, **data: Any) -> Payload:
+    """Return a paystub for the first half of a month."""
+    stub = copy.deepcopy(_STUB)
+    stub["document_id"] = f"doc-{number}"
+    stub["extracted_data"] |= {
+        "pay_begin_date": f"{year:04}-{month:02}-01",
+        "pay_end_date": f"{year:04}-{month:02}-14",
+        "pay_date": f"{year:04}-{month:02}-19",
+        **data,
+    }
+    return stub
+
+
+def w2(number: int) -> Payload:
+    """Return a document whose data has no known shape."""
+    return {**copy.deepcopy(_W2), "document_id": f"doc-{number}"}
+
+
+def source(kind: str, amount: float | str, *document_ids: str) -> Payload:
+    """Return a source of income; an amount as text is written as it is."""
+    figure = f"@{amount}@" if isinstance(amount, str) else round(amount, 2)
+    return {
+        "source_type": kind,
+        "calculated_income_amount": figure,
+        "document_ids": list(document_ids),
+    }
+
+
+def calculation(years: dict[int, list[Payload]], *suspected: str) -> Payload:
+    """Return the calculation of one applicant."""
+    return {
+        "incomes": [{"year": year, "income_sources": each} for year, each in years.items()],
+        "suspected_fraudulent": {"document_ids": list(suspected)},
+    }
+
+
+def application_of(
+    calculations: dict[str, Payload],
+    *,
+    stubs: tuple[Payload, ...] = (),
+    w2s: tuple[Payload, ...] = (),
+) -> Payloads:
+    """Return an application with these calculations and documents, Ada Sample in every slot."""
+    application = copy.deepcopy(APPLICATION)
+    person = application["applicants"]["applicant1"]
+    application["applicants"] = dict.fromkeys(calculations, person)
+    application["income_calculations"] = calculations
+    documents = {**DOCUMENTS, "documents": {"paystub": list(stubs), "w2": list(w2s)}}
+    return _named(application, documents)
+
+
+def one_year(*sources: Payload, suspected: tuple[str, ...] = (), **documents: Any) -> Payloads:
+    """Return an applicant with these sources in 2023, which is over."""
+    return application_of({"applicant1": calculation({2023: [*sources]}, *suspected)}, **documents)
+
+
+def suspicious() -> Payloads:
+    """Return an applicant with several sources, of whose two paystubs one is suspected."""
+    years = {
+        2026: [
+            source("employment", 41_234.5, "doc-1", "doc-2"),
+            source("self_employment", 12_000, "doc-nowhere"),
+            source("pension", 3_000.25),
+        ],
+        2025: [source("employment", 80_000, "doc-3"), source("pension", 6_000.5, "doc-3")],
+    }
+    stubs = (paystub(1, month=2), paystub(2, month=3))
+    return application_of({"applicant1": calculation(years, "doc-2")}, stubs=stubs, w2s=(w2(3),))
+
+
+def four_applicants() -> Payloads:
+    """Return an application of four, the last of them without any income."""
+    calculations = {
+        f"applicant{n}": calculation(
+            {2026: [source(_KINDS[n % 4], 20_000.0 * n, f"doc-{n}")]} if n < 4 else {}
+        )
+        for n in range(1, 5)
+    }
+    return application_of(calculations, stubs=tuple(paystub(n, month=n) for n in range(1, 4)))
+
+
+def without_documents() -> Payloads:
+    """Return an application whose amounts are supported by nothing."""
+    return one_year(source("employment", 1000))
+
+
+def twelve_years() -> Payloads:
+    """Return an application of twelve years with up to four sources, one of them below zero."""
+    years = {
+        year: [
+            source(kind, 61_000.37 * (place + 1) + (year - 2000) * 997.1, f"doc-{year}")
+            for place, kind in enumerate(_KINDS[: 1 + year % 4])
+        ]
+        for year in range(2015, 2027)
+    }
+    years[2020].append(source("rental", -4_321.09, "doc-2020"))
+    papers = tuple(w2(year) for year in range(2015, 2026))
+    stubs = (paystub(2026, month=3), paystub(1, month=11, year=2025))
+    return application_of({"applicant1": calculation(years, "doc-2018")}, stubs=stubs, w2s=papers)
+
+
+def long_words() -> Payloads:
+    """Return an application whose texts are long, act on terminals or look like markup."""
+    long = "x" * 400
+    evil = "<script>alert(1)</script>&\x1b[31m\u202e" + "[red]"
+    odd = paystub(1, employer_name=evil + long)
+    odd["document_id"] = evil + long
+    return application_of(
+        {
+            "applicant1": calculation({2026: [source(evil + long, 9.99e14, evil + long)]}),
+            evil + long: calculation({2026: [source("_" * 400, 0.01, long)]}, long),
+        },
+        stubs=(odd,),
+    )
+
+
+def unfinished_year() -> Payloads:
+    """Return an application with the year of its last update, and the one before."""
+    years = {2024: [source("employment", 1000)], 2023: [source("employment", 12_000)]}
+    return application_of({"applicant1": calculation(years)})
+
+
+CASES: Final = {
+    "suspicious": suspicious,
+    "four applicants": four_applicants,
+    "without documents": without_documents,
+    "twelve years": twelve_years,
+    "unfinished year": unfinished_year,
+    "long words": long_words,
+}
+"""Applications by what is special in them."""
+
+LETTERS: Final = "აბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰ"
+"""Georgian: what is personal in a disguised application has these letters only."""
+BORN: Final = "1907-03-09"
+"""In a disguised application every day of birth, and every day on which somebody moved."""
+WORDS: Final = st.lists(st.text(st.sampled_from(LETTERS), min_size=1, max_size=9), min_size=3)
+_PERSONAL: Final = frozenset(
+    {"first_name", "middle_name", "last_name", "suffix", "email", "phone", "ssn", "street_address",
+     "street_2", "city", "state", "zip", "employer_name", "file_reference_id",
+     "file_reference_ids", "url", "pages", "structured_data", "earnings", "deductions", "taxes"}
+)  # fmt: skip
+_DAYS: Final = frozenset({"date_of_birth", "start_date", "end_date"})
+_BY_NAME: Final = frozenset({"applicants", "income_calculations", "documents"})
+_PLAIN_NAMES: Final = frozenset({"applicant1", "paystub", "w2"})
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            yield from value
+            for each in value.values():
+                yield from _names_in(each)
+        case list():
+            for each in value:
+                yield from _names_in(each)
+        case _:
+            pass
+
+
+_KNOWN: Final = frozenset(_names_in([APPLICATION, DOCUMENTS]))
+
+
+def disguised(payloads: Payloads, words: list[str]) -> Payloads:
+    """Return an application in which every personal text is one of the words."""
+    disguise = _Disguise(words)
+    return _named(disguise.of(payloads.application), disguise.of(payloads.documents))
+
+
+class _Disguise:
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+        self._used = 0
+
+    def of(self, value: Any) -> Any:
+        match value:
+            case dict():
+                return dict(self._field(key, each) for key, each in value.items())
+            case list():
+                return [self.of(each) for each in value]
+            case str():
+                return "".join(letter for letter in value if letter not in LETTERS)
+            case _:
+                return value
+
+    def _field(self, key: str, value: Any) -> tuple[str, Any]:
+        if key in _BY_NAME and isinstance(value, dict):
+            return key, {self._name(name): self.of(each) for name, each in value.items()}
+        if key in _DAYS:
+            return key, BORN
+        if key == "extracted_data" and "pay_date" not in value:
+            return key, {self._word(): self._word()}
+        if key in _PERSONAL:
+            return key, self._hidden(value)
+        return (key, self.of(value)) if key in _KNOWN else (self._word(), self._word())
+
+    def _hidden(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._word()
+            case list():
+                return [self._hidden(each) for each in value]
+            case dict():
+                return {self._word(): self._hidden(each) for each in value.values()}
+            case _:
+                return value
+
+    def _name(self, name: str) -> str:
+        return name if name in _PLAIN_NAMES else f"{self._word()}{name!r}"
+
+    def _word(self) -> str:
+        self._used += 1
+        return self._words[self._used % len(self._words)]

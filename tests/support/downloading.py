@@ -1,0 +1,75 @@
+"""``income-client download`` of everything that a service has, into one folder."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from income_client.testing import IncomeService
+
+from .cli import Cli, Ran
+
+HERE: Final = ("--allow-host", "127.0.0.1")
+FILES: Final = "/documents/*"
+"""The paths of the host of files."""
+_COUNT: Final = re.compile(r"([\d,]+) (new|there|failed)\b")
+
+
+class Download:
+    """Runs the command.
+
+    Attributes:
+        folder: where the files go.
+        hosts: what is said about where they may come from.
+    """
+
+    def __init__(self, cli: Cli, service: IncomeService, folder: Path) -> None:
+        self.folder = folder
+        self.hosts: tuple[str, ...] = HERE
+        self._cli = cli
+        self._service = service
+
+    def __call__(self, *arguments: str, **options: Any) -> Ran:
+        """Run it: on every application, unless some are named or told otherwise."""
+        is_told = any(one == "-" or one.startswith(("app-", "--updated")) for one in arguments)
+        ids = () if is_told else self._service.ids
+        return self._cli(
+            "download", "--to", str(self.folder), *self.hosts, *arguments, *ids, **options
+        )
+
+    @property
+    def manifest(self) -> Path:
+        """The list of files."""
+        return self.folder / "manifest.jsonl"
+
+    @property
+    def listed(self) -> list[Any]:
+        """The lines of the manifest."""
+        return [json.loads(line) for line in self.manifest.read_text("utf-8").splitlines()]
+
+    @property
+    def parts(self) -> list[Path]:
+        """The files that are not whole yet."""
+        return list(self.folder.rglob(".*.part"))
+
+    @property
+    def file_requests(self) -> int:
+        """How often the host of files was asked."""
+        return self._service.requests.count("file")
+
+    def is_whole(self, document_id: str) -> bool:
+        """Say whether the file of a document is there, byte for byte."""
+        (path,) = self.folder.rglob(f"{document_id}-0.*")
+        return path.read_bytes() == self._service.content_of(document_id)
+
+
+def counts_of(errors: str) -> dict[str, int]:
+    """Return how many files the summary says are new, there already, and failed."""
+    found = _COUNT.findall(errors.splitlines()[-1])
+    return {name: int(count.replace(",", "")) for count, name in found}
+
+
+def sha256_of(content: bytes) -> str:
+    """Return the SHA-256 of some bytes, in hex."""
+    return hashlib.sha256(content).hexdigest()

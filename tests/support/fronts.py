@@ -1,0 +1,69 @@
+"""What may be between a client and a service: TLS, a proxy, and something that changes bytes."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import urlsplit
+
+import trustme
+
+Change = Callable[[bytes], bytes]
+"""Returns what is passed on of some bytes: a whole request, or a part of a reply."""
+
+
+def unchanged(piece: bytes) -> bytes:
+    """Pass all of it on."""
+    return piece
+
+
+@contextlib.asynccontextmanager
+async def terminating(issued: trustme.LeafCert, url: str) -> AsyncIterator[int]:
+    """Terminate TLS in front of a service, on a port of its own."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    issued.configure_cert(context)
+    async with changing(url, context=context) as port:
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def proxying(url: str) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Forward requests that name the whole address; give the port, and what came."""
+    came: list[bytes] = []
+
+    def shorten(piece: bytes) -> bytes:
+        came.append(piece)
+        return piece.replace(f" {url}/".encode(), b" /")
+
+    async with changing(url, requests=shorten) as port:
+        yield port, came
+
+
+@contextlib.asynccontextmanager
+async def changing(
+    url: str,
+    *,
+    requests: Change = unchanged,
+    replies: Change = unchanged,
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Pass bytes on to a service and back, changed, on a port of its own."""
+
+    async def relay(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: Change
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await reader.read(65536):
+                writer.write(change(piece))
+                await writer.drain()
+        writer.close()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up, down = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        await asyncio.gather(relay(reader, down, requests), relay(up, writer, replies))
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
