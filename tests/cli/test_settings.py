@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.scripted_server import ScriptedServer, Seen, always, reply, serving
 from tests.support.beside import beside
 from tests.support.cli import Cli, Terminal
 from tests.support.fronts import proxying, terminating
+from tests.support.scripted_server import ScriptedServer, Seen, always, reply, serving
 from tests.support.served import served
 
 LIST: Final = ("applications", "-q")

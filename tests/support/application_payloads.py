@@ -9,8 +9,8 @@ from typing import Any, Final
 from attrs import frozen
 from hypothesis import strategies as st
 
-from tests import strategies
-from tests.payloads import APPLICATION, DOCUMENTS, Payload
+from tests.support import strategies
+from tests.support.payloads import APPLICATION, DOCUMENTS, Payload
 
 _KINDS: Final = ("employment", "self_employment", "pension", "social_security")
 _STUB: Final[Payload] = DOCUMENTS["documents"]["paystub"][0]
