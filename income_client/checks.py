@@ -62,7 +62,7 @@ def counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None
 
 def positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Validate a field as `check_positive` does."""
-    check_positive(attribute.name, value)
+    check_positive(attribute.name.lstrip("_"), value)
 
 
 def not_negative(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
