@@ -238,7 +238,7 @@ class RetryPolicy:
     """Longest pause of our own choice, in seconds."""
     max_retry_after: float = field(default=60.0, validator=not_negative)
     """Longest Retry-After that is waited for, in seconds; beyond it the error is raised."""
-    budget: int = field(default=500, validator=not_negative)
+    budget: int = field(default=500, validator=_whole)
     """Tokens that all calls of a client share: a retry takes 5 (10 after a time-out)."""
 
 

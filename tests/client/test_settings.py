@@ -43,3 +43,15 @@ def test_a_timeout_is_a_number_above_zero(name: str, value: object) -> None:
     """The error names the field."""
     with pytest.raises(ConfigurationError, match=f"^{name} is a finite number above 0$"):
         Timeouts(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("budget", [5.5, 500.0, -1, True, None, "500", float("nan")])
+def test_a_budget_is_a_whole_number(budget: object) -> None:
+    """Retries are paid in whole tokens."""
+    with pytest.raises(ConfigurationError, match="budget is a whole number"):
+        RetryPolicy(budget=budget)  # type: ignore[arg-type]
+
+
+def test_a_budget_may_be_nothing() -> None:
+    """Then nothing is retried."""
+    assert RetryPolicy(budget=0).budget == 0
