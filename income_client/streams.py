@@ -184,6 +184,7 @@ class ServiceStreams(ServiceCalls):
             assemble=lambda documents: documents,
             concurrency=self._concurrency(concurrency),
             on_error=on_error,
+            audience=self._session.audience,
         )
 
     def poll(
