@@ -2,7 +2,9 @@
 
 Knows what calls share and what a single one has used up. Whether there is
 another attempt, and when, is not decided here; only the one repetition that
-follows a refused token is, since it costs neither a pause nor an attempt.
+follows a refused token is, since it costs neither a pause nor an attempt. It
+keeps its slot: if it queued again, the calls ahead of it could use up the new
+token before its turn came.
 """
 
 import asyncio
@@ -105,7 +107,22 @@ class Call(Generic[T]):
 
     async def attempt(self) -> T | Settled | IncomeClientError:
         """Make one attempt; the first token that is refused is replaced on the way."""
-        outcome = await self._admitted()
+        shared = self._shared
+        while True:
+            # Without a slot: a call that cannot wait so long fails at once.
+            ready = self._authorization() or await self._wait_until_ready()
+            if isinstance(ready, IncomeClientError):
+                return Settled(error=ready)
+            await shared.slots.acquire()
+            try:
+                # The gate may have been closed while this call waited for its slot.
+                if shared.gate.remaining(shared.clock.monotonic()) == 0:
+                    return await self._in_slot()
+            finally:
+                shared.slots.release()
+
+    async def _in_slot(self) -> T | Settled | IncomeClientError:
+        outcome = await self._send_in_turn(ahead=False)
         tokens = self._shared.credentials
         if (
             isinstance(outcome, AuthenticationError)
@@ -116,76 +133,77 @@ class Call(Generic[T]):
             self._has_repeated = True
             self._refusal = outcome
             tokens.invalidate(self._token)
-            return await self._admitted()
+            return await self._send_in_turn(ahead=True)
         return outcome
 
-    async def _admitted(self) -> T | Settled | IncomeClientError:
-        """Send once gate, token, slot and pace allow it."""
-        shared = self._shared
-        while True:
-            if not self._is_free_to_go():
-                refused = await self._wait_outside()
-                if refused is not None:
-                    return Settled(error=refused)
-            await shared.slots.acquire()
-            try:
-                if shared.pacer is not None and not await self._wait_for_turn(shared.pacer):
-                    return Settled(error=self._too_late())
-                # It may have been closed while this call waited for its slot or turn.
-                if shared.gate.remaining(shared.clock.monotonic()) == 0:
-                    return await self._send()
-            finally:
-                shared.slots.release()
-
-    def _is_free_to_go(self) -> bool:
-        """Tell whether neither the gate nor the token has to be waited for."""
+    def _authorization(self) -> Secret | None:
+        """Return the header to send, None while the gate or the token has to be waited for."""
         shared = self._shared
         if shared.gate.remaining(shared.clock.monotonic()) > 0:
-            return False
-        return isinstance(shared.credentials, Secret) or shared.credentials.current() is not None
-
-    async def _wait_outside(self) -> IncomeClientError | None:
-        """Wait, without a slot, for the gate and the token; return what keeps this call out."""
-        shared = self._shared
-        pause = await pause_at(shared.gate, shared.clock, deadline_at=self._deadline_at)
-        if pause is not None:
-            return RateLimitedError(
-                f"{label(self._request)}: not sent, the service asked all for a pause",
-                retry_after=pause,
-            )
-        tokens = shared.credentials
-        if isinstance(tokens, Secret) or tokens.current() is not None:
             return None
-        # The purchase had its own retries.
-        token = await tokens.get(self._deadline_at)
-        return token if isinstance(token, IncomeClientError) else None
+        if isinstance(shared.credentials, Secret):
+            return shared.credentials
+        self._token = shared.credentials.current()
+        return None if self._token is None else self._token.authorization
 
-    async def _wait_for_turn(self, pacer: Pacer) -> bool:
-        clock = self._shared.clock
-        seconds = pacer.reserve(clock.monotonic(), latest=self._deadline_at)
-        if seconds is None:
-            return False
-        if seconds > 0:
-            await clock.sleep(seconds)
-        return True
-
-    def _too_late(self) -> DeadlineExceededError:
-        return DeadlineExceededError(
-            f"{label(self._request)}: not sent, its turn at max_rate comes after its deadline",
-        )
-
-    async def _send(self) -> T | Settled | IncomeClientError:
+    async def _wait_until_ready(self) -> Secret | IncomeClientError:
+        """Wait for the gate and the token; return the header to send."""
         shared = self._shared
-        credentials = shared.credentials
-        if isinstance(credentials, Secret):
-            authorization = credentials
-        else:
-            # It may have ended while this call waited for its slot or turn.
-            token = credentials.current() or await credentials.get(self._deadline_at)
+        tokens = shared.credentials
+        while True:
+            pause = await pause_at(shared.gate, shared.clock, deadline_at=self._deadline_at)
+            if pause is not None:
+                return RateLimitedError(
+                    f"{label(self._request)}: not sent, the service asked all for a pause",
+                    retry_after=pause,
+                )
+            if isinstance(tokens, Secret):
+                return tokens
+            # The token request has its own retries, and needs no slot.
+            token = tokens.current() or await tokens.get(self._deadline_at)
             if isinstance(token, IncomeClientError):
-                return Settled(error=token)
+                return token
+            # Sent even if it expired on its way here: the next one would be no better.
             self._token = token
-            authorization = token.authorization
+            if shared.gate.remaining(shared.clock.monotonic()) == 0:
+                return token.authorization
+
+    async def _wait_for_turn(self, pacer: Pacer, *, ahead: bool) -> Secret | IncomeClientError:
+        """Wait in line for the gate, the token and the rate; return the header to send."""
+        clock = self._shared.clock
+        pacer.join(self, ahead=ahead)
+        try:
+            ready_at = clock.monotonic()
+            while True:
+                ready = self._authorization()
+                if ready is None:
+                    waited = await self._wait_until_ready()
+                    if isinstance(waited, IncomeClientError):
+                        return waited
+                    ready, ready_at = waited, clock.monotonic()
+                now = clock.monotonic()
+                turn_at = pacer.turn_of(self, ready_at)
+                if turn_at <= now:
+                    pacer.take(ready_at, now)
+                    return ready
+                if turn_at >= self._deadline_at:
+                    return DeadlineExceededError(
+                        f"{label(self._request)}: not sent, "
+                        "its turn at max_rate comes after its deadline",
+                    )
+                await clock.sleep(turn_at - now)
+        finally:
+            pacer.leave(self)
+
+    async def _send_in_turn(self, *, ahead: bool) -> T | Settled | IncomeClientError:
+        """Send once the gate is open, there is a token, and the rate allows it."""
+        shared = self._shared
+        if shared.pacer is not None:
+            ready = await self._wait_for_turn(shared.pacer, ahead=ahead)
+        else:
+            ready = self._authorization() or await self._wait_until_ready()
+        if isinstance(ready, IncomeClientError):
+            return Settled(error=ready)
         self.sent += 1
         started_at = shared.clock.monotonic()
         watch = self._watch
@@ -195,7 +213,7 @@ class Call(Generic[T]):
             if refusal is not None:
                 watch.retried(refusal, 0.0)
             watch.sent()
-        reply = await shared.transport.send(self._request, authorization, self._timeouts)
+        reply = await shared.transport.send(self._request, ready, self._timeouts)
         outcome = self._read(reply) if isinstance(reply, Response) else reply
         if watch is not None:
             watch.answered(reply.status, outcome)

@@ -5,12 +5,12 @@ refuses to know what is done with them.
 """
 
 import asyncio
-import inspect
 import logging
 import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from .checks import is_plain_function
 from .clock import Clock
 from .errors import ConfigurationError, IncomeClientError
 from .events import (
@@ -52,7 +52,7 @@ class Audience:
     def __init__(self, on_event: OnEvent | None = None, *, telemetry: bool = False) -> None:
         if not isinstance(telemetry, bool):
             raise ConfigurationError("telemetry is True or False")
-        if on_event is not None and not _is_plain(on_event):
+        if on_event is not None and not is_plain_function(on_event):
             raise ConfigurationError("on_event is called, not awaited: a plain function")
         self._hook = None if on_event is None else _Guard("on_event").around(on_event)
         self._guard = _Guard("telemetry")
@@ -197,11 +197,6 @@ class CallWatch:
 
 def _class_of(outcome: object) -> str | None:
     return type(outcome).__name__ if isinstance(outcome, BaseException) else None
-
-
-def _is_plain(hook: object) -> bool:
-    called = getattr(hook, "__call__", None)  # noqa: B004 - it is looked at, not asked for
-    return callable(hook) and not any(map(inspect.iscoroutinefunction, (hook, called)))
 
 
 class _Guard:

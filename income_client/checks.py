@@ -4,7 +4,9 @@ The functions that are called ``check_`` are for arguments, the others for the f
 attrs classes.
 """
 
+import inspect
 import math
+from functools import partial
 from typing import Any, TypeGuard
 
 from attrs import Attribute
@@ -55,6 +57,20 @@ def is_number(value: object) -> TypeGuard[int | float]:
         return False
 
 
+def is_plain_function(value: object) -> bool:
+    """Say whether calling this does its work: a function that is neither awaited nor iterated."""
+    while isinstance(value, partial):
+        value = value.func
+    # Of the class: a class itself is called by its metaclass.
+    called = (value, type(value).__call__) if callable(value) else ()
+    return bool(called) and not any(map(_is_put_off, called))
+
+
+def _is_put_off(function: object) -> bool:
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return any(is_kind(function) for is_kind in kinds)
+
+
 def counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Validate a field as `check_count` does."""
     check_count(attribute.name, value)
@@ -62,7 +78,7 @@ def counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None
 
 def positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Validate a field as `check_positive` does."""
-    check_positive(attribute.name, value)
+    check_positive(attribute.name.lstrip("_"), value)
 
 
 def not_negative(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:

@@ -134,19 +134,32 @@ class IncomeClient(DocumentFiles):
         return cls(found.base_url, auth=found.auth, auth_url=found.auth_url, **options)
 
     def with_options(
-        self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None
+        self,
+        *,
+        deadline: float | None = None,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
     ) -> Self:
         """Return a view with other limits, on the same connections and the same token.
 
-        Closing a view does nothing; it ends with the client that it was made of.
+        What is not given stays as it is, also within ``timeouts``. Closing a view does
+        nothing; it ends with the client that it was made of.
 
         Args:
+            deadline: seconds for a whole call, as ``Timeouts(deadline=...)``, over which
+                it takes precedence.
             timeouts: in place of this client's.
             retry: in place of this client's; the retry budget stays shared.
+
+        Raises:
+            ConfigurationError: an argument is invalid.
         """
+        session = self._session.with_options(timeouts=timeouts, retry=retry)
+        if deadline is not None:
+            session = session.with_options(timeouts=Timeouts(deadline=deadline))
         view = copy.copy(self)
-        view._session = self._session.with_options(timeouts=timeouts, retry=retry)  # noqa: SLF001 - a Self
-        view._downloader = self._downloader.with_options(timeouts=timeouts, retry=retry)  # noqa: SLF001 - a Self
+        view._session = session  # noqa: SLF001 - a Self
+        view._downloader = self._downloader.with_options(timeouts=session.timeouts, retry=retry)  # noqa: SLF001 - a Self
         view._owns_session = False  # noqa: SLF001 - a Self
         return view
 

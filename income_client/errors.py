@@ -49,7 +49,8 @@ class IncomeClientError(Exception):
         message: what went wrong, without the facts that follow.
         retryable: whether the same call may succeed if it is made again later.
         status: HTTP status of the reply, None where none came.
-        retry_after: seconds for which the service asked to be left alone.
+        retry_after: seconds after which to try again: the service asked for that pause, or
+            the client makes it; None where there is none.
         request_id: the service's own id of the request, for its support desk.
         attempts: requests sent for this call, token requests not counted.
     """
@@ -126,7 +127,11 @@ class ResponseError(IncomeClientError):
 
 
 class AuthenticationError(ResponseError):
-    """401: the credentials, or the token bought with them, were not accepted."""
+    """401: the credentials, or the token bought with them, were not accepted.
+
+    After the token endpoint refused the credentials, it is not asked again for 10 seconds,
+    since accounts get locked for it: calls fail at once, and ``retry_after`` says for how long.
+    """
 
 
 class PermissionDeniedError(ResponseError):

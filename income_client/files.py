@@ -1,11 +1,11 @@
 """The calls that get document files; makes jobs of what is meant and fetches none itself."""
 
 import asyncio
-import inspect
 import os
 from datetime import tzinfo
 from typing import Final, Literal, overload
 
+from .checks import is_plain_function
 from .clock import Clock
 from .disk.partial_files import FoldersSeen
 from .downloads.address_book import AddressBook
@@ -193,7 +193,7 @@ class DocumentFiles(ServiceStreams):
         for name, switch in (("overwrite", overwrite), ("keep_partial", keep_partial)):
             if not isinstance(switch, bool):
                 raise ConfigurationError(f"{name} is True or False")
-        if on_progress is not None and not _is_plain(on_progress):
+        if on_progress is not None and not is_plain_function(on_progress):
             raise ConfigurationError("on_progress is called, not awaited: a plain function")
         seen = FoldersSeen()
         downloader, book = self._downloader, AddressBook(self.get_documents)
@@ -224,7 +224,3 @@ def _below(directory: object) -> object:
     if is_store(directory):
         return directory
     raise ConfigurationError("directory is the path of a folder, or a store of obstore")
-
-
-def _is_plain(function: object) -> bool:
-    return callable(function) and not inspect.iscoroutinefunction(function)

@@ -25,7 +25,7 @@ from .protocol.addresses import addresses, host_of, proxy_address
 from .protocol.messages import Request, Response
 from .protocol.replies import label
 from .retrying import Chance, Retrier, RetryBudget
-from .settings import BasicAuth, OAuth2ClientCredentials, RetryPolicy, Secret, Timeouts
+from .settings import BasicAuth, OAuth2ClientCredentials, RetryPolicy, Secret, Timeouts, merged
 from .token_cache import TokenCache, TokenStore
 from .token_endpoint import TokenEndpoint
 from .transport import BorrowedSession, TraceConfig, Transport
@@ -56,6 +56,10 @@ class SessionManager:
         telemetry: whether OpenTelemetry is told, where it is set up.
         clock: measures and sleeps; tests put in one that jumps.
         chance: the jitter's source, from 0 to 1.
+
+    Attributes:
+        timeouts: how long things may take.
+        concurrency: most API requests at a time.
 
     Raises:
         ConfigurationError: an argument cannot be meant.
@@ -90,8 +94,9 @@ class SessionManager:
         finally:
             # Crash reporters send the locals of frames; a wrong argument may hold a password.
             del base_url, auth_url, proxy, auth
-        self._timeouts = _checked("timeouts", Timeouts, timeouts, Timeouts())
-        self._deadlines = Deadlines(self._timeouts.deadline)
+        self.timeouts: Timeouts = _checked("timeouts", Timeouts, timeouts, Timeouts())
+        self.concurrency: int = check_count("concurrency", concurrency)
+        self._deadlines = Deadlines(self.timeouts.deadline)
         policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
         clock = SystemClock() if clock is None else clock
         self._host = host_of(found.api)
@@ -115,7 +120,7 @@ class SessionManager:
                 credentials,
                 transport,
                 self._retrier,
-                self._timeouts,
+                self.timeouts,
                 clock,
                 audience=audience,
                 host=host_of(found.token),
@@ -126,12 +131,12 @@ class SessionManager:
                 gate=endpoint.gate,
                 audience=audience,
                 store=_store(token_store),
-                load_seconds=self._timeouts.deadline / 4,
+                load_seconds=self.timeouts.deadline / 4,
             )
         self._shared = Shared(
             transport=transport,
             credentials=authorized,
-            slots=asyncio.Semaphore(check_count("concurrency", concurrency)),
+            slots=asyncio.Semaphore(self.concurrency),
             gate=Gate(),
             pacer=None if max_rate is None else Pacer(check_positive("max_rate", max_rate)),
             clock=clock,
@@ -182,7 +187,7 @@ class SessionManager:
         """Return a view with other limits: same connections, token, slots, gate and budget.
 
         Args:
-            timeouts: in place of this one's.
+            timeouts: those that are given in it, in place of this one's.
             retry: in place of this one's; the size of the budget stays.
 
         Raises:
@@ -190,8 +195,9 @@ class SessionManager:
         """
         view = copy.copy(self)
         if timeouts is not None:
-            view._timeouts = _checked("timeouts", Timeouts, timeouts)  # noqa: SLF001 - a Self
-            view._deadlines = Deadlines(timeouts.deadline)  # noqa: SLF001 - a Self
+            given = _checked("timeouts", Timeouts, timeouts)
+            view.timeouts = merged(given, self.timeouts)
+            view._deadlines = Deadlines(view.timeouts.deadline)  # noqa: SLF001 - a Self
         if retry is not None:
             policy = _checked("retry", RetryPolicy, retry)
             view._retrier = self._retrier.with_policy(policy)  # noqa: SLF001 - a Self
@@ -237,7 +243,7 @@ class SessionManager:
             shared,
             request,
             read,
-            timeouts=self._timeouts,
+            timeouts=self.timeouts,
             deadline_at=deadline_at,
             watch=watch,
         )

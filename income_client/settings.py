@@ -6,7 +6,8 @@ import ssl as tls
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, evolve, field, frozen
+from attrs.validators import optional
 
 from .checks import counting, not_negative, positive
 from .errors import ConfigurationError
@@ -159,10 +160,22 @@ class OAuth2ClientCredentials:
         return _basic(self.client_id, self.client_secret)
 
 
-@frozen(kw_only=True, cache_hash=True)
+def _whole(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    if type(value) is not int or value < 0:
+        raise ConfigurationError(f"{attribute.name} is a whole number, 0 or more")
+
+
+@frozen(kw_only=True, cache_hash=True, repr=False)
 class Timeouts:
     """How long things may take, in seconds.
 
+    One that is not given, or None, is the default for a new client, and stays as it is
+    in ``IncomeClient.with_options``. So two values are equal if the same ones are given.
+
+    >>> Timeouts(deadline=60)
+    Timeouts(deadline=60)
+    >>> Timeouts(deadline=60).read
+    30.0
     >>> Timeouts(deadline=0)
     Traceback (most recent call last):
     income_client.errors.ConfigurationError: deadline is a finite number above 0
@@ -171,12 +184,37 @@ class Timeouts:
         ConfigurationError: one of them is not a finite number above 0.
     """
 
-    connect: float = field(default=10.0, validator=positive)
-    """Seconds until a new connection is ready, TLS included."""
-    read: float = field(default=30.0, validator=positive)
-    """Seconds until the head of a reply is whole, and then between two pieces of its body."""
-    deadline: float = field(default=120.0, validator=positive)
-    """Seconds for a whole call: token, queueing, attempts, pauses and body; not for a file."""
+    _connect: float | None = field(default=None, alias="connect", validator=optional(positive))
+    _read: float | None = field(default=None, alias="read", validator=optional(positive))
+    _deadline: float | None = field(default=None, alias="deadline", validator=optional(positive))
+
+    @property
+    def connect(self) -> float:
+        """Seconds until a new connection is ready, TLS included; 10 by default."""
+        return 10.0 if self._connect is None else self._connect
+
+    @property
+    def read(self) -> float:
+        """Seconds until a reply's head is whole, then between pieces of its body; 30 by default."""
+        return 30.0 if self._read is None else self._read
+
+    @property
+    def deadline(self) -> float:
+        """Seconds for a call: token, queue, attempts, pauses, body; not a file; 120 by default."""
+        return 120.0 if self._deadline is None else self._deadline
+
+    def __repr__(self) -> str:
+        given = (f"{name}={seconds!r}" for name, seconds in self._given().items())
+        return f"Timeouts({', '.join(given)})"
+
+    def _given(self) -> dict[str, float]:
+        pairs = (("connect", self._connect), ("read", self._read), ("deadline", self._deadline))
+        return {name: seconds for name, seconds in pairs if seconds is not None}
+
+
+def merged(given: Timeouts, base: Timeouts) -> Timeouts:
+    """Return the timeouts that are given, and those of ``base`` where none is."""
+    return evolve(base, **given._given())  # noqa: SLF001 - of this module
 
 
 @frozen(kw_only=True)
@@ -200,18 +238,13 @@ class RetryPolicy:
     """Longest pause of our own choice, in seconds."""
     max_retry_after: float = field(default=60.0, validator=not_negative)
     """Longest Retry-After that is waited for, in seconds; beyond it the error is raised."""
-    budget: int = field(default=500, validator=not_negative)
+    budget: int = field(default=500, validator=_whole)
     """Tokens that all calls of a client share: a retry takes 5 (10 after a time-out)."""
 
 
 def _flag(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, bool):
         raise ConfigurationError(f"{attribute.name} is True or False")
-
-
-def _whole(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if type(value) is not int or value < 0:
-        raise ConfigurationError(f"{attribute.name} is a whole number, 0 or more")
 
 
 def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:

@@ -84,7 +84,7 @@ class ServiceStreams(ServiceCalls):
         applications: Applications,
         documents: bool = True,
         pages: bool = False,
-        concurrency: int = 16,
+        concurrency: int | None = None,
         on_error: Literal["raise"] = "raise",
     ) -> Fetcher[ApplicationRecord]: ...
 
@@ -94,7 +94,7 @@ class ServiceStreams(ServiceCalls):
         applications: Applications,
         documents: bool = True,
         pages: bool = False,
-        concurrency: int = 16,
+        concurrency: int | None = None,
         *,
         on_error: Literal["yield"],
     ) -> Fetcher[ApplicationRecord | FetchFailure]: ...
@@ -104,7 +104,7 @@ class ServiceStreams(ServiceCalls):
         applications: Applications,
         documents: bool = True,
         pages: bool = False,
-        concurrency: int = 16,
+        concurrency: int | None = None,
         on_error: OnError = "raise",
     ) -> Fetcher[ApplicationRecord] | Fetcher[ApplicationRecord | FetchFailure]:
         """Read many applications, each with its documents (contract sections 4.2 and 4.3).
@@ -114,7 +114,8 @@ class ServiceStreams(ServiceCalls):
                 asynchronous one, such as ``list_applications()``.
             documents: whether the documents are read as well.
             pages: whether each document comes with its pages block.
-            concurrency: requests in flight at a time, within the client's own limit.
+            concurrency: most requests in flight at a time; by default, and at most, as many
+                as the client's own.
             on_error: "raise" the first failure in its turn, or "yield" a
                 `FetchFailure` in place of the record.
 
@@ -131,7 +132,7 @@ class ServiceStreams(ServiceCalls):
             applications,
             parts=tuple(parts),
             assemble=_record,
-            concurrency=concurrency,
+            concurrency=self._concurrency(concurrency),
             on_error=on_error,
             audience=self._session.audience,
         )
@@ -141,7 +142,7 @@ class ServiceStreams(ServiceCalls):
         self,
         applications: Applications,
         pages: bool = False,
-        concurrency: int = 16,
+        concurrency: int | None = None,
         on_error: Literal["raise"] = "raise",
     ) -> Fetcher[ApplicationDocuments]: ...
 
@@ -150,7 +151,7 @@ class ServiceStreams(ServiceCalls):
         self,
         applications: Applications,
         pages: bool = False,
-        concurrency: int = 16,
+        concurrency: int | None = None,
         *,
         on_error: Literal["yield"],
     ) -> Fetcher[ApplicationDocuments | FetchFailure]: ...
@@ -159,7 +160,7 @@ class ServiceStreams(ServiceCalls):
         self,
         applications: Applications,
         pages: bool = False,
-        concurrency: int = 16,
+        concurrency: int | None = None,
         on_error: OnError = "raise",
     ) -> Fetcher[ApplicationDocuments] | Fetcher[ApplicationDocuments | FetchFailure]:
         """Read the documents of many applications (contract section 4.3).
@@ -167,7 +168,8 @@ class ServiceStreams(ServiceCalls):
         Args:
             applications: as for ``fetch_records``.
             pages: whether each document comes with its pages block.
-            concurrency: requests in flight at a time, within the client's own limit.
+            concurrency: most requests in flight at a time; by default, and at most, as many
+                as the client's own.
             on_error: as for ``fetch_records``.
 
         Returns:
@@ -180,8 +182,9 @@ class ServiceStreams(ServiceCalls):
             applications,
             parts=(partial(self.get_documents, pages=pages),),
             assemble=lambda documents: documents,
-            concurrency=concurrency,
+            concurrency=self._concurrency(concurrency),
             on_error=on_error,
+            audience=self._session.audience,
         )
 
     def poll(
@@ -195,7 +198,7 @@ class ServiceStreams(ServiceCalls):
         lookback: float = 0.0,
         documents: bool = True,
         pages: bool = False,
-        concurrency: int = 16,
+        concurrency: int | None = None,
     ) -> Poller:
         """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
 
@@ -216,7 +219,8 @@ class ServiceStreams(ServiceCalls):
                 service's zone has summer time, it must cover the shift: 3600 as a rule.
             documents: whether the documents are read as well.
             pages: whether each document comes with its pages block.
-            concurrency: requests in flight at a time, within the client's own limit.
+            concurrency: most requests in flight at a time; by default, and at most, as many
+                as the client's own.
 
         Returns:
             An asynchronous iterator over the records, or over batches of them.
@@ -230,7 +234,7 @@ class ServiceStreams(ServiceCalls):
             zone=self._zone,
             documents=documents,
             pages=pages,
-            concurrency=check_count("concurrency", concurrency),
+            concurrency=self._concurrency(concurrency),
         )
         return Poller(
             source,
@@ -243,6 +247,10 @@ class ServiceStreams(ServiceCalls):
             clock=self._clock,
             audience=self._session.audience,
         )
+
+    def _concurrency(self, given: int | None) -> int:
+        own = self._session.concurrency
+        return own if given is None else check_count("concurrency", given)
 
     def _start(self, start: When | None) -> Checkpoint | int | None:
         if isinstance(start, str) and is_checkpoint(start):

@@ -82,7 +82,7 @@ class TokenCache:
         self._saving: asyncio.Task[None] | None = None
         self._unsaved: Token | None = None
         self._refusal: AuthenticationError | None = None
-        self._refusal_until = 0.0
+        self._refused_at = 0.0
         self._is_closed = False
 
     def current(self) -> Token | None:
@@ -108,8 +108,8 @@ class TokenCache:
 
         All who wait at a time wait for the same purchase, and none of them
         takes it along when cancelled. While the gate is closed they wait for
-        that; refused credentials are not tried again for a while, since
-        accounts get locked for it.
+        that; refused credentials are not tried again for 10 seconds, since
+        accounts get locked for it. The error says for how long.
 
         Args:
             deadline_at: the moment of the clock beyond which the gate is not waited for.
@@ -152,9 +152,8 @@ class TokenCache:
         token = self.current()
         if token is not None or self._refusal is None:
             return token
-        if self._clock.monotonic() < self._refusal_until:
-            return self._refusal.again()
-        return None
+        ago = self._clock.monotonic() - self._refused_at
+        return _still_refused(self._refusal, ago) if ago < _REFUSAL_SECONDS else None
 
     def _begin_renewal(self) -> "asyncio.Task[Token | IncomeClientError] | None":
         if self._is_closed:
@@ -179,8 +178,8 @@ class TokenCache:
             return outcome
         now = self._clock.monotonic()
         if isinstance(outcome, AuthenticationError):
-            self._refusal = outcome
-            self._refusal_until = now + _REFUSAL_SECONDS
+            self._refusal, self._refused_at = outcome, now
+            outcome.retry_after = max(_REFUSAL_SECONDS, outcome.retry_after or 0.0)
         if self._token is not None:
             _log_not_renewed(outcome, self._token.expired_at - now)
         return outcome
@@ -240,6 +239,18 @@ class TokenCache:
                 await store.save(stored)
         except Exception as error:  # noqa: BLE001 - a store is foreign code
             _log_store_failure("saved", error)
+
+
+def _still_refused(refusal: AuthenticationError, ago: float) -> AuthenticationError:
+    """Return the error for a call that comes so many seconds after a refusal."""
+    left = _REFUSAL_SECONDS - ago
+    return AuthenticationError(
+        f"token: the token endpoint refused the client credentials {math.floor(ago)} s ago, "
+        f"and is asked again in {math.ceil(left)} s",
+        status=refusal.status,
+        retry_after=left,
+        request_id=refusal.request_id,
+    )
 
 
 def _log_renewed(token: Token) -> None:

@@ -7,7 +7,12 @@ import asyncio
 
 from .audience import Audience, CallWatch
 from .clock import Clock
-from .errors import DeadlineExceededError, IncomeClientError
+from .errors import (
+    DeadlineExceededError,
+    IncomeClientError,
+    TokenError,
+    UnexpectedResponseError,
+)
 from .pacing import Gate
 from .protocol.endpoints import token_request
 from .protocol.messages import Response
@@ -95,7 +100,20 @@ class TokenEndpoint:
         if watch is not None:
             watch.sent()
         reply = await self._transport.send(token_request(), self._authorization, self._timeouts)
-        outcome = read_token(reply, sent_at=sent_at) if isinstance(reply, Response) else reply
+        outcome: Token | IncomeClientError
+        match reply:
+            case Response():
+                outcome = read_token(reply, sent_at=sent_at)
+            case UnexpectedResponseError(message=message):
+                # A reply came, and was too long to be a token.
+                outcome = TokenError(
+                    message,
+                    status=reply.status,
+                    retry_after=reply.retry_after,
+                    request_id=reply.request_id,
+                )
+            case _:
+                outcome = reply
         if watch is not None:
             watch.answered(reply.status, outcome)
         return outcome

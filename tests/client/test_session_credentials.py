@@ -159,13 +159,18 @@ async def test_a_wrong_secret_is_not_tried_again_and_again() -> None:
     """Two thousand calls make one token request, and ten seconds later one more."""
     async with playing(always(reply(401))) as (session, server, clock):
         errors = await asyncio.gather(*[failure(session) for _ in range(2000)])
-        errors.append(await failure(session))
-        assert {type(error) for error in errors} == {AuthenticationError}
-        assert {error.message for error in errors} == {
-            "token: 401 Unauthorized, the client credentials were refused",
+        clock.advance(3.4)
+        later = await failure(session)
+        assert {type(error) for error in [*errors, later]} == {AuthenticationError}
+        assert {(error.message, error.retry_after) for error in errors} == {
+            ("token: 401 Unauthorized, the client credentials were refused", 10.0),
         }
+        assert later.message == (
+            "token: the token endpoint refused the client credentials 3 s ago, "
+            "and is asked again in 7 s"
+        )
         assert server.token_requests == 1
-        clock.advance(10)
+        clock.advance(6.6)
         await failure(session)
         assert server.token_requests == 2
 

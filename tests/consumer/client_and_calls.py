@@ -81,6 +81,8 @@ def makes_clients(session: ClientSession, context: ssl.SSLContext) -> None:
     assert_type(client, IncomeClient)
     basic = IncomeClient("https://income.example", auth=BasicAuth("user", Secret("password")))
     assert_type(basic.with_options(timeouts=Timeouts(deadline=5)), IncomeClient)
+    assert_type(basic.with_options(deadline=5), IncomeClient)
+    assert_type(Timeouts(deadline=5).read, float)
     assert_type(IncomeClient.from_env(concurrency=8, max_rate=None), IncomeClient)
     assert_type(DownloadPolicy().allowed_hosts, tuple[str, ...])
     StoredToken(access_token="opaque", expires_at=datetime.now(UTC))

@@ -1,0 +1,124 @@
+"""What a view made by ``with_options`` changes, and what it leaves as it is."""
+
+import asyncio
+import contextlib
+import io
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from income_client import (
+    BasicAuth,
+    ConfigurationError,
+    DeadlineExceededError,
+    DownloadError,
+    DownloadPolicy,
+    IncomeClient,
+    IncomeClientError,
+    RetryPolicy,
+    Timeouts,
+)
+from income_client.testing import make_document
+
+IMPATIENT = Timeouts(read=0.05, deadline=3)
+POLICY = DownloadPolicy(
+    allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
+)
+Viewed = Callable[[IncomeClient], IncomeClient]
+
+
+@contextlib.asynccontextmanager
+async def silent_service(**options: Any) -> AsyncIterator[tuple[str, IncomeClient]]:
+    """Run a service that never replies, and a client of it that makes one attempt."""
+    conversations: list[asyncio.Task[Any]] = []
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        conversations.append(task)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    usual: dict[str, Any] = {
+        "auth": BasicAuth("user", "invented"),
+        "retry": RetryPolicy(max_attempts=1),
+        "downloads": POLICY,
+    }
+    try:
+        async with IncomeClient(url, **usual | options) as client:
+            yield url, client
+    finally:
+        server.close()
+        for conversation in conversations:
+            conversation.cancel()
+        await asyncio.gather(*conversations, return_exceptions=True)
+
+
+async def failure(client: IncomeClient) -> IncomeClientError:
+    """Make a call that fails, and return its error."""
+    with pytest.raises(IncomeClientError) as caught:
+        await client.get_application_page()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda client: client.with_options(timeouts=Timeouts(deadline=2)),
+        lambda client: client.with_options(timeouts=Timeouts(connect=2)),
+        lambda client: client.with_options(deadline=2),
+        lambda client: client.with_options(deadline=60).with_options(deadline=2),
+        lambda client: client.with_options(retry=RetryPolicy(max_attempts=1)),
+        lambda client: client.with_options(),
+    ],
+    ids=["deadline in timeouts", "connect", "deadline", "view of a view", "retry", "nothing"],
+)
+async def test_a_limit_that_is_not_given_stays(view: Viewed) -> None:
+    """The client's ``read`` of 50 ms holds in the view as well, for calls and for files."""
+    async with silent_service(timeouts=IMPATIENT) as (url, client):
+        assert "not done within" not in (await failure(view(client))).message
+        document = make_document(url=f"{url}/file")
+        with pytest.raises(DownloadError) as caught:
+            async with asyncio.timeout(5):
+                await view(client).download(document, io.BytesIO())
+        assert caught.value.attempts == 1
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda client: client.with_options(deadline=0.1),
+        lambda client: client.with_options(timeouts=Timeouts(deadline=0.1)),
+        lambda client: client.with_options(deadline=0.1, timeouts=Timeouts(deadline=60)),
+        lambda client: client.with_options(deadline=0.1).with_options(timeouts=Timeouts(read=9)),
+    ],
+    ids=["deadline", "timeouts", "deadline takes precedence", "view of a view"],
+)
+async def test_a_limit_that_is_given_takes_the_place_of_the_clients(view: Viewed) -> None:
+    """The view's calls end by its deadline, and the client's own deadline stays."""
+    async with silent_service(timeouts=Timeouts(read=30, deadline=0.3)) as (_, client):
+        error = await failure(view(client))
+        assert isinstance(error, DeadlineExceededError)
+        assert error.message == "list_applications: not done within 0.1 s"
+        assert (await failure(client)).message == "list_applications: not done within 0.3 s"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"deadline": 0}, "deadline"),
+        ({"deadline": "2"}, "deadline"),
+        ({"timeouts": 5}, "timeouts"),
+        ({"retry": 3}, "retry"),
+        ({"timeouts": {"deadline": 2}}, "timeouts"),
+    ],
+)
+async def test_a_wrong_limit_is_refused(wrong: dict[str, Any], name: str) -> None:
+    """The error says which argument is wrong."""
+    async with silent_service() as (_, client):
+        with pytest.raises(ConfigurationError, match=name):
+            client.with_options(**wrong)

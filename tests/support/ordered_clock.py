@@ -1,0 +1,50 @@
+"""A clock whose sleepers wake in the order of their moments."""
+
+import asyncio
+from itertools import count
+
+_TURNS = 100
+
+
+class OrderedClock:
+    """A clock that stands until time is let pass, and then wakes one sleeper after the other.
+
+    `JumpingClock` is simpler, and lets everybody wake at once.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._numbers = count()
+        self._sleepers: dict[asyncio.Future[None], tuple[float, int]] = {}
+
+    def monotonic(self) -> float:
+        """Return seconds since the clock was made."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until that much time was let pass."""
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers[sleeper] = (self._now + seconds, next(self._numbers))
+        try:
+            await sleeper
+        finally:
+            self._sleepers.pop(sleeper, None)
+
+    async def let_pass(self, seconds: float) -> None:
+        """Move time forward, from one sleeper's moment to the next; all that follows is done."""
+        until = self._now + seconds
+        await self._settle()
+        while self._sleepers:
+            sleeper = min(self._sleepers, key=self._sleepers.__getitem__)
+            moment = self._sleepers[sleeper][0]
+            if moment > until:
+                break
+            self._now = max(self._now, moment)
+            del self._sleepers[sleeper]
+            sleeper.set_result(None)
+            await self._settle()
+        self._now = until
+
+    async def _settle(self) -> None:
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
