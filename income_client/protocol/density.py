@@ -19,16 +19,18 @@ FILL: Final = 0.85
 _GROWTH: Final = 4
 """How much wider than the last a window may be."""
 _GROWTH_AFTER_EMPTY: Final = 16
-_MEMORY: Final = 100
-"""Rows after which a density just seen counts as much as what was known before."""
+_EMPTY: Final = 0.0005
+"""Share of a page that an empty window counts as; a density of 0 has no logarithm."""
+_MEMORY: Final = 0.1
+"""Share of a page after which a density just seen counts as much as what was known before."""
 _HIDDEN: Final = 2.0
 """How many times the rows seen a full page is taken to hold, where the density is known."""
 _HIDDEN_BLIND: Final = 3.3
 """The same where nothing is known yet."""
 _SAMPLE: Final = 8
 """Ids of a full page that must be found before their share is believed."""
-_TELLING: Final = 60
-"""Rows that must be expected before half as many mean that a burst is over."""
+_TELLING: Final = 0.06
+"""Share of a page that must be expected before half of it means that a burst is over."""
 _USUAL: Final = 24
 """Windows from which the usual density is taken."""
 _EVEN: Final = 6
@@ -139,14 +141,15 @@ class Density:
 
     def completed(self, position: int, width: int, ids: AbstractSet[str]) -> None:
         """Learn from a page that was not full."""
-        seen = _Seen(max(len(ids), 0.5) / width, width, len(ids))
+        seen = _Seen(max(len(ids), _EMPTY * self.limit) / width, width, len(ids))
         self.is_usual = False
         if self.rate is None:
             self.rate = seen.rate
         else:
             expected = self.rate * width
-            self.rate = _pooled(self.rate, seen.rate, max(seen.rows, expected))
-            if expected > _TELLING and seen.rows < expected / 2:
+            weight = max(seen.rows, expected) / (max(seen.rows, expected) + _MEMORY * self.limit)
+            self.rate = _pooled(self.rate, seen.rate, weight)
+            if expected > _TELLING * self.limit and seen.rows < expected / 2:
                 self._expect_the_usual()
         self.seen.append(seen)
         for crowd in self.crowds:
@@ -181,7 +184,6 @@ class Density:
         return Density(self.limit, self.rate, self.is_usual, self.seen.copy())
 
 
-def _pooled(known: float, seen: float, rows: float) -> float:
-    """Return the mean of two densities on a logarithmic scale, weighted with their rows."""
-    weight = rows / (rows + _MEMORY)
+def _pooled(known: float, seen: float, weight: float) -> float:
+    """Return the mean of two densities on a logarithmic scale."""
     return math.exp(weight * math.log(seen) + (1 - weight) * math.log(known))

@@ -20,9 +20,10 @@ class Overlap:
     """Recognises rows that a neighbouring window already gave.
 
     A page may hold rows of the seconds beside its window. Its ids are kept
-    until every second that it may reach is covered: no page asked for later can
-    then hold one of its rows again. That is one page for each end of each
-    covered interval, however long the walk.
+    until every second that it may reach, and the one beside, is covered: no page
+    asked for later can then hold one of its rows again, even where a saturated
+    second, of which no page holds every row, lies between them. Those are the
+    pages at both ends of each covered interval, however long the walk.
     """
 
     def __init__(self, span: Window) -> None:
@@ -48,6 +49,6 @@ class Overlap:
             page
             for page in self._pages
             if not covered.covers(
-                Window(max(low, page.reach.after), min(high, page.reach.before)),
+                Window(max(low, page.reach.after - 1), min(high, page.reach.before + 1)),
             )
         ]

@@ -1,0 +1,155 @@
+"""Promise 3: memory does not grow with the walk, and a slow consumer stops the requests."""
+
+import asyncio
+import gc
+import tracemalloc
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import ApplicationSummary
+from tests.support.listing import ListService, Rules, rows_at, serving
+from tests.support.walk_data import BASE, DAY, WALKERS, collect, walk
+
+SPAN = 1_000_000
+LONG_ID = 4_000
+
+
+def spread(count: int, *, seed: int = 1, **rules: Any) -> ListService:
+    """Return a service with so many applications, most of them late in the span."""
+    chance = Random(seed)
+    rows = rows_at([BASE + int(SPAN * chance.random() ** 0.4) for _ in range(count)])
+    return ListService(rows=rows, now=BASE + SPAN + 3 * DAY, rules=Rules(**rules))
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    walkers=WALKERS,
+    stops=st.lists(st.integers(0, 149), min_size=1, max_size=3),
+)
+async def test_a_slow_consumer_stops_the_requests(
+    seed: int, walkers: int, stops: list[int]
+) -> None:
+    """While a row is held, each walker asks once more at the most, and then nobody asks."""
+    service = spread(150, seed=seed, order="random", slowness=2)
+    given_rows = 0
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + SPAN + 1, limit=10, concurrency=walkers)
+        async for _ in paginator:
+            if given_rows in stops:
+                asked = len(service.queries)
+                assert await service.quiet() <= asked + walkers
+                asked = len(service.queries)
+                assert await service.quiet() == asked
+            given_rows += 1
+    assert given_rows == 150
+
+
+@pytest.mark.parametrize("before", [None, BASE + SPAN + 1])
+async def test_a_walk_asks_nothing_before_it_is_iterated(before: int | None) -> None:
+    """Making a walk costs nothing, and so does looking at it."""
+    service = spread(20)
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, before)
+        assert paginator.progress.requests == 0
+        assert paginator.checkpoint
+        assert paginator.saturated == ()
+        assert await service.quiet() == 0
+        await paginator.aclose()
+        assert await service.quiet() == 0
+
+
+def summaries() -> int:
+    """Count the summaries that exist."""
+    return sum(type(one) is ApplicationSummary for one in gc.get_objects())
+
+
+@pytest.mark.parametrize("walkers", [1, 8])
+async def test_few_rows_wait_for_a_slow_consumer(walkers: int) -> None:
+    """However long the walk, the rows in memory are two pages of each walker at the most."""
+    service = spread(2_000, order="random")
+    given_rows = 0
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + SPAN + 1, limit=20, concurrency=walkers)
+        async for _ in paginator:
+            given_rows += 1
+            if given_rows % 200 == 100:
+                await service.quiet()
+                assert summaries() <= (2 * walkers + 2) * 20
+            assert paginator.progress.rows - given_rows <= (2 * walkers + 1) * 20
+    assert given_rows == 2_000
+
+
+async def most_memory(count: int, walkers: int, before: int | None) -> int:
+    """Return the most memory that a walk over so many applications held, in bytes."""
+    # Each id is long, so that whatever keeps ids can be seen from outside.
+    service = spread(0, slowness=4)
+    chance = Random(count)
+    for number in range(count):
+        service.rows[f"{number:0{LONG_ID}d}"] = BASE + chance.randrange(SPAN)
+    most = given_rows = 0
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, before, limit=10, concurrency=walkers)
+        tracemalloc.start()
+        try:
+            async for _ in paginator:
+                given_rows += 1
+                if given_rows % 20 == 0:
+                    # What the service has written down of the walk is not the walk's.
+                    service.pages.clear()
+                    gc.collect(0)
+                    most = max(most, tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+    assert given_rows == count
+    return most
+
+
+@pytest.mark.parametrize(("walkers", "before"), [(1, None), (4, BASE + SPAN + 1)])
+async def test_what_is_remembered_of_rows_is_bounded(walkers: int, before: int | None) -> None:
+    """Ids are kept for a few pages of each walker, and not for the length of the walk."""
+    most = await most_memory(1_000, walkers, before)
+    pages = 10 * LONG_ID * (walkers + 1)
+    assert most < 12 * pages, f"{most / pages:.1f} pages for each walker"
+
+
+@given(st.integers(0, 2**32), WALKERS)
+async def test_the_checkpoint_is_short(seed: int, walkers: int) -> None:
+    """It holds the span and some intervals for each walker, and no id."""
+    service = spread(100, seed=seed, order="random", slowness=12)
+    longest = 0
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, None, limit=5, concurrency=walkers)
+        async for row in paginator:
+            longest = max(longest, len(paginator.checkpoint))
+            assert row.application_id not in paginator.checkpoint
+    assert longest < 200 + 100 * walkers
+
+
+@pytest.mark.parametrize("walkers", [2, 4])
+async def test_nothing_waits_for_order(walkers: int) -> None:
+    """While the reply to one question is missing, what lies outside its window is yielded."""
+    service = spread(600, order="random")
+    found: list[str] = []
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + SPAN + 1, limit=10, concurrency=walkers)
+        while len(service.queries) < 30:
+            found.append((await anext(paginator)).application_id)
+        service.holds = lambda query: not service.held
+        consumer = asyncio.create_task(collect(paginator, found))
+        await service.quiet()
+        (held,) = service.held
+        outside = {
+            key
+            for key, second in service.rows.items()
+            if not (held.after or 0) <= second <= (held.before or 0)
+        }
+        # About a page behind the window is left to the walker whose reply is missing.
+        assert len(outside - set(found)) <= 20
+        assert not consumer.done()
+        service.release()
+        await consumer
+    assert sorted(found) == sorted(service.ids)

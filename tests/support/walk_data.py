@@ -1,0 +1,91 @@
+"""What the properties of a walk are tried on: update times, and readings of the contract."""
+
+from collections.abc import AsyncIterator, Callable
+from random import Random
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from income_client import ApplicationPaginator, ApplicationSummary, IncomeClient
+
+from .listing import Rules, text_of
+
+BASE: Final = 1_700_000_000
+"""The second at which the data of these tests begins."""
+DAY: Final = 86_400
+LIMITS: Final = st.sampled_from([2, 3, 5, 10])
+WALKERS: Final = st.sampled_from([1, 2, 4, 8])
+MEANINGS: Final[dict[str, dict[str, Any]]] = {
+    "both exclusive": {"lower_closed": False, "upper_closed": False},
+    "lower inclusive": {"lower_closed": True, "upper_closed": False},
+    "upper inclusive": {"lower_closed": False, "upper_closed": True},
+    "both inclusive": {"lower_closed": True, "upper_closed": True},
+}
+"""The four meanings of the bounds."""
+_MOST_CUTS: Final = 30
+"""Windows into which a service may cut the span, so that an example stays short."""
+
+
+@st.composite
+def update_seconds(draw: st.DrawFn, limit: int) -> list[int]:
+    """Draw update times from ``BASE`` on, always fewer than ``limit`` in a second."""
+    length = draw(st.sampled_from([2, 20, 300, 5_000, 1_000_000]), label="length of the span")
+    kind = draw(st.sampled_from(["uniform", "burst", "edges", "adjacent", "one second", "growing"]))
+    sizes = [60, 40, 20, 3 * limit, limit + 1, limit, limit - 1, 1, 0]
+    size = draw(st.sampled_from(sizes), label="rows")
+    chance = Random(draw(st.integers(0, 2**32)))
+    pick: dict[str, Callable[[int], int]] = {
+        "uniform": lambda number: chance.randrange(length + 1),
+        "burst": lambda number: min(length, length // 3 + chance.randrange(4)),
+        "edges": lambda number: chance.choice([0, 1, length // 2, length - 1, length]),
+        "adjacent": lambda number: min(length, number // (limit - 1)),
+        "one second": lambda number: length // 2,
+        "growing": lambda number: int(length * chance.random() ** 0.2),
+    }
+    times: list[int] = []
+    for number in range(size):
+        second = BASE + pick[kind](number)
+        if times.count(second) < limit - 1:
+            times.append(second)
+    return times
+
+
+@st.composite
+def readings(draw: st.DrawFn, /, span: int, **fixed: Any) -> Rules:
+    """Draw one way to read the contract for a walk over so many seconds; some fields are fixed."""
+    widths = [width for width in (6, 40, 3_600) if span / width < _MOST_CUTS]
+    drawn: dict[str, Any] = {
+        "lower_closed": st.booleans(),
+        "upper_closed": st.booleans(),
+        "order": st.sampled_from(["random", "oldest", "newest", "id", "id reversed"]),
+        "widest": st.sampled_from([None, None, *widths]),
+        "cut": st.sampled_from(["start", "end"]),
+        "oldest": st.sampled_from([None, None, None, BASE + 1, BASE + 5]),
+        "future": st.sampled_from(["accept", "lower", "refuse"]),
+        "date_ahead": st.sampled_from([0, 0, None, 3, -3, 6 * 3_600, -6 * 3_600]),
+        "slowness": st.sampled_from([0, 3, 12]),
+    }
+    chosen = {name: draw(drawn[name], name) for name in drawn if name not in fixed}
+    return Rules(**chosen, **fixed)
+
+
+def walk(
+    client: IncomeClient, after: int | None, before: int | None, **options: Any
+) -> ApplicationPaginator:
+    """Begin a walk between two seconds."""
+    return client.list_applications(
+        None if after is None else text_of(after),
+        None if before is None else text_of(before),
+        **options,
+    )
+
+
+async def ids_of(rows: AsyncIterator[ApplicationSummary]) -> list[str]:
+    """Walk to the end and return the ids in the order in which they came."""
+    return [row.application_id async for row in rows]
+
+
+async def collect(rows: AsyncIterator[ApplicationSummary], into: list[str]) -> None:
+    """Keep the ids of a walk, even if it ends in an error."""
+    async for row in rows:
+        into.append(row.application_id)  # noqa: PERF401 - a comprehension would lose them
