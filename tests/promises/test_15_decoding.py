@@ -1,0 +1,554 @@
+"""Promise 15: bodies are bounded and decoded strictly; what is unknown passes, no value shows."""
+
+import contextlib
+import json
+import re
+import traceback
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import pytest
+from aiohttp import web
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+import income_client
+from income_client import (
+    AmountPair,
+    Application,
+    ApplicationDocuments,
+    ApplicationPage,
+    ApplicationRecord,
+    ApplicationSummary,
+    BasicAuth,
+    ConfigurationError,
+    DecodeError,
+    IncomeClient,
+    UnexpectedResponseError,
+    Window,
+    from_json,
+    to_json,
+)
+from tests.support import strategies
+from tests.support.export_records import known_record, records
+from tests.support.leaks import held_by
+from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
+
+T = TypeVar("T")
+_PIECE = 2**16
+REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
+    (ApplicationPage, PAGE),
+    (Application, APPLICATION),
+    (ApplicationDocuments, DOCUMENTS),
+]
+
+
+def decode(cls: type[T], text: bytes) -> T | DecodeError:
+    """Read a record, or return the error without the frames of this test."""
+    try:
+        return from_json(cls, text)
+    except DecodeError as error:
+        found = error.with_traceback(None)
+    assert found.__cause__ is found.__context__ is None
+    return found
+
+
+def _assert_round_trip(cls: type[Any], payload: object) -> None:
+    record = decode(cls, text_of(payload))
+    assert isinstance(record, cls), record
+    assert text_of(tree_of(to_json(record))) == text_of(payload)
+
+
+def _faults(cls: type[Any], payload: object) -> dict[str, str]:
+    error = decode(cls, text_of(payload))
+    assert isinstance(error, DecodeError)
+    return {fault.path: fault.reason for fault in error.faults}
+
+
+@given(strategies.pages())
+def test_a_page_goes_back_as_it_came(payload: dict[str, Any]) -> None:
+    """Whatever a list reply holds, unknown fields included, is written back the same."""
+    _assert_round_trip(ApplicationPage, payload)
+
+
+@given(strategies.applications())
+def test_an_application_goes_back_as_it_came(payload: dict[str, Any]) -> None:
+    """Whatever an application holds, unknown fields included, is written back the same."""
+    _assert_round_trip(Application, payload)
+
+
+@given(strategies.documents_replies())
+def test_documents_go_back_as_they_came(payload: dict[str, Any]) -> None:
+    """Whatever a documents reply holds, an explicit null for pages included, is written back."""
+    _assert_round_trip(ApplicationDocuments, payload)
+
+
+def test_a_record_is_an_object_of_its_two_parts() -> None:
+    """An ApplicationRecord is written with its application and its documents, null without."""
+    application = decode(Application, json.dumps(APPLICATION).encode())
+    documents = decode(ApplicationDocuments, json.dumps(DOCUMENTS).encode())
+    assert isinstance(application, Application)
+    assert isinstance(documents, ApplicationDocuments)
+    whole = ApplicationRecord(application=application, documents=documents)
+    half = ApplicationRecord(application=application, documents=None)
+    assert json.loads(to_json(whole)) == {"application": APPLICATION, "documents": DOCUMENTS}
+    assert json.loads(to_json(half)) == {"application": APPLICATION, "documents": None}
+    assert decode(ApplicationRecord, to_json(whole)) == whole
+    assert decode(ApplicationRecord, to_json(half)) == half
+
+
+def test_values_have_their_own_types() -> None:
+    """Times, days, amounts, arrays and objects become what the records are annotated with."""
+    application = decode(Application, json.dumps(APPLICATION).encode())
+    assert isinstance(application, Application)
+    assert application.last_updated_at == datetime(2024, 1, 31, 10, tzinfo=UTC)
+    assert application.application_date == datetime(2024, 1, 5, 9, 30)  # noqa: DTZ001
+    assert application.applicants["applicant1"].date_of_birth == date(1980, 2, 29)
+    (income,) = application.income_calculations["applicant1"].incomes
+    assert income.income_sources[0].calculated_income_amount == Decimal("51234.56")
+    assert application.data_sources.structured_data == ({"kind": "payroll", "values": [1, 2.5]},)
+
+
+CANARY = "Canary Text"
+WRONG: tuple[Any, ...] = (
+    None,
+    True,
+    41968273,
+    4196.8273,
+    CANARY,
+    [CANARY],
+    {"Canary key": CANARY, "ssn": 41968273},
+)
+NULLABLE = {"end_date", "street_2", "middle_name", "suffix", "pages"}
+UNTYPED = {"structured_data", "earnings", "deductions", "taxes", "pages"}
+
+
+def _leaves(value: Any, path: str = "$") -> Iterator[tuple[Any, Any, str]]:
+    """Yield container, key and path of everything that the contract types."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        here = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
+        if key == "pages" or here.startswith("$.documents.w2[0].extracted_data."):
+            continue
+        yield value, key, here
+        if isinstance(item, dict | list) and key not in UNTYPED:
+            yield from _leaves(item, here)
+
+
+def _is_acceptable(key: Any, old: Any, new: Any) -> bool:
+    """Say whether the contract allows the new value where the old one stands."""
+    match old:
+        case _ if key in NULLABLE:
+            fits = new is None or (new == CANARY and key != "end_date")
+        case list():
+            fits = isinstance(new, list) and (key in UNTYPED or str(key).endswith("_ids"))
+        case dict():
+            fits = isinstance(new, dict) and key == "extracted_data" and "wages" in old
+        case bool():
+            fits = new is True
+        case int() | float() | "":
+            fits = type(new) is int or (type(new) is float and key != "year")
+        case _:
+            fits = new == CANARY and not re.match(r"\d{4}-\d\d-\d\d", old)
+    return fits
+
+
+@pytest.mark.parametrize(
+    ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_every_wrong_value_is_refused_with_its_path_and_stays_unseen(
+    cls: type[Any],
+    sample: dict[str, Any],
+) -> None:
+    """A value of the wrong kind anywhere is a DecodeError that has its path and not the value."""
+    tried = 0
+    payload = json.loads(json.dumps(sample))
+    for container, key, path in _leaves(payload):
+        old = container[key]
+        for new in WRONG:
+            if _is_acceptable(key, old, new):
+                continue
+            tried += 1
+            container[key] = new
+            error = decode(cls, text_of(payload))
+            assert isinstance(error, DecodeError), (path, type(new))
+            assert not error.retryable
+            found = [fault.path for fault in error.faults]
+            assert all(one.startswith(path) for one in found), (path, found)
+            assert path in found or isinstance(new, dict | list), (path, found)
+            for canary in ("Canary", "41968273", "4196.8273"):
+                assert canary not in held_by(error), path
+        container[key] = old
+    assert tried > 20
+
+
+@pytest.mark.parametrize(
+    ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_every_missing_field_is_named(cls: type[Any], sample: dict[str, Any]) -> None:
+    """A payload without a field of the contract is a DecodeError that says which one."""
+    payload = json.loads(json.dumps(sample))
+    for container, key, path in list(_leaves(payload)):
+        is_open = key in {"applicant1", "paystub", "w2"}
+        if isinstance(container, dict) and not is_open:
+            old = container.pop(key)
+            assert _faults(cls, payload) == {path: "missing"}
+            container[key] = old
+
+
+def test_one_error_names_every_fault() -> None:
+    """All faults of a payload are in one error, unknown fields that cannot be kept included."""
+    payload = json.loads(json.dumps(APPLICATION))
+    payload["application_id"] = None
+    payload["new_field"] = payload["ada@example.org"] = json.loads("[" * 101 + "]" * 101)
+    payload["applicants"]["applicant1"]["ssn"] = 112222
+    payload["applicants"]["ada@example.org"] = "Ada"
+    del payload["data_sources"]["image_files"][0]["file_id"]
+    assert _faults(Application, payload) == {
+        "$.application_id": "expected a string, found null",
+        "$.new_field": "nested too deeply",
+        "$.*": "nested too deeply",
+        "$.applicants.applicant1.ssn": "expected a string, found a number",
+        "$.applicants.*": "expected an object, found a string",
+        "$.data_sources.image_files[0].file_id": "missing",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("application_date", "2024-02-30T00:00:00", "not a time without zone"),
+        ("application_date", "2024-01-31T00:00:00Z", "not a time without zone"),
+        ("last_updated_at", "2024-01-31T00:00:00", "not a time ending in Z"),
+        ("last_updated_at", 1706695200, "expected a time ending in Z, found a number"),
+        ("applicants", [], "expected an object, found an array"),
+        ("data_sources", "x", "expected an object, found a string"),
+    ],
+)
+def test_reasons_say_what_was_expected(path: str, value: object, reason: str) -> None:
+    """A reason names what should stand there and what kind of thing does."""
+    assert _faults(Application, {**APPLICATION, path: value}) == {f"$.{path}": reason}
+
+
+ROW = ApplicationSummary(
+    application_id="a",
+    application_reference_id="r",
+    application_date=datetime(2024, 1, 5),  # noqa: DTZ001
+)
+
+
+@pytest.mark.parametrize("thing", [None, {}, "text", ApplicationSummary, [ROW], object()])
+def test_only_records_are_written(thing: object) -> None:
+    """Anything that is no record is a ConfigurationError."""
+    with pytest.raises(ConfigurationError, match="no record"):
+        to_json(thing)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        attrs.evolve(ROW, application_date=datetime(2024, 1, 5, tzinfo=UTC)),
+        attrs.evolve(ROW, application_id="\ud800"),
+        attrs.evolve(ROW, extra={"x": object()}),
+        AmountPair(current=Decimal("NaN"), ytd=None),
+        attrs.evolve(ROW, extra={"x": [Decimal("NaN")]}),
+        attrs.evolve(ROW, extra={"x": {"y": float("inf")}}),
+        AmountPair(current=Decimal("Infinity"), ytd=None),
+    ],
+)
+def test_what_json_cannot_carry_exactly_is_refused(record: object) -> None:
+    """A record made by hand with something that would be lost is a ConfigurationError."""
+    with pytest.raises(ConfigurationError, match="cannot carry") as caught:
+        to_json(record)
+    assert caught.value.__context__ is None
+
+
+def test_times_with_another_zone_are_written_in_utc() -> None:
+    """Only the zone changes: the moment is the same."""
+    application = decode(Application, json.dumps(APPLICATION).encode())
+    assert isinstance(application, Application)
+    moment = datetime.fromisoformat("2024-01-31T05:00:00-05:00")
+    moved = attrs.evolve(application, last_updated_at=moment)
+    assert json.loads(to_json(moved)) == APPLICATION
+    naive = attrs.evolve(application, last_updated_at=moment.replace(tzinfo=None))
+    with pytest.raises(ConfigurationError):
+        to_json(naive)
+
+
+PAGE_TEXT = json.dumps(PAGE)
+ROW_END = '"application_date": "2024-01-05T09:30:00"'
+
+
+def _page_with(member: str) -> bytes:
+    return PAGE_TEXT.replace(ROW_END, f"{ROW_END}, {member}").encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "retryable"),
+    [
+        (b"", True),
+        (b" ", True),
+        (PAGE_TEXT.encode()[:-1], True),
+        (PAGE_TEXT.encode() + b"}", True),
+        (PAGE_TEXT.encode() + b"\x00", True),
+        (PAGE_TEXT.encode("utf-16"), True),
+        (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\xff"), True),
+        (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\xed\xa0\x80"), True),
+        (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\\ud800"), True),
+        (b"<html>log in</html>", True),
+        (b"[" * 2000 + b"]" * 2000, False),
+        (_page_with('"x": NaN'), True),
+        (_page_with('"x": -Infinity'), True),
+        (b"null", False),
+        (b"[]", False),
+        (b'"text"', False),
+        (b"7", False),
+        (b"{}", False),
+        (b"[" * 300 + b"]" * 300, False),
+        (_page_with('"x": ' + "1" * 5000), False),
+        (_page_with('"x": 1e999999999999999999999'), False),
+        (_page_with('"x": ' + "[" * 101 + "]" * 101), False),
+        (_page_with('"x": ' + '{"y":' * 600 + "1" + "}" * 600), False),
+    ],
+)
+def test_hostile_text_is_a_decode_error_and_nothing_else(body: bytes, retryable: bool) -> None:
+    """Broken and hostile bodies are a DecodeError; only what is not whole JSON is retryable."""
+    error = decode(ApplicationPage, body)
+    assert isinstance(error, DecodeError)
+    assert error.retryable is retryable
+    assert "loan-1" not in held_by(error)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xef\xbb\xbf" + PAGE_TEXT.encode(),
+        _page_with('"x": ' + "[" * 100 + "]" * 100),
+        _page_with('"x": 18446744073709551616, "y": -1' + "0" * 30),
+        _page_with('"x": 1e300, "y": [1e400, -1e-999, 0.' + "1" * 99 + "]"),
+        _page_with('"x": 1, "x": 2'),
+        _page_with('"x": "\\u003a", "y:\\u003A": "::"'),
+        _page_with('"x": "\\\\u003a"'),
+        b" " + PAGE_TEXT.replace(" ", "\n").encode() + b" ",
+    ],
+)
+def test_unusual_text_is_read_all_the_same(body: bytes) -> None:
+    """A byte order mark, odd spacing, escaped colons and large numbers that fit pass."""
+    assert isinstance(decode(ApplicationPage, body), ApplicationPage)
+
+
+def test_an_unusual_number_is_kept_with_its_digits() -> None:
+    """Where no type is known, a number of any size is a Decimal that goes back as it came."""
+    page = decode(ApplicationPage, _page_with('"x": [1e400], "y": 1.50'))
+    assert isinstance(page, ApplicationPage)
+    extra = page.applications[0].extra
+    assert [type(one) for one in (extra["x"][0], extra["y"])] == [Decimal, Decimal]
+    assert b'"x":[1E+400],"y":1.50' in to_json(page)
+
+
+@given(st.binary(max_size=60) | st.text(alphabet='{}[]":,\\u03ae1-. ', max_size=40).map(str.encode))
+def test_any_bytes_are_a_record_or_a_decode_error(body: bytes) -> None:
+    """No other exception comes out."""
+    assert isinstance(decode(ApplicationSummary, body), ApplicationSummary | DecodeError)
+
+
+BEYOND = "a number of more than 40 digits, or an exponent beyond 40"
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("1234.56", "1234.56"),
+        ("0.1", "0.1"),
+        ("100", "100"),
+        ("100.0", "100.0"),
+        ("0", "0"),
+        ("-12.5", "-12.5"),
+        ("1e3", "1E+3"),
+        ("1234.50", "1234.50"),
+        ("99999999999999.99", "99999999999999.99"),
+        ("-0.00", "-0.00"),
+        ("1" + "0" * 39, "1" + "0" * 39),
+        ("0." + "1" * 40, "0." + "1" * 40),
+        ("1e40", "1E+40"),
+        ("1e-40", "1E-40"),
+        ("0.0000001", "1E-7"),
+        ("999999999999999", "999999999999999"),
+        ("12345678901234.5", "12345678901234.5"),
+    ],
+)
+def test_amounts_are_the_digits_that_were_sent(text: str, amount: str) -> None:
+    """A number becomes the decimal of its digits and goes back as a number of its kind."""
+    pair = decode(AmountPair, f'{{"current": {text}, "ytd": ""}}'.encode())
+    assert isinstance(pair, AmountPair)
+    assert pair.ytd is None
+    assert str(pair.current) == amount
+    assert to_json(pair) == f'{{"current":{amount},"ytd":""}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1" + "0" * 40, BEYOND),
+        ("0." + "1" * 41, BEYOND),
+        ("1e41", BEYOND),
+        ("1e-41", BEYOND),
+        ("-1e300", BEYOND),
+        ("null", "expected a number, found null"),
+        ("true", "expected a number, found a boolean"),
+        ('"12"', "expected a number, found a string"),
+        ('" "', "expected a number, found a string"),
+        ('"nan"', "expected a number, found a string"),
+        ("[]", "expected a number, found an array"),
+    ],
+)
+def test_what_is_no_exact_amount_is_refused(text: str, reason: str) -> None:
+    """An amount beyond the exact digits, or of any other kind, is a fault."""
+    error = decode(AmountPair, f'{{"current": {text}, "ytd": 1}}'.encode())
+    assert isinstance(error, DecodeError)
+    assert [(fault.path, fault.reason) for fault in error.faults] == [("$.current", reason)]
+
+
+@given(st.decimals(-(10**12), 10**12, places=2))
+def test_cents_are_exact(amount: Decimal) -> None:
+    """Every amount in cents survives the way to JSON and back as the same number."""
+    pair = AmountPair(current=amount, ytd=None)
+    assert decode(AmountPair, to_json(pair)) == pair
+
+
+def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
+    """Elsewhere the contract has a number, and an empty string is a fault."""
+    payload = json.loads(json.dumps(DOCUMENTS))
+    payload["documents"]["paystub"][0]["extracted_data"]["hours_worked"] = ""
+    path = "$.documents.paystub[0].extracted_data.hours_worked"
+    assert _faults(ApplicationDocuments, payload) == {path: "expected a number, found a string"}
+
+
+@given(records())
+def test_a_line_equals_its_record(record: ApplicationRecord) -> None:
+    """Records survive their JSON, unknown fields, amounts and times included."""
+    line = to_json(record)
+    assert b"\n" not in line
+    assert from_json(ApplicationRecord, line) == record
+
+
+def test_a_text_is_as_good_as_bytes() -> None:
+    """Lines of files that were opened as text are read as well."""
+    record = known_record()
+    assert from_json(ApplicationRecord, to_json(record).decode() + "\n") == record
+    assert from_json(Application, to_json(record.application)) == record.application
+
+
+@pytest.mark.parametrize("text", [b"", b"{", "{}", '"\ud800"', b'{"application":1}'])
+def test_other_content_is_a_decode_error(text: bytes | str) -> None:
+    """It is read as strictly as the service's replies."""
+    with pytest.raises(DecodeError):
+        from_json(ApplicationRecord, text)
+
+
+def test_other_things_are_no_text() -> None:
+    """An argument that cannot be meant is told as one."""
+    nothing: object = None
+    with pytest.raises(ConfigurationError, match="text is bytes or a str"):
+        from_json(ApplicationRecord, nothing)  # type: ignore[arg-type]
+
+
+@frozen
+class Stranger:
+    """A class that nobody registered."""
+
+    amount: int
+
+
+@pytest.mark.parametrize("kind", [int, dict, Stranger, BasicAuth, Window, list[int], None, []])
+def test_only_classes_of_records_are_read(kind: Any) -> None:
+    """What `to_json` does not write is not read either."""
+    with pytest.raises(ConfigurationError, match="no class of records"):
+        from_json(kind, b"1")
+
+
+def _traced(error: BaseException) -> str:
+    """Return what the package's own frames of a raised error hold."""
+    package = Path(income_client.__file__).parent
+    frames = traceback.walk_tb(error.__traceback__)
+    own = [frame for frame, _ in frames if package in Path(frame.f_code.co_filename).parents]
+    assert own
+    return "".join(repr(frame.f_locals) for frame in own)
+
+
+@contextlib.asynccontextmanager
+async def _answering(body: bytes, **headers: str) -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve one body to every request; yield the address and the paths asked for."""
+    asked: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.path)
+        reply = web.StreamResponse(headers={"Content-Type": "application/json"} | headers)
+        await reply.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            for start in range(0, len(body), _PIECE):
+                await reply.write(memoryview(body)[start : start + _PIECE])
+        return reply
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}", asked
+    finally:
+        await runner.cleanup()
+
+
+def _client(url: str, **options: Any) -> IncomeClient:
+    return IncomeClient(url, auth=BasicAuth("partner", "invented"), **options)
+
+
+async def test_a_reply_of_the_wrong_shape_is_asked_for_once_and_shows_nothing() -> None:
+    """The error has the path, the status and nothing of the body, in its frames neither."""
+    wrong = {**APPLICATION, "applicants": {"applicant1": {"ssn": CANARY}}}
+    async with _answering(text_of(wrong)) as (url, asked), _client(url) as client:
+        with pytest.raises(DecodeError, match=r"\$\.applicants\.applicant1\.first_name") as caught:
+            await client.get_application("app-1")
+    assert (caught.value.status, len(asked)) == (200, 1)
+    assert CANARY not in _traced(caught.value)
+    assert CANARY not in held_by(caught.value.with_traceback(None))
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip", "deflate"])
+async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> None:
+    """Compressed or not, it costs no more memory than the limit allows."""
+    bits = {"gzip": 31, "deflate": 15}.get(coding)
+    body = b" " * 48 * 2**20
+    if bits:
+        packer = zlib.compressobj(wbits=bits)
+        body = packer.compress(body) + packer.flush()
+    fields = {"Content-Encoding": coding} if bits else {}
+    async with (
+        _answering(body, **fields) as (url, asked),
+        _client(url, max_response_bytes=2**20) as client,
+    ):
+        tracemalloc.start()
+        try:
+            with pytest.raises(UnexpectedResponseError, match="larger than 1048576 bytes"):
+                await client.get_application("app-1")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert len(asked) == 1
+    assert peak < 12 * 2**20
+
+
+async def test_a_body_of_just_the_limit_is_read() -> None:
+    """The limit is the length that still passes."""
+    body = text_of(APPLICATION)
+    async with _answering(body) as (url, _), _client(url, max_response_bytes=len(body)) as client:
+        assert (await client.get_application("app-1")).application_id == "app-1"
