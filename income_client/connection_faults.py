@@ -5,6 +5,7 @@ the class counts, and for errors of the operating system the number.
 """
 
 import errno
+import traceback
 from collections.abc import Mapping
 from typing import Final
 
@@ -35,10 +36,19 @@ class ConnectionFault:
         return DownloadError(self.text, retryable=self.retryable)
 
 
+class LostError(Exception):
+    """A connection that broke, under a name at which aiohttp does not send again by itself."""
+
+    def __init__(self, fault: ConnectionFault) -> None:
+        super().__init__()
+        self.fault = fault
+
+
 _UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)
 _UNREACHABLE: Final = ConnectionFault("host not reachable")
 _SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededError)
 _RESET: Final = ConnectionFault("connection reset")
+_NOT_HTTP: Final = ConnectionFault("what came is not HTTP")
 
 BY_CLASS: Final[Mapping[str, ConnectionFault]] = {
     "ClientConnectorCertificateError": _UNTRUSTED,
@@ -51,7 +61,8 @@ BY_CLASS: Final[Mapping[str, ConnectionFault]] = {
     "TimeoutError": _SILENT,
     "ServerDisconnectedError": ConnectionFault("connection closed without a reply"),
     "ClientPayloadError": ConnectionFault("body cut short or unreadable"),
-    "ClientResponseError": ConnectionFault("what came is not HTTP"),
+    "ClientResponseError": _NOT_HTTP,
+    "HttpProcessingError": _NOT_HTTP,
     "ConnectionResetError": _RESET,
 }
 """By the name of a class of aiohttp or of Python; the narrowest one of an error decides."""
@@ -75,3 +86,10 @@ def fault_of(error: BaseException) -> ConnectionFault:
     number = error.errno if isinstance(error, OSError) else None
     unnamed = ConnectionFault(f"connection failed with {type(error).__name__}")
     return _BY_NUMBER.get(number, unnamed)
+
+
+def cleaned(bug: Exception) -> Exception:
+    """Return a bug with its stack as a note in place of frames and contexts: these hold headers."""
+    bug.add_note("raised in:\n" + "".join(traceback.format_tb(bug.__traceback__)))
+    bug.__cause__ = bug.__context__ = None
+    return bug.with_traceback(None)

@@ -23,6 +23,7 @@ from income_client.errors import (
     ServerError,
     UnexpectedResponseError,
 )
+from income_client.records.applications import ApplicationPage
 
 from .messages import Origin, Request, Response
 from .wire import decode
@@ -103,7 +104,30 @@ def read_about(cls: type[S], request: Request, response: Response) -> S | Income
     if isinstance(payload, IncomeClientError) or payload.application_id == request.subject:
         return payload
     message = f"{label(request)}: the reply is about another application"
-    return UnexpectedResponseError(message)
+    # It may be the answer to another request; the next one goes over another connection.
+    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
+
+
+def read_found(
+    reference: str, request: Request, response: Response
+) -> ApplicationPage | IncomeClientError:
+    """Read the list of the one application with a reference, as `read_reply` does.
+
+    A list of other applications, or of several with that reference, is an error: it
+    is neither an application found nor proof that there is none.
+    """
+    page = read_reply(ApplicationPage, request, response)
+    if isinstance(page, IncomeClientError) or not page.applications:
+        return page
+    ids = {
+        row.application_id for row in page.applications if row.application_reference_id == reference
+    }
+    if len(ids) == 1:
+        return page
+    found = f"{len(ids)} applications have this reference" if ids else "no row has this reference"
+    message = f"{label(request)}: {found}"
+    # As above.
+    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
 
 
 def failure_of(request: Request, response: Response) -> ResponseError | None:
