@@ -29,9 +29,9 @@ from income_client import (
     UnsafeLinkError,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.scripted_server import Seen, always, forever, reply, serving
-from tests.stray_replies import application
-from tests.telemetry_at_play import collecting
+from tests.support.scripted_server import Seen, always, forever, reply, serving
+from tests.support.stray_replies import application
+from tests.support.telemetry import collecting
 
 BASIC: Final = BasicAuth("user", "invented")
 ONCE: Final = RetryPolicy(max_attempts=1)

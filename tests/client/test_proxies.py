@@ -16,8 +16,8 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.leaks import held_by
-from tests.scripted_server import ScriptedServer, always, reply, serving
+from tests.support.leaks import held_by
+from tests.support.scripted_server import ScriptedServer, always, reply, serving
 
 BASIC: Final = BasicAuth("user", "invented")
 OAUTH: Final = OAuth2ClientCredentials("partner", "invented")

@@ -26,7 +26,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.scripted_server import Answer, Seen, always, reply, serving
+from tests.support.scripted_server import Answer, Seen, always, reply, serving
 
 BASIC: Final = BasicAuth("user", "invented")
 OAUTH: Final = OAuth2ClientCredentials("partner", "invented")

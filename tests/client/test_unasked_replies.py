@@ -19,8 +19,8 @@ from income_client import (
 )
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.scripted_server import Seen, reply, reset, serving
-from tests.stray_replies import (
+from tests.support.scripted_server import Seen, reply, reset, serving
+from tests.support.stray_replies import (
     StrayService,
     When,
     answer_to,

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 import trustme
 from attrs import define, field
 
-from tests.payloads import APPLICATION, PAGE
-from tests.scripted_server import ScriptedServer, Seen, reply, serving, token_reply
+from tests.support.payloads import APPLICATION, PAGE
+from tests.support.scripted_server import ScriptedServer, Seen, reply, serving, token_reply
 
 _TURNS: Final = 30
 
