@@ -1,7 +1,6 @@
 """An amount that a column cannot hold exactly is an error, and never a rounded amount."""
 
 import json
-import traceback
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from typing import Any, cast
@@ -14,6 +13,7 @@ from income_client.exporting.misfits import fits, misfit
 from income_client.exporting.rows import ROWS
 from income_client.exporting.tables import AT_A_TIME
 from tests.support.export_records import known_record, record_of
+from tests.support.leaks import package_frames
 from tests.support.payloads import APPLICATION, DOCUMENTS
 
 
@@ -55,16 +55,9 @@ def test_whoever_is_shown_the_frames_sees_nothing() -> None:
     documents = json.loads(json.dumps(DOCUMENTS))
     documents["documents"]["paystub"][0]["extracted_data"]["net_pay"]["ytd"] = 7.25e-19
     records = [known_record()] * AT_A_TIME + [record_of(APPLICATION, documents)]
-    seen = ""
-    try:
+    with pytest.raises(ConfigurationError) as caught:
         to_arrow(records)
-    except ConfigurationError as error:
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            if (
-                "/exporting/" in frame.f_code.co_filename
-                and "tests" not in frame.f_code.co_filename
-            ):
-                seen += repr(frame.f_locals)
+    seen = repr([frame.locals for frame in package_frames(caught.value)])
     assert "records" in seen
     for value in ("Ada", "51234", "Invented", "7.25"):
         assert value not in seen
