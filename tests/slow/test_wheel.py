@@ -84,6 +84,7 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "callbacks",
         "cli",
         "dev",
+        "full",
         "parquet",
         "storage",
         "telemetry",
