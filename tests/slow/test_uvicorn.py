@@ -1,22 +1,28 @@
-"""mTLS that ends in uvicorn: its real command line, and what its protocols tell."""
+"""uvicorn as a process: mTLS that ends in it, and its protocols where httptools is missing."""
 
 import ssl
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from income_client.receivers.asgi import Receiver
-from income_client.receivers.tls import callback_ssl_context
-from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
-from tests.support.callback_certificates import SERVICE, Papers, der_of
-from tests.support.callback_endpoints import Telling
+from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_processes import uvicorn_command
-from tests.support.callback_servers import connected, heard, ring, served_by_uvicorn
+from tests.support.callback_servers import ring
 from tests.support.readme import commands
 
 (COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
+pytest.importorskip("fastapi", reason="the README's application needs the extra 'full'")
+
 PROTOCOLS = ["H11Protocol", "HttpToolsProtocol"]
+ASKING = {
+    "an import": "from income_client.receivers.uvicorn import HttpToolsProtocol",
+    "uvicorn's option": (
+        "import uvicorn; "
+        "uvicorn.Config('x:y', http='income_client.receivers.uvicorn:HttpToolsProtocol').load()"
+    ),
+}
 APPLICATION = f"""
 from fastapi import FastAPI
 from starlette.routing import Route
@@ -89,55 +95,48 @@ async def test_without_these_protocols_nobody_passes(papers: Papers, tmp_path: P
         assert await status(url, papers.client(papers.service())) == 403
 
 
-@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
-async def test_what_is_told_is_the_extension_of_asgi(papers: Papers, http: Any) -> None:
-    """With the certificate in PEM, beside what else the scope has."""
-    scopes = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        scopes.append(dict(scope))
-        await Receiver(Telling())(scope, receive, send)
-
-    context = callback_ssl_context(**papers.files, client_certificates="optional")
-    paper = papers.service()
-    async with served_by_uvicorn(app, context, http=http) as url:
-        await ring(url, ssl=papers.client(paper))
-        await ring(url, ssl=papers.client())
-    with_one, without = (scope["extensions"]["tls"] for scope in scopes)
-    assert with_one["client_cert_chain"] == [ssl.DER_cert_to_PEM_cert(der_of(paper))]
-    assert without["client_cert_chain"] == []
-    assert with_one["client_cert_error"] is None
-    assert with_one["tls_version"] == 0x0304
-    async with served_by_uvicorn(app, http=http) as url:
-        await ring(url)
-    assert "tls" not in scopes[-1]["extensions"]
+@pytest.mark.parametrize("asking", ASKING)
+def test_it_says_what_to_install(asking: str) -> None:
+    """The protocol on httptools is asked for in vain, and the last line says what to do."""
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules['httptools'] = None; {ASKING[asking]}"],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=50,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].endswith(
+        "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
+    )
 
 
-@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
-async def test_a_certificate_that_nobody_verifies_is_not_told(papers: Papers, http: Any) -> None:
-    """Where TLS asks for none, there is none."""
-    endpoint = Telling()
-    context = callback_ssl_context(**papers.files | {"client_ca": None})
-    async with served_by_uvicorn(Receiver(endpoint), context, http=http) as url:
-        await ring(url, ssl=papers.client(papers.stranger()))
-    assert endpoint.heads[0].certificate is None
+def test_who_can_do_without_it_need_not_know_this_package_s_errors() -> None:
+    """It is an ImportError as well, and still one of the family."""
+    script = (
+        "import sys; sys.modules['httptools'] = None\n"
+        "from income_client import ConfigurationError\n"
+        "try:\n"
+        "    from income_client.receivers.uvicorn import HttpToolsProtocol\n"
+        "except ImportError as error:\n"
+        "    assert isinstance(error, ConfigurationError)\n"
+        "else:\n"
+        "    raise AssertionError\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, timeout=50
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
-async def test_trailers_are_no_headers(http: Any) -> None:
-    """What comes behind the body was written by anybody, and may have passed a proxy."""
-    endpoint = Telling()
-    async with (
-        served_by_uvicorn(Receiver(endpoint), http=http) as url,
-        connected(url) as (reader, writer),
-    ):
-        for _ in range(2):
-            writer.write(
-                b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-                b"2\r\n{}\r\n0\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n"
-            )
-            assert (await heard(reader)).status == 200
-    for head in endpoint.heads:
-        assert head.values(b"x-forwarded-for") == ()
-        assert head.values(b"host") == (b"x",)
-    assert len(endpoint.heads) == 2
+def test_the_other_one_is_there() -> None:
+    """The protocol on h11 needs nothing more, and a name that was never there is missing."""
+    script = (
+        "import sys; sys.modules['httptools'] = None; "
+        "import income_client.receivers.uvicorn as it; "
+        "assert it.H11Protocol; assert not hasattr(it, 'Nothing')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, timeout=50
+    )
+    assert ended.returncode == 0, ended.stderr

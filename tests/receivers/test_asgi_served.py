@@ -1,58 +1,21 @@
-"""The endpoint within applications of three frameworks, on real uvicorn servers."""
+"""The ASGI endpoint on real uvicorn servers."""
 
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from litestar import Litestar, asgi
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.routing import Route
 
 from income_client.protocol.callbacks.exchange import REWRITTEN_PEER, UNIX_PEER
 from income_client.receivers.asgi import Receiver
+from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
+from tests.support.callback_certificates import Papers, der_of
 from tests.support.callback_endpoints import Refusing, Telling
 from tests.support.callback_servers import connected, heard, request_bytes, ring, served_by_uvicorn
 from tests.support.service import until
 
 PROTOCOLS = ["h11", "httptools"]
-
-
-def fastapi(app: Receiver) -> FastAPI:
-    """Return an application with a route that leads to it."""
-    return FastAPI(routes=[Route("/callbacks", app)])
-
-
-def starlette(app: Receiver) -> Starlette:
-    """Return one of Starlette's, with a middleware of the kind that wraps both directions."""
-
-    async def passing(request: Any, call_next: Any) -> Any:
-        return await call_next(request)
-
-    middleware = Middleware(BaseHTTPMiddleware, dispatch=passing)
-    return Starlette(routes=[Route("/callbacks", app)], middleware=[middleware])
-
-
-def litestar(app: Receiver) -> Litestar:
-    """Return one of Litestar's."""
-    return Litestar([asgi("/callbacks", copy_scope=True)(app)], logging_config=None)
-
-
-@pytest.mark.parametrize("http", PROTOCOLS)
-@pytest.mark.parametrize("framework", [fastapi, starlette, litestar])
-async def test_callbacks_reach_it_in_each_framework(framework: Any, http: str) -> None:
-    """On the path as it was given, without a redirect, whatever the method."""
-    endpoint = Telling()
-    async with served_by_uvicorn(framework(Receiver(endpoint)), http=http) as url:
-        answer = await ring(url, b'{"a": 1}')
-        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-        assert answer.body == b'{"method":"POST","peer":"127.0.0.1","bytes":8}'
-        assert (await ring(url, method="DELETE")).status == 200
-        assert (await ring(url, path="/elsewhere")).status == 404
-    assert [head.method for head in endpoint.heads] == ["POST", "DELETE"]
 
 
 @pytest.mark.parametrize("http", PROTOCOLS)
@@ -125,3 +88,57 @@ async def test_forwarded_addresses_do_not_take_the_place_of_the_peer(
             await ring(url, headers=(("X-Forwarded-For", hop),))
         await ring(url)
     assert [head.peer for head in endpoint.heads] == [peer, peer, "127.0.0.1"]
+
+
+@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
+async def test_what_is_told_is_the_extension_of_asgi(papers: Papers, http: Any) -> None:
+    """With the certificate in PEM, beside what else the scope has."""
+    scopes = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(dict(scope))
+        await Receiver(Telling())(scope, receive, send)
+
+    context = callback_ssl_context(**papers.files, client_certificates="optional")
+    paper = papers.service()
+    async with served_by_uvicorn(app, context, http=http) as url:
+        await ring(url, ssl=papers.client(paper))
+        await ring(url, ssl=papers.client())
+    with_one, without = (scope["extensions"]["tls"] for scope in scopes)
+    assert with_one["client_cert_chain"] == [ssl.DER_cert_to_PEM_cert(der_of(paper))]
+    assert without["client_cert_chain"] == []
+    assert with_one["client_cert_error"] is None
+    assert with_one["tls_version"] == 0x0304
+    async with served_by_uvicorn(app, http=http) as url:
+        await ring(url)
+    assert "tls" not in scopes[-1]["extensions"]
+
+
+@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
+async def test_a_certificate_that_nobody_verifies_is_not_told(papers: Papers, http: Any) -> None:
+    """Where TLS asks for none, there is none."""
+    endpoint = Telling()
+    context = callback_ssl_context(**papers.files | {"client_ca": None})
+    async with served_by_uvicorn(Receiver(endpoint), context, http=http) as url:
+        await ring(url, ssl=papers.client(papers.stranger()))
+    assert endpoint.heads[0].certificate is None
+
+
+@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
+async def test_trailers_are_no_headers(http: Any) -> None:
+    """What comes behind the body was written by anybody, and may have passed a proxy."""
+    endpoint = Telling()
+    async with (
+        served_by_uvicorn(Receiver(endpoint), http=http) as url,
+        connected(url) as (reader, writer),
+    ):
+        for _ in range(2):
+            writer.write(
+                b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                b"2\r\n{}\r\n0\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n"
+            )
+            assert (await heard(reader)).status == 200
+    for head in endpoint.heads:
+        assert head.values(b"x-forwarded-for") == ()
+        assert head.values(b"host") == (b"x",)
+    assert len(endpoint.heads) == 2

@@ -1,15 +1,23 @@
 """Tables hold what rows say, with the same columns for any records and for none."""
 
+import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need the extra 'full'")
+pytest.importorskip("polars", reason="tables need the extra 'full'")
+pytest.importorskip("pandas", reason="tables need the extra 'full'")
 
 import polars as pl
 import pyarrow as pa
-import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +32,9 @@ from income_client import (
 from income_client.exporting.columns import TABLES
 from income_client.exporting.rows import ROWS
 from income_client.exporting.tables import AT_A_TIME
-from tests.support.export_records import fitting_records, known_record
+from tests.support.export_records import fitting_records, known_record, record_of
+from tests.support.leaks import package_frames
+from tests.support.payloads import APPLICATION, DOCUMENTS
 
 
 @given(st.lists(fitting_records(), max_size=3))
@@ -134,3 +144,75 @@ def test_tables_can_be_of_anything() -> None:
     assert dict(RecordTables(**{name: len(name) for name in TABLES}).items()) == {
         name: len(name) for name in TABLES
     }
+
+
+def test_the_error_names_the_place_and_not_the_amount() -> None:
+    """Which document it is about is told, what it says is not."""
+    documents = json.loads(json.dumps(DOCUMENTS))
+    documents["documents"]["paystub"][0]["extracted_data"]["net_pay"]["ytd"] = 7.25e-19
+    record = record_of(APPLICATION, documents)
+    with pytest.raises(
+        ConfigurationError, match=r"app-1: net_pay of document \S+ has more"
+    ) as caught:
+        to_arrow([record])
+    assert "7.25" not in str(caught.value)
+
+
+def test_whoever_is_shown_the_frames_sees_nothing() -> None:
+    """Crash reporters send the variables of every frame; none of ours holds a value."""
+    documents = json.loads(json.dumps(DOCUMENTS))
+    documents["documents"]["paystub"][0]["extracted_data"]["net_pay"]["ytd"] = 7.25e-19
+    records = [known_record()] * AT_A_TIME + [record_of(APPLICATION, documents)]
+    with pytest.raises(ConfigurationError) as caught:
+        to_arrow(records)
+    seen = repr([frame.locals for frame in package_frames(caught.value)])
+    assert "records" in seen
+    for value in ("Ada", "51234", "Invented", "7.25"):
+        assert value not in seen
+
+
+async def _awaited() -> AsyncIterator[ApplicationRecord]:
+    yield known_record()
+
+
+@pytest.mark.parametrize("function", [to_arrow, to_polars, to_pandas])
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (_awaited(), "gathered first"),
+        (known_record(), "not ApplicationRecord"),
+        (None, "not NoneType"),
+        ([known_record(), known_record().application], "not of Application$"),
+    ],
+)
+def test_what_is_no_records_is_refused(function: Any, records: Any, message: str) -> None:
+    """The error says what to give instead."""
+    with pytest.raises(ConfigurationError, match=message):
+        function(records)
+
+
+def test_a_record_that_no_reply_can_be_is_named() -> None:
+    """One that was made by hand from other types is found among many."""
+    wrong: Any = 7
+    records = [
+        evolve(
+            known_record(),
+            application=evolve(known_record().application, application_id=f"app-{n}"),
+        )
+        for n in range(5)
+    ]
+    application = evolve(records[3].application, application_reference_id=wrong)
+    records[3] = evolve(records[3], application=application)
+    with pytest.raises(ConfigurationError, match="application app-3: holds what"):
+        to_arrow(records)
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what the library says of values becomes an error about a record."""
+
+    def broken(_: ApplicationRecord) -> Iterator[Any]:
+        raise LookupError
+
+    monkeypatch.setitem(cast("dict[str, Any]", ROWS), "documents", broken)
+    with pytest.raises(LookupError):
+        to_arrow([known_record()])

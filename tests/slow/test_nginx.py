@@ -13,6 +13,8 @@ from tests.support.callback_processes import free_port, nginx, nginx_program, uv
 from tests.support.callback_servers import Heard, ring
 from tests.support.readme import blocks, commands
 
+pytest.importorskip("fastapi", reason="the README's application needs the extra 'full'")
+
 pytestmark = pytest.mark.skipif(nginx_program() is None, reason="there is no nginx")
 
 (SERVER_BLOCK,) = blocks("nginx")

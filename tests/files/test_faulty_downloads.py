@@ -15,7 +15,7 @@ from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, mode_of
 from tests.support.files import documents_of
 
-COUNT: Final = 200
+COUNT: Final = 60
 SIZE: Final = 40_000
 LIFETIME: Final = 60
 FILES_PER_LIFETIME: Final = 10
@@ -56,7 +56,7 @@ async def test_files_of_the_emulator_come_whole(tmp_path: Path, seed: int) -> No
     chance, clock = Random(seed), JumpingClock()
     rules = ServiceRules(file_bytes=SIZE, url_lifetime=LIFETIME)
     async with (
-        Emulator(60, seed=seed, clock=clock, rules=rules) as service,
+        Emulator(30, seed=seed, clock=clock, rules=rules) as service,
         IncomeClient(
             service.url, auth=service.oauth2, downloads=service.download_policy, clock=clock
         ) as client,

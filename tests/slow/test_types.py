@@ -1,15 +1,18 @@
 """The types that a lender's programmer meets: complete, and the same for mypy and for pyright.
 
-The files in ``tests/consumer`` are a lender's code that uses every public name. Two
-type checkers read them at their strictest, and ask the installed package what they are.
+The files in ``tests/consumer`` are a lender's code that uses every public name. Two type
+checkers read them and the README's examples at their strictest, with the types of the
+installed package.
 """
 
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +20,7 @@ import pytest
 
 from tests.support.readme import examples, file_name, kind_of
 
-CONSUMER: Final = Path(__file__).parent / "consumer"
+CONSUMER: Final = Path(__file__).parents[1] / "consumer"
 FILES: Final = sorted(CONSUMER.glob("*.py"))
 PACKAGES: Final = (
     "income_client",
@@ -25,19 +28,40 @@ PACKAGES: Final = (
     "income_client.receivers",
     "income_client.testing",
 )
+NEEDED: Final = (
+    *("mypy", "pyright", "rich", "cyclopts", "uvicorn", "joserfc", "pyarrow", "obstore"),
+    *("opentelemetry", "pandas", "polars", "fastapi", "prometheus_client"),
+)
+"""What the checked code imports; the types of what is missing cannot be known."""
+MISSING: Final = [name for name in NEEDED if find_spec(name) is None]
 ENVIRONMENT: Final = {
     **os.environ,
     # Where pyright looks for the interpreter whose packages it reads.
     "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-    # It comes with the wheel: nothing is fetched, and newer versions are nobody's business here.
+    # Newer versions of pyright than the installed one are not asked for.
     "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
 }
-PATIENCE: Final = 300
-"""Seconds for a type checker that knows nothing yet, on a machine that has other things to do."""
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(bool(MISSING), reason=f"types need the extra 'full': {MISSING}"),
+]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lender's code and the README's examples, far from the package's sources."""
+    folder = tmp_path_factory.mktemp("programs")
+    shutil.copytree(CONSUMER, folder / "consumer", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "readme").mkdir()
+    for example in examples():
+        if kind_of(example) == "python":
+            (folder / "readme" / file_name(example)).write_text(example.parsed, "utf-8")
+    return folder
 
 
 def _checked(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
-    """Run a type checker as a lender would, far from the package's sources."""
+    """Run a type checker as a lender would."""
     return subprocess.run(
         [sys.executable, "-m", *command],
         capture_output=True,
@@ -59,50 +83,27 @@ def _used(path: Path) -> set[tuple[str, str]]:
     return found
 
 
-def _has_mark(path: Path) -> bool:
-    return path.read_text("utf-8").startswith("# pyright: strict\n")
-
-
 def test_every_public_name_is_used() -> None:
-    """What a package offers stands in the lender's code."""
+    """The lender's code uses all that a package offers, and asks pyright for its strictest."""
     used = set().union(*map(_used, FILES))
     for package in PACKAGES:
         offered = {(package, name) for name in import_module(package).__all__}
         assert offered <= used, sorted(offered - used)
+    assert all(path.read_text("utf-8").startswith("# pyright: strict\n") for path in FILES)
 
 
-@pytest.mark.timeout(PATIENCE)
-def test_mypy_accepts_the_lender_s_code(tmp_path: Path) -> None:
-    """At its strictest, with the types of the installed package."""
-    strict = ("--strict", "--cache-dir", str(tmp_path / "cache"))
-    ended = _checked(tmp_path, "mypy", *strict, *map(str, FILES))
+def test_mypy_accepts_the_programs(programs: Path, tmp_path: Path) -> None:
+    """At its strictest."""
+    ended = _checked(programs, "mypy", "--strict", "--cache-dir", str(tmp_path), ".")
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.timeout(PATIENCE)
-def test_pyright_accepts_the_lender_s_code(tmp_path: Path) -> None:
-    """At its strictest, which each file asks for, without a single warning."""
-    assert all(map(_has_mark, FILES))
-    ended = _checked(tmp_path, "pyright", "--warnings", *map(str, FILES))
+def test_pyright_accepts_the_programs(programs: Path) -> None:
+    """Without a single warning."""
+    ended = _checked(programs, "pyright", "--warnings")
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.timeout(PATIENCE)
-def test_the_examples_of_the_readme_have_types(tmp_path: Path) -> None:
-    """Who copies one into a typed program has nothing to mend: mypy is at its strictest."""
-    folder = tmp_path / "examples"
-    folder.mkdir()
-    for example in examples():
-        if kind_of(example) == "python":
-            (folder / file_name(example)).write_text(example.parsed, "utf-8")
-    strict = ("--strict", "--cache-dir", str(tmp_path / "cache"))
-    ended = _checked(folder, "mypy", *strict, ".")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    ended = _checked(folder, "pyright", "--warnings")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-
-
-@pytest.mark.timeout(PATIENCE)
 def test_every_type_of_the_package_is_known(tmp_path: Path) -> None:
     """Nothing that another module can reach is left to a type checker's guess."""
     ended = _checked(
@@ -118,5 +119,4 @@ def test_every_type_of_the_package_is_known(tmp_path: Path) -> None:
     ]
     assert not guessed, "\n".join(guessed)
     assert report["completenessScore"] == 1
-    assert report["exportedSymbolCounts"]["withKnownType"] > 3000
     assert report["missingFunctionDocStringCount"] == 0

@@ -4,9 +4,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("pyarrow", reason="Parquet needs the extra 'full'")
+
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from attrs import evolve
 
 from income_client import (

@@ -6,9 +6,7 @@ is only read.
 """
 
 import asyncio
-import re
 import shlex
-import subprocess
 import tomllib
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser
@@ -17,15 +15,17 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+pytest.importorskip("duckdb", reason="the README's examples need the extra 'full'")
+
 from sybil import Example
 from sybil.example import SybilFailure
 
 from income_client.cli.accounts.config_file import read_config
 from income_client.cli.app import command_line
 from income_client.emulator import Emulator
-from tests.cli.entry import ROOT
-from tests.receivers.test_nginx import SERVER_BLOCK
-from tests.support.readme import blocks, commands, examples, file_name, kind_of, label
+from tests.slow.test_nginx import SERVER_BLOCK
+from tests.support.readme import DEMO, TESTS, commands, examples, file_name, kind_of, label
 from tests.support.readme_architecture import RUN as RUN_FOR_ARCHITECTURE
 from tests.support.readme_callbacks import RUN as RUN_FOR_CALLBACKS
 from tests.support.readme_commands import COMMANDS, RunCommand
@@ -48,10 +48,6 @@ RUN: Final[Mapping[str, RunExample]] = {
     **RUN_FOR_EXPORTS,
     **RUN_FOR_OBSERVABILITY,
 }
-DEMO: Final = (
-    "python3 -m venv .venv && .venv/bin/pip install -e '.[cli]' && .venv/bin/income-client demo"
-)
-TESTS: Final = "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]' && .venv/bin/pytest"
 
 
 def _run_example(example: Example) -> str | None:
@@ -200,25 +196,3 @@ def test_every_row_is_of_an_example() -> None:
     names = [file_name(one) for one in EXAMPLES if kind_of(one) == "python"]
     assert sorted(names) == sorted(RUN)
     assert all(commands(row) for row in COMMANDS)
-
-
-def test_both_commands_are_there() -> None:
-    """The demo comes first."""
-    assert blocks("sh") == [f"{DEMO}\n", f"{TESTS}\n"]
-
-
-def test_ci_takes_the_commands_from_here() -> None:
-    """What CI runs is read from this file, so that the two cannot drift apart."""
-    ended = subprocess.run(
-        [ROOT / ".ci" / "run", "commands"], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.splitlines() == [TESTS, DEMO]
-
-
-def test_extras_are_those_that_the_commands_name() -> None:
-    """Whatever is installed in the README exists."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    named = re.findall(r"(?:income-client|\.)\[([\w,]+)\]", (ROOT / "README.md").read_text("utf-8"))
-    extras = {extra for several in named for extra in several.split(",")}
-    assert {"callbacks", "cli", "dev"} <= extras
-    assert extras <= set(project["project"]["optional-dependencies"])

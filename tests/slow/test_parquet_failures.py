@@ -6,8 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+
+pytest.importorskip("pyarrow", reason="Parquet needs the extra 'full'")
+
+import pyarrow.parquet as pq
 from attrs import evolve
 
 from income_client import ApplicationRecord, ConfigurationError, ParquetTables
