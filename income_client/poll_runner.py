@@ -194,7 +194,7 @@ class PollRunner:
                 self._began = self._begins
                 self.tally.succeed()
                 now = self._clock.monotonic()
-                self._rhythm.succeed(now)
+                self._rhythm.succeed()
                 self._news.finished(self.tally.polls, self.tally.lag(now, self.reached))
             case Pause(seconds):
                 await self._pauses.unless_stopped(self._clock.sleep(seconds))

@@ -75,7 +75,7 @@ class Poller:
         claim = Claim(checkpoints, name)
         self._news = PollNews(name, Audience() if audience is None else audience)
         self._clock = clock
-        self._rhythm = Rhythm(interval, settle, chance)
+        self._rhythm = Rhythm(interval, chance)
         self._pauses = Pauses(self._rhythm, clock, chance)
         self._handover = Handover(claim, self._news)
         self._runner = PollRunner(

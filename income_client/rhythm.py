@@ -19,13 +19,11 @@ class Rhythm:
 
     Args:
         interval: seconds from the beginning of one poll to that of the next, at the most.
-        settle: seconds after which everything written is visible.
         chance: the jitter's source, from 0 to 1.
     """
 
-    def __init__(self, interval: float, settle: float, chance: Callable[[], float]) -> None:
+    def __init__(self, interval: float, chance: Callable[[], float]) -> None:
         self._interval = interval
-        self._settle = settle
         self._chance = chance
         self._began = float("-inf")
         self._at = float("-inf")
@@ -56,13 +54,9 @@ class Rhythm:
         self._is_urgent = self._is_woken or self._is_owed
         self._is_woken = self._is_owed = False
 
-    def succeed(self, now: float) -> None:
+    def succeed(self) -> None:
         """Note that a poll has ended."""
-        pause = self._interval * (1 - _JITTER * self._chance())
-        self._at = self._began + pause
-        if self._is_urgent:
-            # What it was woken for may become visible only now.
-            self._at = min(self._at, now + self._settle + 1)
+        self._at = self._began + self._interval * (1 - _JITTER * self._chance())
 
     def fail(self, now: float, error: IncomeClientError, failures: int) -> None:
         """Note that a poll has failed.
