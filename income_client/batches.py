@@ -25,8 +25,8 @@ class Batch:
     Attributes:
         number: counts the batches of this poller.
         records: what is new.
-        checkpoint: what ``poll(start=...)`` takes: a text of some kilobytes, or some tens
-            of them while a page of the list is being read.
+        checkpoint: what ``poll(start=...)`` takes: a text of 20 bytes for each application
+            updated within ``settle`` and ``lookback``, or listed by the page being read.
         has_failed: whether its block has ended in an error.
     """
 

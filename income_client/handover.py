@@ -37,13 +37,9 @@ class Handover:
     Args:
         claim: where they are committed.
         news: told of what the store has kept.
-
-    Attributes:
-        records: how many were handed out.
     """
 
     def __init__(self, claim: Claim, news: PollNews) -> None:
-        self.records: int = 0
         self._claim = claim
         self._news = news
         self._letters = DeadLetters()
@@ -85,7 +81,6 @@ class Handover:
         kept = _Kept(harvest.checkpoint, harvest.resolved)
         if harvest.records:
             self._number += 1
-            self.records += len(harvest.records)
             return Batch(
                 self._number,
                 harvest.records,

@@ -178,6 +178,7 @@ class PollRunner:
         self._is_over = False
         elapsed = None if self._began is None else ceil(now - self._began)
         self._begins = now
+        self.tally.unchanged = 0
         self._poll = Poll(
             memory,
             frame=self._source.frame,
@@ -229,6 +230,7 @@ class PollRunner:
         endings = ClientClosedError if is_read else _ENDING
         ended = next((r for r in results.values() if isinstance(r, endings)), None)
         outcome = ended or poll.receive_records(results)
+        self.tally.read_again(poll.unchanged, self._settle + self._lookback)
         del results, poll
         if isinstance(outcome, IncomeClientError):
             raise outcome

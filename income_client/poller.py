@@ -6,7 +6,7 @@ is all that can come twice.
 """
 
 import random
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
@@ -119,7 +119,7 @@ class Poller:
                 raise StopAsyncIteration
             self._out, self._is_by_record = batch, True
             self._records = iter(batch)
-        self._news.delivered((record,))
+        self._hand_out((record,))
         return record
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
@@ -139,7 +139,7 @@ class Poller:
         while (batch := await self._next_batch()) is not None:
             self._out, self._is_by_record = batch, False
             self._records = iter(())
-            self._news.delivered(batch)
+            self._hand_out(batch.records)
             yield batch
             self._out = None
 
@@ -175,7 +175,6 @@ class Poller:
         memory, is_idle = self._runner.memory, not self._runner.is_polling
         return self._runner.tally.status(
             now=self._clock.monotonic(),
-            records=self._handover.records,
             reached=self._runner.reached,
             dead_letters=0 if memory is None else len(memory.letters),
             saturated=() if memory is None else memory.letters.seconds,
@@ -188,6 +187,10 @@ class Poller:
 
     async def _next_batch(self) -> Batch | None:
         return await self._alone(self._next())
+
+    def _hand_out(self, records: Sequence[ApplicationRecord]) -> None:
+        self._runner.tally.records += len(records)
+        self._news.delivered(records)
 
     async def _commit(self, batch: Batch) -> None:
         await self._alone(self._runner.persist(batch.commit))

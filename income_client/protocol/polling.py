@@ -67,6 +67,9 @@ class Poll:
         pursues: whether what is updated this very second is listed as well, which
             takes one more list call.
         elapsed: seconds since the last poll began; None where nobody knows.
+
+    Attributes:
+        unchanged: applications that were read and are as they were delivered.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Poll:
         elapsed: int | None = None,
     ) -> None:
         memory.ledger.begin()
+        self.unchanged: int = 0
         self._memory, self._frame, self._limit = memory, frame, limit
         self._lead = None if pursues else memory.lead
         self._elapsed = _DAY if elapsed is None else elapsed
@@ -173,6 +177,7 @@ class Poll:
             self._memory.give_up(lost, now=self._now)
         admit = partial(self._memory.admit, frame=self._frame, now=self._now)
         records = tuple(version.record for row, version in taken.read if admit(row, version))
+        self.unchanged += len(taken.read) - len(records)
         if not self._reading and not self._aside:
             self._close_pages()
         if records:
