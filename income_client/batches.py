@@ -74,9 +74,11 @@ class Batch:
         """Store the checkpoint, and with it that of every batch before; again does nothing.
 
         Where the block of an earlier one has failed, it is stored once that one is committed.
+        While the store fails, the commit is retried with growing pauses, which ``status`` shows.
 
         Raises:
             CheckpointConflictError: another poller has claimed the name; nothing was stored.
-            CheckpointError: the store failed; the batch can be committed again.
+            CheckpointError: the store cannot be used, or failed when polling was stopped, or
+                kept failing in a single poll; the batch can be committed again.
         """
         await self._commit()

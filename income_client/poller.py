@@ -147,7 +147,8 @@ class Poller:
         """Poll at once instead of at the end of the pause: something is known to have changed.
 
         Not sooner than a second after the last poll began, nor before a pause is over that
-        the service has asked for. What it is told is not looked at, so that it may be the
+        the service has asked for. It is one poll: an update that the service lists later than
+        that comes with the next. What it is told is not looked at, so that it may be the
         ``on_callback`` of a `CallbackReceiver`. Call it in the poller's event loop.
         """
         self._pauses.wake()
@@ -193,7 +194,7 @@ class Poller:
         self._news.delivered(records)
 
     async def _commit(self, batch: Batch) -> None:
-        await self._alone(self._runner.persist(batch.commit))
+        await self._alone(batch.commit())
         self._out = None
 
     async def _alone(self, work: Coroutine[Any, Any, T]) -> T:

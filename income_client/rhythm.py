@@ -67,11 +67,15 @@ class Rhythm:
             failures: how many have failed in a row, this one included.
         """
         longest = max(self._interval, _LONGEST_FAILURE)
-        growing = _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
-        pause = min(longest, growing) * (1 + self._chance()) / 2
+        pause = min(longest, growing(failures)) * (1 + self._chance()) / 2
         asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
         # Whoever woke it still waits for the update.
         self._is_owed = self._is_urgent or self._is_woken
         self._is_woken = False
+
+
+def growing(failures: int) -> float:
+    """Return the longest pause after so many failures in a row, in seconds; it doubles."""
+    return _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
