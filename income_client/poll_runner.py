@@ -31,6 +31,8 @@ from .rhythm import Rhythm, growing
 T = TypeVar("T")
 
 _ENDING: Final = (AuthenticationError, ClientClosedError, ConfigurationError)
+_REFUSED_SECONDS: Final = 300.0
+"""How long credentials that have worked may be refused: providers do that while deployed."""
 _STORE_TRIES: Final = 6
 """Tries to store something, about half a minute, before a single poll fails for it."""
 _LONGEST_STORE_PAUSE: Final = 60.0
@@ -86,6 +88,8 @@ class PollRunner:
         self._poll: Poll | None = None
         self._harvest: Harvest | None = None
         self._is_over = False
+        self._have_credentials_worked = False
+        self._refused_since: float | None = None
         self._begins = 0.0
         self._began: float | None = None
 
@@ -136,7 +140,7 @@ class PollRunner:
                     self._poll = None
                 now = self._clock.monotonic()
                 self.tally.fail(error)
-                is_last = self._is_last(error, tries)
+                is_last = self._is_last(error, now, tries)
                 if not is_last and not is_of_store:
                     self._rhythm.fail(now, error, self.tally.failures)
                 # Only now is it known when the next one begins.
@@ -149,15 +153,21 @@ class PollRunner:
             else:
                 await self._pauses.until_turn()
 
-    def _is_last(self, error: IncomeClientError, tries: int) -> bool:
-        """Tell whether a failure ends the poller."""
+    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
+        """Tell whether a failure ends the poller, and keep track of refused credentials."""
         match error:
             case CheckpointError():
                 is_last = self.ends_with_poll and tries >= _STORE_TRIES
                 is_last = is_last or not error.retryable
-            case AuthenticationError() | ClientClosedError() | ConfigurationError():
+            case AuthenticationError():
+                if self._refused_since is None:
+                    self._refused_since = now
+                is_long = now - self._refused_since >= _REFUSED_SECONDS
+                is_last = is_long or self.ends_with_poll or not self._have_credentials_worked
+            case ClientClosedError() | ConfigurationError():
                 is_last = True
             case _:
+                self._refused_since = None
                 is_last = self.ends_with_poll
         return is_last or self._pauses.is_stopped
 
@@ -188,7 +198,11 @@ class PollRunner:
             self._news.committed(checkpoint.reached)
 
     async def _first_second(self) -> int:
-        return self._start if isinstance(self._start, int) else await self._source.present()
+        if isinstance(self._start, int):
+            return self._start
+        present = await self._source.present()
+        self._have_credentials_worked = True
+        return present
 
     async def _begin_poll(self, memory: Memory) -> None:
         await self._pauses.until_turn()
@@ -215,6 +229,7 @@ class PollRunner:
                 self._harvest = poll.close()
                 self._poll, self._is_over = None, True
                 self._began = self._begins
+                self._refused_since = None
                 self.tally.succeed()
                 now = self._clock.monotonic()
                 self._rhythm.succeed()
@@ -231,6 +246,7 @@ class PollRunner:
             reply = await self._pauses.unless_stopped(self._source.ask(question.bounds))
             if reply is None:
                 return
+            self._have_credentials_worked = True
             failure = poll.receive_page(question, reply.page, served_at=reply.served_at)
         except IncomeClientError as error:
             if isinstance(error, _ENDING) or not poll.take_failure(question, error):
@@ -250,7 +266,7 @@ class PollRunner:
         # Credentials that others were read with are not what is wrong.
         endings: tuple[type[IncomeClientError], ...] = (ClientClosedError, AuthenticationError)
         if any(isinstance(result, RecordVersion) for result in results.values()):
-            endings = (ClientClosedError,)
+            self._refused_since, endings = None, (ClientClosedError,)
         ended = next((r for r in results.values() if isinstance(r, endings)), None)
         outcome = ended or poll.receive_records(results)
         self.tally.read_again(poll.unchanged, self._settle + self._lookback)

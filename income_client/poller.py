@@ -105,7 +105,8 @@ class Poller:
         """Return the next record; commit the batch before, if this is the first of another.
 
         Raises:
-            AuthenticationError: the credentials are wrong.
+            AuthenticationError: the credentials are wrong: they never worked here, or were
+                refused for five minutes.
             CheckpointConflictError: another poller has claimed the name.
             CheckpointError: the store, or what it holds, cannot be used.
             ClientClosedError: the client was closed.

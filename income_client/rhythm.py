@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from .errors import IncomeClientError
+from .errors import AuthenticationError, IncomeClientError
 
 _JITTER: Final = 0.1
 _FIRST_FAILURE: Final = 1.0
@@ -66,7 +66,9 @@ class Rhythm:
             error: why.
             failures: how many have failed in a row, this one included.
         """
-        longest = max(self._interval, _LONGEST_FAILURE)
+        # Refused credentials end the poller after a few minutes: not before they were tried again.
+        is_refused = isinstance(error, AuthenticationError)
+        longest = _LONGEST_FAILURE if is_refused else max(self._interval, _LONGEST_FAILURE)
         pause = min(longest, growing(failures)) * (1 + self._chance()) / 2
         asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         self._not_before = now + max(asked, _GAP)

@@ -206,6 +206,12 @@ class ServiceStreams(ServiceCalls):
         once, and comes again only after a crash. The service's own clock decides
         how far polling has come, never the local one.
 
+        Failures are retried with growing pauses and shown in ``status``, those of the
+        store as well. Wrong credentials (401, or a refused token) end the iteration with
+        `AuthenticationError`: at once as long as none of its calls has succeeded, and after
+        five minutes of refusals once one has, since identity providers refuse everybody
+        while they are deployed. A 403 of the list is retried like any other failure.
+
         ``settle`` and ``lookback`` have a price. Rows of the list do not say when they
         were updated, so each poll reads every application again that was updated within
         both. At 10 updates a second, ``settle=5`` is 50 applications a poll;

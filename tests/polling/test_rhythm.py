@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import (
+    AuthenticationError,
     IncomeClientError,
     RateLimitedError,
     ServerError,
@@ -183,6 +184,14 @@ def test_a_poll_that_was_asked_for_is_one_poll() -> None:
     assert one.at == 610
     polled(one, 610)
     assert (one.is_urgent, one.at) == (False, 1210)
+
+
+def test_refused_credentials_are_tried_each_minute_whatever_the_interval() -> None:
+    """They end the poller after five minutes, in which they must have been tried."""
+    one = rhythm(36_000, chance=1.0)
+    one.begin(0)
+    one.fail(0, AuthenticationError("401", status=401), 20)
+    assert one.at == 60
 
 
 def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
