@@ -36,7 +36,7 @@ class Checkpoint:
     """How far polling has safely come."""
 
     since: int
-    """The second that it began with; nothing before it is ever asked for."""
+    """The second that it began with; nothing before it is asked for unless the clock goes back."""
     reached: int
     """Whatever was updated before this second is delivered."""
     low: int | None = None

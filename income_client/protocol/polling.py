@@ -85,6 +85,7 @@ class Poll:
         self.unchanged: int = 0
         self._memory, self._frame, self._limit = memory, frame, limit
         self._lead = None if pursues else memory.lead
+        self._is_running = elapsed is not None
         self._elapsed = _DAY if elapsed is None else elapsed
         self._planner = self._listing = self._new_listing()
         self._present = Present(memory.lead)
@@ -205,7 +206,8 @@ class Poll:
         ledger, now = self._memory.ledger, self._present.echoed
         last, self._memory.echoed = self._memory.echoed, now
         if now < (ledger.reached if ledger.low is None else ledger.low):
-            ledger.fall_back(now - self._elapsed - ledger.settle - 1)
+            second = now - self._elapsed - ledger.settle - 1
+            ledger.fall_back(max(second, FIRST_SECOND), is_running=self._is_running)
         elif now == last and self._elapsed > _STILL and self._lead is not None:
             self._lead = None
         else:

@@ -266,6 +266,15 @@ def test_nothing_before_the_beginning_is_asked_for_by_a_clock_that_has_fallen_ba
     assert one.lower == 900
 
 
+def test_a_clock_that_falls_back_while_polling_is_followed_before_the_beginning() -> None:
+    """What is updated from then on was updated after polling began."""
+    one = ledger(1_000, since=900)
+    one.fall_back(100, is_running=True)
+    assert one.lower == 100
+    one.advance(1_200)
+    assert one.lower == 1_200
+
+
 def test_what_cannot_be_read_is_not_forgotten_before_it_can() -> None:
     """It may come back as it was delivered."""
     one = ledger(10)
