@@ -20,7 +20,7 @@ from income_client import (
     MemoryCheckpointStore,
     StoredCheckpoint,
 )
-from tests.polling_at_play import first, rest, scene, take
+from tests.support.polling import first, rest, scene, take
 
 DSN: Final = "postgresql://lender:c4n4ry@db/checkpoints"
 PACKAGE: Final = Path(income_client.__file__).parent

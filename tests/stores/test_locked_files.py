@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from income_client import CheckpointError, SQLiteCheckpointStore
-from tests.checkpoints.store_files import locked
-from tests.polling_at_play import ids_of, rest, scene, take
-from tests.service_at_play import client_tasks, until
+from tests.support.polling import ids_of, rest, scene, take
+from tests.support.service import client_tasks, until
+from tests.support.store_files import locked
 
 PROMPT = 10
 """Seconds of patience with a stop; a lock was once waited for longer than that."""

@@ -9,8 +9,8 @@ import pytest
 from income_client import Event, IncomeClient, MemoryCheckpointStore, RecordDelivered
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.polling_at_play import ids_of, rest, scene
-from tests.service_at_play import NOW
+from tests.support.polling import ids_of, rest, scene
+from tests.support.service import NOW
 
 
 @pytest.mark.parametrize("way", ["records", "batches"])

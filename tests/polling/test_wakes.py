@@ -10,9 +10,9 @@ from attrs import define
 
 from income_client import Poller
 from income_client.emulator import Fault
-from tests.polling_at_play import Scene, scene
-from tests.polling_model import ModelClock
-from tests.service_at_play import quiet, until
+from tests.support.poller_model import ModelClock
+from tests.support.polling import Scene, scene
+from tests.support.service import quiet, until
 
 LIST: Final = "/v1/income/applications"
 INTERVAL: Final = 600

@@ -20,7 +20,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.testing import JumpingClock
-from tests.service_at_play import NOW, until
+from tests.support.service import NOW, until
 
 FIVE_MINUTES: Final = 300.0
 LIST: Final = "/v1/income/applications"

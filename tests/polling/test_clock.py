@@ -8,8 +8,8 @@ import pytest
 from income_client import Poller
 from income_client.emulator import Fault
 from income_client.emulator.seconds import http_date, stamp
-from tests.polling_at_play import NOW_TEXT, Scene, first, ids_of, rest, scene
-from tests.service_at_play import until
+from tests.support.polling import NOW_TEXT, Scene, first, ids_of, rest, scene
+from tests.support.service import until
 
 HOUR = 3600
 

@@ -14,8 +14,8 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
-from tests.polling_at_play import Scene, ids_of, rest, scene, take
-from tests.service_at_play import HeldClock, until
+from tests.support.polling import Scene, ids_of, rest, scene, take
+from tests.support.service import HeldClock, until
 
 
 class FailingStore(MemoryCheckpointStore):
