@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, TypeAlias, cast
 
 import aiohttp
+from aiohttp.http import HttpProcessingError
 from attrs import field, frozen
 
 from .connection_faults import ConnectionFault, fault_of
@@ -95,7 +96,7 @@ class FileReply:
 
         Returns:
             At most some hundred KiB, or the error that ended the body early.
-            Raises nothing but cancellation.
+            Raises nothing else that the network could be blamed for.
         """
         content = self._reply.content
         fault: ConnectionFault | None = None
@@ -105,7 +106,7 @@ class FileReply:
                 piece = await content.readany()
                 while not piece and not content.at_eof():
                     piece = await content.readany()
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             fault = fault_of(error)
             piece = _left_in(content)
         if piece or fault is None:
