@@ -7,7 +7,8 @@ import pytest
 
 from income_client import Document, IncomeClient, RetryPolicy
 from income_client.testing import JumpingClock
-from tests.support.storage import Storage, document_at, files_in, storing
+from tests.support.folders import files_in
+from tests.support.storage import Storage, document_at, storing
 
 MANY = 40
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.support.storage import files_in, storing
+from tests.support.folders import files_in
+from tests.support.storage import storing
 
 
 async def test_a_bug_is_not_taken_for_a_fault_of_the_network(

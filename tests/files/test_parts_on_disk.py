@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from tests.support.storage import Asked, Reply, files_in, storing
+from tests.support.folders import files_in
+from tests.support.storage import Asked, Reply, storing
 
 LOST = 300_000
 """More bytes than were taken and not written: two blocks and one piece."""

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from income_client import DownloadError
-from tests.support.storage import files_in, storing
+from tests.support.folders import files_in
+from tests.support.storage import storing
 
 MISSING = ("fchmod", "geteuid", "posix_fadvise", "pread", "writev")
 

@@ -13,7 +13,8 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from tests.support.storage import Asked, Reply, Storage, Trick, files_in, serving
+from tests.support.folders import files_in
+from tests.support.storage import Asked, Reply, Storage, Trick, serving
 
 _ROOT: Final = Path(__file__).parents[2]
 _COMMAND: Final = (sys.executable, "-W", "error", "-m", "tests.support.file_process")

@@ -9,10 +9,8 @@ import json
 import socket
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
@@ -264,20 +262,3 @@ async def storing(**options: Any) -> AsyncIterator[tuple[Storage, IncomeClient]]
         auth = BasicAuth(USER, PASSWORD)
         async with IncomeClient(storage.url, auth=auth, **usual | options) as client:
             yield storage, client
-
-
-@contextmanager
-def folder_in_memory() -> Iterator[Path]:
-    """Lend a folder; in memory where the system has that, since each file is synced."""
-    memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
-        yield Path(name)
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    """Return the content of all below a folder that is no folder, hidden ones included."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if not path.is_dir()
-    }
