@@ -15,7 +15,7 @@ from income_client import ApplicationRecord, from_json, to_json
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import FULL, Cli, Terminal, closed_pipe
+from tests.support.cli import FULL, Cli, Terminal, closed_pipe, spelt
 from tests.support.exporting import Export
 from tests.support.fronts import changing
 from tests.support.served import served, without_addresses
@@ -305,7 +305,7 @@ def test_another_folder_in_the_place_of_the_part_is_left_alone(
         (("--updated-after", "1d", "--updated-before", "7d"), "--updated-before"),
         (("--format", "csv"), "csv"),
     ],
-    ids=" ".join,
+    ids=spelt,
 )
 def test_misuse(
     arguments: tuple[str, ...], named: str, export: Export, income_service: IncomeService
