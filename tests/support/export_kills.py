@@ -5,14 +5,12 @@ import os
 import shutil
 import sys
 from collections import Counter
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from income_client import ApplicationRecord, from_json, to_arrow
-from income_client.cli.app import run
-from income_client.cli.exports.notes import Notes
+from income_client.cli import main as run
 
 _KILLED: Final = 99
 _OPERATIONS: Final = (
@@ -27,7 +25,7 @@ def main() -> None:
     line = ["export", "--to", target, *arguments]
     # Loaded once, and not by each child anew.
     to_arrow(())
-    import_module("income_client.cli.export")
+    _silently("export", "--help")
     for number in count():
         told = Path(f"{target}.told")
         killed = _in_child(line, number, told)
@@ -40,15 +38,29 @@ def main() -> None:
         _clear(Path(target).parent)
 
 
+def _silently(*line: str) -> int:
+    """Run a command that nobody hears, and return its status."""
+    kept = [os.dup(number) for number in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    sys.argv = ["income-client", *line]
+    try:
+        run()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        for number, descriptor in zip((1, 2), kept, strict=True):
+            os.dup2(descriptor, number)
+    return 0
+
+
 def _in_child(line: list[str], number: int | None, told: Path) -> int:
     child = os.fork()
     if child == 0:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
         if number is not None:
             _kill_before(number, Path(line[2]).parent, told)
-        os._exit(run(line))
+        os._exit(_silently(*line))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -78,7 +90,6 @@ def _kill_before(number: int, folder: Path, told: Path) -> None:
     original_open, original_write = os.open, os.write
     for name in _OPERATIONS:
         watch(os, name)
-    watch(Notes, "add")
 
 
 def _found(target: Path) -> dict[str, object]:
