@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given
-from tests.cancelled import CancelledAt
 
 from income_client import (
     Document,
@@ -19,6 +18,7 @@ from income_client import (
     IncomeClient,
     RetryPolicy,
 )
+from tests.support.cancelled import CancelledAt
 from tests.support.folders import (
     check_file,
     clear,
