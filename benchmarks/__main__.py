@@ -1,4 +1,6 @@
-"""Every claim measured in one run: ``python -m benchmarks [--only part,part] [--quick]``.
+"""Measure speed, requests and memory side by side in one run.
+
+``python -m benchmarks [--only part,part] [--quick]``.
 
 A whole run writes results.json and results.md beside this file, and draws its
 charts. One of some parts, or a quick one, only prints its tables, unless it is

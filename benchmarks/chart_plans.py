@@ -64,8 +64,8 @@ _PATTERNS: Final = {
 
 def _walks(what: str) -> Sequence[Bars]:
     peers = {
-        "fixed days, bisected": "fixed days, bisected (Airbyte)",
-        "halve and double": "halve and double (tap-zendesk)",
+        "fixed days, bisected": "fixed days, bisected",
+        "halve and double": "halve and double",
         "top-down bisection": "top-down bisection",
     }
     return [

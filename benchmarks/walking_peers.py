@@ -79,13 +79,13 @@ Peer: TypeAlias = Bisection | HalveAndDouble
 
 
 def fixed_days(span: Window, is_full: IsFull, in_flight: int) -> Peer:
-    """Walk day by day, as Airbyte steps, and bisect the days that are full."""
+    """Walk day by day, and bisect the days that are full."""
     del in_flight
     return Bisection(_steps(span, _DAY), is_full)
 
 
 def halve_and_double(span: Window, is_full: IsFull, in_flight: int) -> Peer:
-    """Walk as tap-zendesk did."""
+    """Walk with a width that halves on a full page and doubles otherwise."""
     return HalveAndDouble([span] if in_flight == 1 else _steps(span, _MONTH), is_full)
 
 

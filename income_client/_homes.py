@@ -163,11 +163,17 @@ class Homes:
 
         Raises:
             AttributeError: there is no such name.
+            ImportError: its module cannot be imported, because of an AttributeError.
         """
         home = self._homes.get(name)
         if home is None:
             raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
-        found = getattr(import_module(f".{home}", self._package), name)
+        try:
+            module = import_module(f".{home}", self._package)
+        except AttributeError as error:
+            # Python takes any AttributeError from here to mean that there is no such name.
+            raise ImportError(f"{self._package}.{home} cannot be imported: {error}") from error
+        found = getattr(module, name)
         setattr(sys.modules[self._package], name, found)
         return found
 

@@ -215,6 +215,8 @@ class Call(Generic[T]):
             watch.sent()
         reply = await shared.transport.send(self._request, ready, self._timeouts)
         outcome = self._read(reply) if isinstance(reply, Response) else reply
+        if isinstance(outcome, IncomeClientError) and isinstance(reply, Response):
+            reply.discard()
         if watch is not None:
             watch.answered(reply.status, outcome)
         if _LOGGER.isEnabledFor(logging.DEBUG):

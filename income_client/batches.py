@@ -25,8 +25,8 @@ class Batch:
     Attributes:
         number: counts the batches of this poller.
         records: what is new.
-        checkpoint: what ``poll(start=...)`` takes: a text of some kilobytes, or some tens
-            of them while a page of the list is being read.
+        checkpoint: what ``poll(start=...)`` takes: a text of 20 bytes for each application
+            updated within ``settle`` and ``lookback``, or listed by the page being read.
         has_failed: whether its block has ended in an error.
     """
 
@@ -74,9 +74,11 @@ class Batch:
         """Store the checkpoint, and with it that of every batch before; again does nothing.
 
         Where the block of an earlier one has failed, it is stored once that one is committed.
+        While the store fails, the commit is retried with growing pauses, which ``status`` shows.
 
         Raises:
             CheckpointConflictError: another poller has claimed the name; nothing was stored.
-            CheckpointError: the store failed; the batch can be committed again.
+            CheckpointError: the store cannot be used, or failed when polling was stopped, or
+                kept failing in a single poll; the batch can be committed again.
         """
         await self._commit()

@@ -6,7 +6,7 @@ from typing import Final
 
 from .errors import ConfigurationError, InvalidRequestError
 from .protocol import endpoints
-from .protocol.replies import read_about, read_reply
+from .protocol.replies import read_about, read_found, read_reply
 from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_bound
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments
@@ -113,26 +113,36 @@ class ServiceCalls:
 
         Raises:
             ConfigurationError: the reference cannot be one; nothing was sent.
+            UnexpectedResponseError: the service lists only applications with other
+                references, or several with this one.
             IncomeClientError: the request failed for good.
         """
         reference = application_reference_id
         if reference is None:
             raise ConfigurationError("application_reference_id is None")
-        page = await self.get_application_page(application_reference_id=reference)
+        page = await self._listed(reference)
         if not page.applications:
             # What is old may be hidden,
-            page = await self.get_application_page(EPOCH, application_reference_id=reference)
+            page = await self._listed(reference, EPOCH)
         if not page.applications:
             # and what was updated this very second.
             future = min(page.updated_before, _YEAR_BEFORE_THE_END) + _YEAR
             try:
-                page = await self.get_application_page(
-                    EPOCH, future, application_reference_id=reference
-                )
+                page = await self._listed(reference, EPOCH, future)
             except InvalidRequestError:
                 return None
         same = (row for row in page.applications if row.application_reference_id == reference)
         return next(same, None)
+
+    async def _listed(
+        self, reference: str, after: datetime | None = None, before: datetime | None = None
+    ) -> ApplicationPage:
+        request = endpoints.list_applications(
+            updated_after=self._bound(after, Rounding.DOWN),
+            updated_before=self._bound(before, Rounding.UP),
+            application_reference_id=reference,
+        )
+        return await self._session.call(request, partial(read_found, reference, request))
 
     def _bound(self, value: When | None, rounding: Rounding) -> str | None:
         return None if value is None else wire_bound(value, self._zone, rounding=rounding)

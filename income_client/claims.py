@@ -5,8 +5,9 @@ has failed may have been made all the same; the store is asked before the next.
 """
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 from attrs import evolve
@@ -25,8 +26,14 @@ from .records.dead_letters import DeadLetter
 T = TypeVar("T")
 
 _MOST_RIVALS: Final = 20
+_MOST_PLACES: Final = 4
 _METHODS: Final = ("load", "save", "dead_letters")
-_MISTAKES: Final = (AssertionError, AttributeError, NameError, TypeError)
+_MISTAKES: Final = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
+    NotImplementedError, TypeError, ValueError,
+)  # fmt: skip
+"""What code raises that is wrong: the same call would raise it again. A driver's errors have
+classes of their own, or are an `OSError`."""
 
 
 class Claim:
@@ -90,8 +97,7 @@ class Claim:
                 await self.save(claimed)
             except CheckpointConflictError:
                 continue
-            letters = await _asked(lambda: self._store.dead_letters(self._name))
-            return claimed, tuple(letters)
+            return claimed, await _asked(self._letters)
         raise CheckpointConflictError("the name is claimed by others all the time")
 
     async def check(self) -> None:
@@ -137,6 +143,12 @@ class Claim:
         if stored.version != self._version:
             raise CheckpointConflictError("another poller has claimed this name")
 
+    async def _letters(self) -> tuple[DeadLetter, ...]:
+        letters = tuple(await self._store.dead_letters(self._name))
+        if not all(isinstance(letter, DeadLetter) for letter in letters):
+            raise CheckpointError("the checkpoint store has returned what is not a DeadLetter")
+        return letters
+
     async def _load(self) -> StoredCheckpoint:
         stored = await _asked(lambda: self._store.load(self._name))
         is_one = isinstance(stored, StoredCheckpoint)
@@ -150,16 +162,16 @@ class Claim:
         if self._unsure is not None:
             await self._check()
         self._unsure = text
-        save = partial(
-            self._store.save,
-            self._name,
-            text,
-            version=self._version,
-            dead_letters=letters,
-            resolved=resolved,
-        )
         try:
-            version = await _asked(save)
+            version = await _asked(
+                lambda: self._store.save(
+                    self._name,
+                    text,
+                    version=self._version,
+                    dead_letters=letters,
+                    resolved=resolved,
+                )
+            )
         except CheckpointConflictError:
             self._unsure = None
             raise
@@ -174,15 +186,36 @@ class Claim:
 
 
 async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask a store, which may be foreign code: whatever it raises is an error of ours."""
+    """Ask a store, which may be foreign code: whatever it raises comes out as an error of ours.
+
+    Without cause, context and the frames of the store: a driver's errors and its frames may
+    hold an address with its password.
+    """
+    failure: IncomeClientError
     try:
         return await ask()
-    except IncomeClientError:
-        raise
-    except _MISTAKES as error:
-        name = type(error).__name__
-        raise CheckpointError(f"the checkpoint store has a mistake in it: {name}") from error
+    except asyncio.CancelledError as cancelled:
+        cancelled.__context__ = None
+        raise cancelled.with_traceback(None) from None
+    except IncomeClientError as error:
+        failure = error.again()
     except Exception as error:  # noqa: BLE001 - foreign code
-        # Not chained: a driver's message may hold an address with its password.
         name = type(error).__name__
-    raise CheckpointError(f"the checkpoint store failed: {name}", retryable=True)
+        if isinstance(error, _MISTAKES) and not isinstance(error, OSError):
+            where = _places(error)
+            failure = CheckpointError(f"the checkpoint store has a mistake in it: {name}{where}")
+        else:
+            failure = CheckpointError(f"the checkpoint store failed: {name}", retryable=True)
+    del ask
+    try:
+        raise failure
+    finally:
+        del failure
+
+
+def _places(error: Exception) -> str:
+    """Name the lines of the store that an error passed, for its author."""
+    walked = traceback.walk_tb(error.__traceback__)
+    files = [(frame.f_code.co_filename, line) for frame, line in walked]
+    places = [f"{Path(file).name}:{line}" for file, line in files if file != __file__]
+    return f" ({' > '.join(places[-_MOST_PLACES:])})" if places else ""

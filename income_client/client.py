@@ -42,7 +42,7 @@ class IncomeClient(DocumentFiles):
         downloads: where document files may come from; they have connections of their own.
         max_response_bytes: longest reply that is read.
         user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy.
+        proxy: address of an HTTP proxy; on this machine if ``base_url`` is http.
         ssl: a TLS context in place of the default one.
         trace_configs: aiohttp trace hooks for a session made here.
         on_event: called with every `Event` while it happens, in the event loop: a plain
@@ -131,7 +131,10 @@ class IncomeClient(DocumentFiles):
                 or an option cannot be meant.
         """
         found = read_environment()
-        return cls(found.base_url, auth=found.auth, auth_url=found.auth_url, **options)
+        try:
+            return cls(found.base_url, auth=found.auth, auth_url=found.auth_url, **options)
+        finally:
+            del options  # may hold the password of a proxy, and a frame below may raise
 
     def with_options(
         self,

@@ -131,6 +131,7 @@ class AuthenticationError(ResponseError):
 
     After the token endpoint refused the credentials, it is not asked again for 10 seconds,
     since accounts get locked for it: calls fail at once, and ``retry_after`` says for how long.
+    A poller whose calls have succeeded before retries it for five minutes.
     """
 
 

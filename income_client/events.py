@@ -133,7 +133,7 @@ class PageCovered(Event):
 
 @frozen(kw_only=True)
 class RecordDelivered(Event):
-    """A record, or the documents of an application, is handed to its consumer."""
+    """A record, or the documents of an application, is handed to its consumer, perhaps again."""
 
     application_id: str
     """Of its application."""

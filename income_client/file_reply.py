@@ -14,6 +14,7 @@ from attrs import field, frozen
 
 from .connection_faults import ConnectionFault, fault_of
 from .errors import ClientClosedError, IncomeClientError
+from .silence import FAILURES
 
 _SINGLE_FIELDS: Final = frozenset(
     {
@@ -95,7 +96,7 @@ class FileReply:
 
         Returns:
             At most some hundred KiB, or the error that ended the body early.
-            Raises nothing but cancellation.
+            Raises only cancellation, and bugs.
         """
         content = self._reply.content
         fault: ConnectionFault | None = None
@@ -105,7 +106,7 @@ class FileReply:
                 piece = await content.readany()
                 while not piece and not content.at_eof():
                     piece = await content.readany()
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
+        except FAILURES as error:
             fault = fault_of(error)
             piece = _left_in(content)
         if piece or fault is None:

@@ -15,7 +15,8 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from .connection_faults import fault_of
+from .connection_faults import LostError, cleaned, fault_of
+from .connection_watch import WatchedRequest
 from .errors import ClientClosedError, UnsafeLinkError
 from .file_reply import FileReply, FileRequest, OpenReplies, Outcome, received
 from .hosts import is_this_machine
@@ -23,7 +24,7 @@ from .own_name import own_name
 from .protocol.links import Link
 from .protocol.peers import peer_refusal
 from .settings import DownloadPolicy, Secret, Timeouts
-from .silence import LostError, send_once
+from .silence import FAILURES, send_once
 from .transport import elsewhere, socket_limits
 
 __all__ = ["FilePool", "FileReply", "FileRequest"]
@@ -82,7 +83,7 @@ class FilePool:
         """Ask for a file once, as a context manager.
 
         Its block is given the reply, or the error that stands for having none;
-        entering raises nothing but cancellation. When the block ends before the
+        entering raises only cancellation, and bugs. When the block ends before the
         body does, the connection is closed.
 
         Args:
@@ -125,8 +126,12 @@ class FilePool:
             return UnsafeLinkError(f"{link.host}: {refusal.message}", reason=refusal.reason)
         except LostError as lost:
             fault = lost.fault
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
+        except FAILURES as error:
             fault = fault_of(error)
+        except Exception as bug:  # noqa: BLE001 - raised again
+            if session.closed and (refused := self.refusal()) is not None:
+                return refused
+            raise cleaned(bug) from None
         else:
             return received(reply, self._replies, seconds=timeouts.read)
         refused = self.refusal() if session.closed else None
@@ -151,6 +156,7 @@ class FilePool:
                     keepalive_timeout=_KEEP_ALIVE_SECONDS,
                     socket_factory=factory,
                 ),
+                request_class=WatchedRequest,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 middlewares=(send_once,),
                 trust_env=False,

@@ -8,7 +8,6 @@ from typing import Final, Literal, overload
 from .checks import is_plain_function
 from .clock import Clock
 from .disk.partial_files import FoldersSeen
-from .downloads.address_book import AddressBook
 from .downloads.download import Downloader
 from .downloads.meant import Documents, Meant, OneDocument, meant_by
 from .downloads.run import FileJob, OnProgress, ProgressError
@@ -196,7 +195,7 @@ class DocumentFiles(ServiceStreams):
         if on_progress is not None and not is_plain_function(on_progress):
             raise ConfigurationError("on_progress is called, not awaited: a plain function")
         seen = FoldersSeen()
-        downloader, book = self._downloader, AddressBook(self.get_documents)
+        downloader, ask = self._downloader, self.get_documents
 
         async def get(meant: Meant) -> DownloadedFile | IncomeClientError:
             try:
@@ -210,8 +209,9 @@ class DocumentFiles(ServiceStreams):
                 overwrite=overwrite,
                 keep_partial=keep_partial,
                 on_progress=on_progress,
+                ask=ask,
             )
-            return await downloader.fetch(job, book)
+            return await downloader.fetch(job)
 
         return get
 

@@ -6,7 +6,7 @@ taken out of the store only with the batch that brings it after all.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,8 @@ from .protocol.polling import Harvest
 from .records.dead_letters import DeadLetter
 
 _LOGGER: Final = logging.getLogger("income_client.poller")
+
+Save = Callable[[], Awaitable[None]]
 
 
 @frozen
@@ -37,13 +39,9 @@ class Handover:
     Args:
         claim: where they are committed.
         news: told of what the store has kept.
-
-    Attributes:
-        records: how many were handed out.
     """
 
     def __init__(self, claim: Claim, news: PollNews) -> None:
-        self.records: int = 0
         self._claim = claim
         self._news = news
         self._letters = DeadLetters()
@@ -67,11 +65,17 @@ class Handover:
         """Return the first of the batches that were taken back, to be handed out again."""
         return self._returned.pop(min(self._returned)) if self._returned else None
 
-    async def bring_in(self, harvest: Harvest) -> Batch | None:
+    async def bring_in(
+        self, harvest: Harvest, persist: Callable[[Save], Awaitable[None]]
+    ) -> Batch | None:
         """Make a batch of a harvest; one without records is stored at once.
 
         Nothing is stored while a batch is out that was not committed: whoever keeps
         checkpoints elsewhere may not have kept that one yet.
+
+        Args:
+            harvest: what was read.
+            persist: retries the commit of a batch while the store fails.
 
         Raises:
             CheckpointError: the store failed; this can be called again.
@@ -85,12 +89,11 @@ class Handover:
         kept = _Kept(harvest.checkpoint, harvest.resolved)
         if harvest.records:
             self._number += 1
-            self.records += len(harvest.records)
             return Batch(
                 self._number,
                 harvest.records,
                 harvest.checkpoint.text(),
-                commit=partial(self._commit, self._number, kept),
+                commit=partial(persist, partial(self._commit, self._number, kept)),
                 give_back=self.take_back,
             )
         is_further = harvest.checkpoint.progress > self._claim.progress

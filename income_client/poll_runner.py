@@ -26,12 +26,16 @@ from .protocol.polling import Harvest, Poll
 from .protocol.questions import Pause, Question
 from .protocol.reading import Read
 from .protocol.versions import RecordVersion
-from .rhythm import Rhythm
+from .rhythm import Rhythm, growing
 
 T = TypeVar("T")
 
-_ENDING: Final = (AuthenticationError, ClientClosedError)
-_FATAL: Final = (*_ENDING, CheckpointError, ConfigurationError)
+_ENDING: Final = (AuthenticationError, ClientClosedError, ConfigurationError)
+_REFUSED_SECONDS: Final = 300.0
+"""How long credentials that have worked may be refused: providers do that while deployed."""
+_STORE_TRIES: Final = 6
+"""Tries to store something, about half a minute, before a single poll fails for it."""
+_LONGEST_STORE_PAUSE: Final = 60.0
 
 
 class PollRunner:
@@ -84,6 +88,8 @@ class PollRunner:
         self._poll: Poll | None = None
         self._harvest: Harvest | None = None
         self._is_over = False
+        self._have_credentials_worked = False
+        self._refused_since: float | None = None
         self._begins = 0.0
         self._began: float | None = None
 
@@ -118,32 +124,58 @@ class PollRunner:
     async def persist(self, step: Callable[[], Awaitable[T]]) -> T:
         """Do something, again and again with pauses while it fails and may succeed later.
 
+        A failing store leaves the poll in hand as it is: only the step is made again.
+
         Raises:
             IncomeClientError: no pause makes it better, or there is no time for one.
         """
+        tries = 0
         while True:
             try:
                 return await step()
             except IncomeClientError as error:
-                self._poll = None
-                self.tally.fail(error)
-                is_fatal = isinstance(error, _FATAL) and not error.retryable
-                is_last = is_fatal or self.ends_with_poll or self._pauses.is_stopped
+                tries += 1
+                is_of_store = isinstance(error, CheckpointError)
+                if not is_of_store:
+                    self._poll = None
                 now = self._clock.monotonic()
-                if not is_last:
+                self.tally.fail(error)
+                is_last = self._is_last(error, now, tries)
+                if not is_last and not is_of_store:
                     self._rhythm.fail(now, error, self.tally.failures)
                 # Only now is it known when the next one begins.
                 lag = self.tally.lag(now, self.reached)
                 self._news.failed(self.tally.failures, lag, error, is_last=is_last)
                 if is_last:
                     raise
+            if is_of_store:
+                await self._pauses.pause(min(_LONGEST_STORE_PAUSE, growing(tries)))
+            else:
                 await self._pauses.until_turn()
+
+    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
+        """Tell whether a failure ends the poller, and keep track of refused credentials."""
+        match error:
+            case CheckpointError():
+                is_last = self.ends_with_poll and tries >= _STORE_TRIES
+                is_last = is_last or not error.retryable
+            case AuthenticationError():
+                if self._refused_since is None:
+                    self._refused_since = now
+                is_long = now - self._refused_since >= _REFUSED_SECONDS
+                is_last = is_long or self.ends_with_poll or not self._have_credentials_worked
+            case ClientClosedError() | ConfigurationError():
+                is_last = True
+            case _:
+                self._refused_since = None
+                is_last = self.ends_with_poll
+        return is_last or self._pauses.is_stopped
 
     async def _step(self) -> Batch | None:
         if self._pauses.is_stopped:
             return None
         if self._harvest is not None:
-            batch = await self._handover.bring_in(self._harvest)
+            batch = await self._handover.bring_in(self._harvest, self.persist)
             self._harvest = None
             if self._is_over and self.ends_with_poll:
                 self._pauses.stop()
@@ -166,7 +198,11 @@ class PollRunner:
             self._news.committed(checkpoint.reached)
 
     async def _first_second(self) -> int:
-        return self._start if isinstance(self._start, int) else await self._source.present()
+        if isinstance(self._start, int):
+            return self._start
+        present = await self._source.present()
+        self._have_credentials_worked = True
+        return present
 
     async def _begin_poll(self, memory: Memory) -> None:
         await self._pauses.until_turn()
@@ -178,6 +214,7 @@ class PollRunner:
         self._is_over = False
         elapsed = None if self._began is None else ceil(now - self._began)
         self._begins = now
+        self.tally.unchanged = 0
         self._poll = Poll(
             memory,
             frame=self._source.frame,
@@ -192,9 +229,10 @@ class PollRunner:
                 self._harvest = poll.close()
                 self._poll, self._is_over = None, True
                 self._began = self._begins
+                self._refused_since = None
                 self.tally.succeed()
                 now = self._clock.monotonic()
-                self._rhythm.succeed(now)
+                self._rhythm.succeed()
                 self._news.finished(self.tally.polls, self.tally.lag(now, self.reached))
             case Pause(seconds):
                 await self._pauses.unless_stopped(self._clock.sleep(seconds))
@@ -208,9 +246,10 @@ class PollRunner:
             reply = await self._pauses.unless_stopped(self._source.ask(question.bounds))
             if reply is None:
                 return
+            self._have_credentials_worked = True
             failure = poll.receive_page(question, reply.page, served_at=reply.served_at)
         except IncomeClientError as error:
-            if isinstance(error, _FATAL) or not poll.take_failure(question, error):
+            if isinstance(error, _ENDING) or not poll.take_failure(question, error):
                 raise
             return
         del reply
@@ -225,10 +264,12 @@ class PollRunner:
         if results is None:
             return
         # Credentials that others were read with are not what is wrong.
-        is_read = any(isinstance(result, RecordVersion) for result in results.values())
-        endings = ClientClosedError if is_read else _ENDING
+        endings: tuple[type[IncomeClientError], ...] = (ClientClosedError, AuthenticationError)
+        if any(isinstance(result, RecordVersion) for result in results.values()):
+            self._refused_since, endings = None, (ClientClosedError,)
         ended = next((r for r in results.values() if isinstance(r, endings)), None)
         outcome = ended or poll.receive_records(results)
+        self.tally.read_again(poll.unchanged, self._settle + self._lookback)
         del results, poll
         if isinstance(outcome, IncomeClientError):
             raise outcome

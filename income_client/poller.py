@@ -6,7 +6,7 @@ is all that can come twice.
 """
 
 import random
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
@@ -75,7 +75,7 @@ class Poller:
         claim = Claim(checkpoints, name)
         self._news = PollNews(name, Audience() if audience is None else audience)
         self._clock = clock
-        self._rhythm = Rhythm(interval, settle, chance)
+        self._rhythm = Rhythm(interval, chance)
         self._pauses = Pauses(self._rhythm, clock, chance)
         self._handover = Handover(claim, self._news)
         self._runner = PollRunner(
@@ -105,7 +105,8 @@ class Poller:
         """Return the next record; commit the batch before, if this is the first of another.
 
         Raises:
-            AuthenticationError: the credentials are wrong.
+            AuthenticationError: the credentials are wrong: they never worked here, or were
+                refused for five minutes.
             CheckpointConflictError: another poller has claimed the name.
             CheckpointError: the store, or what it holds, cannot be used.
             ClientClosedError: the client was closed.
@@ -119,7 +120,7 @@ class Poller:
                 raise StopAsyncIteration
             self._out, self._is_by_record = batch, True
             self._records = iter(batch)
-        self._news.delivered((record,))
+        self._hand_out((record,))
         return record
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
@@ -139,7 +140,7 @@ class Poller:
         while (batch := await self._next_batch()) is not None:
             self._out, self._is_by_record = batch, False
             self._records = iter(())
-            self._news.delivered(batch)
+            self._hand_out(batch.records)
             yield batch
             self._out = None
 
@@ -147,7 +148,8 @@ class Poller:
         """Poll at once instead of at the end of the pause: something is known to have changed.
 
         Not sooner than a second after the last poll began, nor before a pause is over that
-        the service has asked for. What it is told is not looked at, so that it may be the
+        the service has asked for. It is one poll: an update that the service lists later than
+        that comes with the next. What it is told is not looked at, so that it may be the
         ``on_callback`` of a `CallbackReceiver`. Call it in the poller's event loop.
         """
         self._pauses.wake()
@@ -175,7 +177,6 @@ class Poller:
         memory, is_idle = self._runner.memory, not self._runner.is_polling
         return self._runner.tally.status(
             now=self._clock.monotonic(),
-            records=self._handover.records,
             reached=self._runner.reached,
             dead_letters=0 if memory is None else len(memory.letters),
             saturated=() if memory is None else memory.letters.seconds,
@@ -189,8 +190,12 @@ class Poller:
     async def _next_batch(self) -> Batch | None:
         return await self._alone(self._next())
 
+    def _hand_out(self, records: Sequence[ApplicationRecord]) -> None:
+        self._runner.tally.records += len(records)
+        self._news.delivered(records)
+
     async def _commit(self, batch: Batch) -> None:
-        await self._alone(self._runner.persist(batch.commit))
+        await self._alone(batch.commit())
         self._out = None
 
     async def _alone(self, work: Coroutine[Any, Any, T]) -> T:

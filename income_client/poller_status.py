@@ -10,6 +10,8 @@ from .errors import IncomeClientError
 from .records.window import EPOCH, Window
 
 _LOGGER: Final = logging.getLogger("income_client.poller")
+_COST_LOGGER: Final = logging.getLogger("income_client.poller.cost")
+_MANY_UNCHANGED: Final = 1_000
 
 
 @frozen(kw_only=True)
@@ -23,7 +25,10 @@ class PollerStatus:
     polls: int
     """Polls that came to their end."""
     records: int
-    """Records handed out."""
+    """Records handed out; those of a batch that is handed out again count again."""
+    unchanged: int
+    """Applications that the last poll, or the one under way, has read again and found as they were
+    delivered: all that were updated within ``settle`` and ``lookback``."""
     dead_letters: int
     """What could not be read and is tried again now and then."""
     saturated: tuple[Window, ...]
@@ -41,8 +46,11 @@ class Tally:
     """The counts behind the status."""
 
     polls: int = 0
+    records: int = 0
+    unchanged: int = 0
     failures: int = 0
     last_error: IncomeClientError | None = None
+    has_warned: bool = False
     _service_time: int | None = None
     _heard_at: float = 0.0
 
@@ -65,6 +73,24 @@ class Tally:
         facts = {"error": name, "status": error.status, "failures": self.failures}
         _LOGGER.warning("polling failed (%s: %s)", name, error, extra=facts)
 
+    def read_again(self, unchanged: int, seconds: int) -> None:
+        """Note how many applications of this poll are as they were; warn once if they are many.
+
+        Args:
+            unchanged: how many so far.
+            seconds: before the present that each poll reads again.
+        """
+        self.unchanged = unchanged
+        if unchanged > _MANY_UNCHANGED and not self.has_warned:
+            self.has_warned = True
+            message = (
+                "a poll has read more than %d applications again that had not changed: every "
+                "one updated within settle and lookback (%d seconds) is read again by each "
+                "poll, and takes 20 bytes of each checkpoint; a shorter lookback costs less"
+            )
+            facts = {"unchanged": unchanged, "seconds": seconds}
+            _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
+
     def lag(self, now: float, reached: int | None) -> float | None:
         """Return the seconds from a checkpoint to the service's present; None if unknown."""
         if reached is None or self._service_time is None:
@@ -75,7 +101,6 @@ class Tally:
         self,
         *,
         now: float,
-        records: int,
         reached: int | None,
         dead_letters: int,
         saturated: tuple[Window, ...],
@@ -85,7 +110,6 @@ class Tally:
 
         Args:
             now: a moment of the poller's clock.
-            records: how many were handed out.
             reached: the second that the checkpoint has come to.
             dead_letters: how many there are.
             saturated: those of them that are seconds.
@@ -96,7 +120,8 @@ class Tally:
             reached=None if reached is None else EPOCH + timedelta(seconds=reached),
             lag=self.lag(now, reached),
             polls=self.polls,
-            records=records,
+            records=self.records,
+            unchanged=self.unchanged,
             dead_letters=dead_letters,
             saturated=saturated,
             failures=self.failures,

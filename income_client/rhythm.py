@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from .errors import IncomeClientError
+from .errors import AuthenticationError, IncomeClientError
 
 _JITTER: Final = 0.1
 _FIRST_FAILURE: Final = 1.0
@@ -19,13 +19,11 @@ class Rhythm:
 
     Args:
         interval: seconds from the beginning of one poll to that of the next, at the most.
-        settle: seconds after which everything written is visible.
         chance: the jitter's source, from 0 to 1.
     """
 
-    def __init__(self, interval: float, settle: float, chance: Callable[[], float]) -> None:
+    def __init__(self, interval: float, chance: Callable[[], float]) -> None:
         self._interval = interval
-        self._settle = settle
         self._chance = chance
         self._began = float("-inf")
         self._at = float("-inf")
@@ -56,13 +54,9 @@ class Rhythm:
         self._is_urgent = self._is_woken or self._is_owed
         self._is_woken = self._is_owed = False
 
-    def succeed(self, now: float) -> None:
+    def succeed(self) -> None:
         """Note that a poll has ended."""
-        pause = self._interval * (1 - _JITTER * self._chance())
-        self._at = self._began + pause
-        if self._is_urgent:
-            # What it was woken for may become visible only now.
-            self._at = min(self._at, now + self._settle + 1)
+        self._at = self._began + self._interval * (1 - _JITTER * self._chance())
 
     def fail(self, now: float, error: IncomeClientError, failures: int) -> None:
         """Note that a poll has failed.
@@ -72,12 +66,18 @@ class Rhythm:
             error: why.
             failures: how many have failed in a row, this one included.
         """
-        longest = max(self._interval, _LONGEST_FAILURE)
-        growing = _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
-        pause = min(longest, growing) * (1 + self._chance()) / 2
+        # Refused credentials end the poller after a few minutes: not before they were tried again.
+        is_refused = isinstance(error, AuthenticationError)
+        longest = _LONGEST_FAILURE if is_refused else max(self._interval, _LONGEST_FAILURE)
+        pause = min(longest, growing(failures)) * (1 + self._chance()) / 2
         asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
         # Whoever woke it still waits for the update.
         self._is_owed = self._is_urgent or self._is_woken
         self._is_woken = False
+
+
+def growing(failures: int) -> float:
+    """Return the longest pause after so many failures in a row, in seconds; it doubles."""
+    return _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)

@@ -21,7 +21,7 @@ from .deadlines import Deadlines
 from .errors import ConfigurationError, DeadlineExceededError, IncomeClientError
 from .events import OnEvent
 from .pacing import Gate, Pacer
-from .protocol.addresses import addresses, host_of, proxy_address
+from .protocol.addresses import addresses, check_route, host_of, proxy_address
 from .protocol.messages import Request, Response
 from .protocol.replies import label
 from .retrying import Chance, Retrier, RetryBudget
@@ -49,7 +49,7 @@ class SessionManager:
         token_store: shares the token with other processes.
         max_response_bytes: longest body that is read, decompressed.
         user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy.
+        proxy: address of an HTTP proxy; on this machine if an address is http.
         ssl: in place of the default TLS context.
         trace_configs: aiohttp's trace hooks.
         on_event: called with what happens.
@@ -90,6 +90,8 @@ class SessionManager:
         try:
             found = addresses(base_url, auth_url)
             route = None if proxy is None else proxy_address(proxy)
+            if route is not None:
+                check_route(found, route)
             credentials = _credentials(auth)
         finally:
             # Crash reporters send the locals of frames; a wrong argument may hold a password.

@@ -5,11 +5,13 @@ Here all that wait share one, as the calls do. A reply that has come whole, as a
 small one does with its header, is not watched at all.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
 
-from .connection_faults import ConnectionFault, fault_of
+from .connection_faults import LostError, fault_of
+from .connection_watch import UsedConnectionError
 from .deadlines import Deadline, Deadlines
 from .settings import Timeouts
 
@@ -17,16 +19,11 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 
+FAILURES: Final = (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError)
+"""What aiohttp raises, and no bug of ours is."""
+
 _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 """After these aiohttp sends a GET again by itself."""
-
-
-class LostError(Exception):
-    """A connection that broke, under a name at which aiohttp does not send again by itself."""
-
-    def __init__(self, fault: ConnectionFault) -> None:
-        super().__init__()
-        self.fault = fault
 
 
 async def send_once(
@@ -34,11 +31,25 @@ async def send_once(
     handler: aiohttp.ClientHandlerType,
 ) -> aiohttp.ClientResponse:
     """Keep aiohttp from repeating a GET behind the back of the retry policy."""
-    try:
-        return await handler(request)
-    except _REPEATED as error:
-        fault = fault_of(error)
-    raise LostError(fault)
+    while True:
+        try:
+            return await handler(request)
+        except UsedConnectionError:
+            continue
+        except _REPEATED as error:
+            fault = fault_of(error)
+        raise LostError(fault)
+
+
+class Reply(aiohttp.ClientResponse):
+    """A reply that knows its connection after it was given back to the pool as well."""
+
+    transport: asyncio.Transport | None = None
+
+    def discard(self) -> None:
+        """Close the connection."""
+        if self.transport is not None:
+            self.transport.abort()
 
 
 class Patience:
@@ -61,8 +72,9 @@ class Patience:
         self.middlewares: Final = (self._send,)
         self._silences = silences = Deadlines(timeouts.read)
 
-        class TimedReply(aiohttp.ClientResponse):
+        class TimedReply(Reply):
             async def start(self, connection: "Connection") -> Self:
+                self.transport = connection.transport
                 with silences.begin() as silence:
                     await super().start(connection)
                 _check(silence)
@@ -77,11 +89,14 @@ class Patience:
     ) -> aiohttp.ClientResponse:
         request.response_class = self._reply_class
         # As `send_once`, which would be one more coroutine for every request to go through.
-        try:
-            return await handler(request)
-        except _REPEATED as error:
-            fault = fault_of(error)
-        raise LostError(fault)
+        while True:
+            try:
+                return await handler(request)
+            except UsedConnectionError:
+                continue
+            except _REPEATED as error:
+                fault = fault_of(error)
+            raise LostError(fault)
 
     async def body(self, reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
         """Read a body, or return None as soon as it is longer than the limit.

@@ -206,6 +206,19 @@ class ServiceStreams(ServiceCalls):
         once, and comes again only after a crash. The service's own clock decides
         how far polling has come, never the local one.
 
+        Failures are retried with growing pauses and shown in ``status``, those of the
+        store as well. Wrong credentials (401, or a refused token) end the iteration with
+        `AuthenticationError`: at once as long as none of its calls has succeeded, and after
+        five minutes of refusals once one has, since identity providers refuse everybody
+        while they are deployed. A 403 of the list is retried like any other failure.
+
+        ``settle`` and ``lookback`` have a price. Rows of the list do not say when they
+        were updated, so each poll reads every application again that was updated within
+        both. At 10 updates a second, ``settle=5`` is 50 applications a poll;
+        ``lookback=3600`` is 36,000 more, at two requests each with documents, and
+        a checkpoint of 0.7 MB with every batch. ``status.unchanged`` counts them, and a
+        warning is logged once they are more than a thousand.
+
         Args:
             checkpoints: keeps how far it has come, and what could not be read.
             name: under which name; one poller at a time has it, the latest that took it.
@@ -215,8 +228,11 @@ class ServiceStreams(ServiceCalls):
             interval: seconds from the beginning of one poll to that of the next.
             settle: seconds that the service may take to list an update; so far the
                 checkpoint stays behind, and that stretch is read again with each poll.
-            lookback: seconds before that stretch that are read again as well. Where the
-                service's zone has summer time, it must cover the shift: 3600 as a rule.
+            lookback: seconds before that stretch that are read again as well; 0 is right
+                for a service whose times are in UTC. Where ``service_timezone`` has summer
+                time, it must cover the shift (3600) when clocks are set back during a
+                stop, or between two polls of a long ``interval``: one poll with it is
+                enough. A poller that is running then follows the clock without it.
             documents: whether the documents are read as well.
             pages: whether each document comes with its pages block.
             concurrency: most requests in flight at a time; by default, and at most, as many

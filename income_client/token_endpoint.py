@@ -104,6 +104,8 @@ class TokenEndpoint:
         match reply:
             case Response():
                 outcome = read_token(reply, sent_at=sent_at)
+                if isinstance(outcome, IncomeClientError):
+                    reply.discard()
             case UnexpectedResponseError(message=message):
                 # A reply came, and was too long to be a token.
                 outcome = TokenError(

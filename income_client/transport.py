@@ -17,7 +17,8 @@ import aiohttp
 from yarl import URL
 
 from .checks import check_count
-from .connection_faults import fault_of
+from .connection_faults import LostError, cleaned, fault_of
+from .connection_watch import WatchedRequest
 from .errors import (
     ClientClosedError,
     ConfigurationError,
@@ -29,7 +30,7 @@ from .protocol.addresses import Addresses
 from .protocol.messages import Origin, Request, Response
 from .protocol.replies import facts_of, label
 from .settings import Secret, Timeouts
-from .silence import LostError, Patience
+from .silence import FAILURES, Patience, Reply
 
 BorrowedSession: TypeAlias = aiohttp.ClientSession
 """A session that belongs to the caller."""
@@ -123,7 +124,7 @@ class Transport:
 
         Returns:
             The reply, without its body unless the status is 200, or the error
-            that stands for having none. Raises nothing but cancellation.
+            that stands for having none. Raises only cancellation, and bugs.
         """
         session = self._opened()
         if isinstance(session, ClientClosedError):
@@ -148,8 +149,13 @@ class Transport:
                     self._replies.discard(reply)
         except LostError as lost:
             fault = lost.fault
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
+        except FAILURES as error:
             fault = fault_of(error)
+        except Exception as bug:  # noqa: BLE001 - raised again
+            # A session that is closed while it sends fails in ways of its own.
+            if session.closed and (refused := self.refusal()) is not None:
+                return refused
+            raise cleaned(bug) from None
         refused = self.refusal() if session.closed else None
         return refused or fault.error(request)
 
@@ -210,6 +216,7 @@ class Transport:
         return aiohttp.ClientSession(
             connector=connector,
             connector_owner=borrowed is None,
+            request_class=WatchedRequest,
             loop=asyncio.get_running_loop(),
             cookie_jar=aiohttp.DummyCookieJar(),
             # A proxy that tunnels is told them too, so none of them is ever a credential.
@@ -231,7 +238,9 @@ class Transport:
         limit = _SMALL_BODY if request.origin is Origin.TOKEN else self._max_response_bytes
         body = await patience.body(reply, limit)
         if body is not None:
-            return Response(status=reply.status, headers=headers, body=body)
+            # Not so where a test has taken aiohttp's place.
+            discard = reply.discard if isinstance(reply, Reply) else reply.close
+            return Response(status=reply.status, headers=headers, body=body, discard=discard)
         reply.close()
         facts = facts_of(Response(status=reply.status, headers=headers, body=b""))
         return UnexpectedResponseError(
@@ -280,7 +289,8 @@ async def _drain(reply: aiohttp.ClientResponse, patience: Patience) -> None:
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
             is_whole = await patience.body(reply, _SMALL_BODY) is not None
-    except Exception:  # noqa: BLE001 - the status was read, the body is not wanted
+    except FAILURES:
+        # The status was read, the body is not wanted.
         is_whole = False
     if not is_whole:
         reply.close()

@@ -3,10 +3,15 @@
 import re
 import signal
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.support.callback_certificates import Papers
+
+collect_ignore = ["slow/example_project"]  # its tests are run by a test, in processes of their own
 
 SLOW: Final = Path(__file__).parent / "slow"
 
@@ -16,6 +21,14 @@ settings.register_profile(
 settings.register_profile(
     "full", max_examples=400, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+@pytest.fixture(scope="session")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> "Papers":
+    """Certificate authorities and certificates made for these tests."""
+    from tests.support.callback_certificates import made_papers  # noqa: PLC0415 - for few tests
+
+    return made_papers(tmp_path_factory.mktemp("papers"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from income_client.cli.exit_status import ExitStatus
 from income_client.emulator import CallbackTarget, Fault, FaultKind, ServiceRules
 from income_client.receivers import CallbackReceiver
 from tests.cli.entry import ROOT
-from tests.support.readme import PATH, README, examples, file_name, kind_of
+from tests.support.readme import DEMO, PATH, README, TESTS, blocks, examples, file_name, kind_of
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EVENTS: Final = tuple(
@@ -178,3 +179,24 @@ def test_every_argument_of_what_runs_for_long_is_in_a_table() -> None:
     for method in ("load", "save", "dead_letters"):
         parameters = inspect.signature(getattr(CheckpointStore, method)).parameters
         assert {method, *parameters} - {"self"} <= named
+
+
+def test_both_commands_are_there() -> None:
+    """The demo comes first."""
+    assert blocks("sh") == [f"{DEMO}\n", f"{TESTS}\n"]
+
+
+def test_ci_takes_the_commands_from_here() -> None:
+    """What CI runs is read from this file, so that the two cannot drift apart."""
+    ended = subprocess.run(
+        [ROOT / ".ci" / "run", "commands"], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines() == [TESTS, DEMO]
+
+
+def test_extras_are_those_that_the_commands_name() -> None:
+    """Whatever is installed in the README exists."""
+    named = re.findall(r"(?:income-client|\.)\[([\w,]+)\]", README)
+    extras = {extra for several in named for extra in several.split(",")}
+    assert {"callbacks", "cli", "dev"} <= extras
+    assert extras <= set(PROJECT["optional-dependencies"])

@@ -4,16 +4,17 @@ Whatever goes wrong in a thread comes back as a value, and is raised in a
 frame that has seen neither a row nor an error of SQLite.
 """
 
-import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
+from income_client.threads import run_to_the_end
 
 from . import sqlite_schema as schema
 from .change import Change, change_of, conflict, is_name, wrong_name
@@ -23,7 +24,8 @@ from .sqlite_file import StoreFile
 
 T = TypeVar("T")
 
-_BUSY_SECONDS: Final = 30.0
+_BUSY_SECONDS: Final = 0.5
+"""How long a lock is waited for: a stop or a cancellation waits no longer."""
 
 
 class SQLiteCheckpointStore:
@@ -35,8 +37,9 @@ class SQLiteCheckpointStore:
     the first save, readable by its owner alone. Nothing is held open between
     two calls, so there is nothing to close, and any event loop may use it.
 
-    A call that is cancelled ends its work in the file first: whether a
-    cancelled save was made, a load tells.
+    A file that others keep locked for longer than half a second is a `CheckpointError`
+    that is ``retryable``; a poller retries it. A call that is cancelled ends its work in
+    the file first: whether a cancelled save was made, a load tells.
 
     Args:
         path: of the file; its folder must exist.
@@ -120,7 +123,9 @@ class SQLiteCheckpointStore:
         return await self._done(partial(_letters, self._file, name))
 
     async def _done(self, work: Callable[[], T | CheckpointError]) -> T:
-        outcome = await _to_the_end(partial(_outcome, work, self._file))
+        # A thread of its own: a locked file would hold the loop's few, which DNS lookups share.
+        with ThreadPoolExecutor(1, "income_client checkpoints") as executor:
+            outcome = await run_to_the_end(partial(_outcome, work, self._file), executor=executor)
         if isinstance(outcome, CheckpointError):
             raise outcome
         return outcome
@@ -176,18 +181,3 @@ def _outcome(work: Callable[[], T | CheckpointError], file: StoreFile) -> T | Ch
         return work()
     except (sqlite3.Error, OSError, UnicodeError, CheckpointError) as error:
         return as_checkpoint_error(error, file.true_path)
-
-
-async def _to_the_end(work: Callable[[], T]) -> T:
-    """Run in a thread, and return no sooner than that has ended, cancelled or not."""
-    # No task: a loop that is being closed cancels all of them, and threads go on.
-    running = asyncio.get_running_loop().run_in_executor(None, work)
-    cancellation: asyncio.CancelledError | None = None
-    while not running.done():
-        try:
-            await asyncio.wait((running,))
-        except asyncio.CancelledError as error:
-            cancellation = error
-    if cancellation is not None:
-        raise cancellation
-    return running.result()

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from income_client.disk.folders import open_folder, sync_descriptor
 from income_client.errors import CheckpointError
 
 from . import sqlite_schema as schema
@@ -26,7 +27,6 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 _DRAFT: Final = "store"
 _DRAFTS: Final = ".creating"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP})
-_NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 # In force for one connection. A commit is on the disk when it returns.
 _SETTINGS: Final = """
@@ -146,7 +146,7 @@ def _create(path: Path) -> None:
         # Another process was faster, and may have cleared our draft away already.
         if not path.exists():
             raise
-    _sync(path.parent)
+    _sync_folder(path.parent)
 
 
 def _draft(folder: Path) -> Path:
@@ -156,7 +156,7 @@ def _draft(folder: Path) -> Path:
         connection.executescript(_SETTINGS)
         connection.execute("PRAGMA journal_mode = WAL")
         schema.lay_out(connection)
-    _sync(draft)
+    _sync_file(draft)
     return draft
 
 
@@ -200,12 +200,14 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)  # Windows syncs only what may be written
     try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise
+        sync_descriptor(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_folder(path: Path) -> None:
+    with open_folder(path) as folder:
+        folder.sync()

@@ -18,7 +18,7 @@ class ExitStatus(IntEnum):
     """The service refused the credentials."""
     INTERRUPTED = 128 + signal.SIGINT
     """Ctrl-C."""
-    PIPE_CLOSED = 128 + signal.SIGPIPE
+    PIPE_CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has no such signal
     """Nobody reads the output any more."""
     TERMINATED = 128 + signal.SIGTERM
     """SIGTERM."""

@@ -71,7 +71,7 @@ async def poll(
         start: where to begin.
         interval: seconds from one poll to the next.
         settle: seconds that the service may take to list an update.
-        lookback: further seconds that each poll reads again.
+        lookback: further seconds that each poll reads again, each application updated in them.
         once: poll once, up to the present, and exit.
         documents: write each application together with its documents.
         pages: have the pages block in each document; implies --documents.

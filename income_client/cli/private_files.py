@@ -7,7 +7,7 @@ from typing import Final
 
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # follows no link
 
 
 def make_folder(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Folders on disk, held open by descriptor; knows nothing of what is put into them.
 
 Whoever can rename a folder could otherwise send a file elsewhere between the
-check of a path and its use.
+check of a path and its use. Windows cannot hold a folder open: there a folder
+is its path.
 """
 
 import errno
@@ -13,7 +14,11 @@ from pathlib import Path
 from typing import Final, Self
 
 _NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CAN_HOLD: Final = os.open in os.supports_dir_fd
+# Windows lacks most flags, and needs one that others lack.
+_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_SAFELY: Final = _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _PRIVATE: Final = 0o700
 
 
@@ -24,7 +29,7 @@ class Folder:
         path: where it was when it was opened.
     """
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    def __init__(self, descriptor: int | None, path: Path) -> None:
         self._descriptor = descriptor
         self.path = path
 
@@ -40,56 +45,56 @@ class Folder:
 
     def close(self) -> None:
         """Let go of it; a second time does nothing."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)
 
     @property
     def identity(self) -> tuple[int, int]:
         """Which one it is, whatever it is called."""
-        facts = os.fstat(self._descriptor)
+        facts = self.path.stat() if self._descriptor is None else os.fstat(self._descriptor)
         return facts.st_dev, facts.st_ino
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Open a file without following a link or waiting for a pipe's other end."""
-        flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        return os.open(name, flags, mode, dir_fd=self._descriptor)
+        return os.open(self._at(name), flags | _SAFELY, mode, dir_fd=self._descriptor)
 
     def find(self, name: str) -> os.stat_result | None:
         """Return what stands there, a link itself rather than its end; None for nothing."""
         try:
-            return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            return os.stat(self._at(name), dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def names(self) -> Iterator[str]:
         """Yield the names of all that is in it."""
-        with os.scandir(self._descriptor) as entries:
+        with os.scandir(self.path if self._descriptor is None else self._descriptor) as entries:
             for entry in entries:
                 yield entry.name
 
     def link(self, name: str, other: str) -> None:
         """Give a file a second name; never replace anything."""
-        os.link(
-            name,
-            other,
-            src_dir_fd=self._descriptor,
-            dst_dir_fd=self._descriptor,
-            follow_symlinks=False,
-        )
+        held = self._descriptor
+        if held is None:
+            os.link(self._at(name), self._at(other))
+        else:
+            os.link(name, other, src_dir_fd=held, dst_dir_fd=held, follow_symlinks=False)
 
     def replace(self, name: str, other: str) -> None:
         """Rename a file, in place of what has the other name."""
-        os.replace(name, other, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        held = self._descriptor
+        os.replace(self._at(name), self._at(other), src_dir_fd=held, dst_dir_fd=held)
 
     def unlink(self, name: str) -> None:
         """Remove a name; that it is gone already is as good."""
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self._descriptor)
+            os.unlink(self._at(name), dir_fd=self._descriptor)
 
     def sync(self) -> None:
         """Bring its names to the disk, where the file system knows how."""
-        sync_descriptor(self._descriptor)
+        if self._descriptor is not None:
+            sync_descriptor(self._descriptor)
 
     def inner(self, name: str, *, make: bool) -> "Folder":
         """Open a folder in this one; a symbolic link is none.
@@ -103,13 +108,16 @@ class Folder:
         """
         if make and self.find(name) is None:
             with suppress(FileExistsError):
-                os.mkdir(name, _PRIVATE, dir_fd=self._descriptor)
+                os.mkdir(self._at(name), _PRIVATE, dir_fd=self._descriptor)
                 self.sync()
         found = self.find(name)
         if found is not None and stat.S_ISLNK(found.st_mode):
             raise OSError(errno.ELOOP, "a symbolic link stands where a folder is to be")
-        descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self._descriptor)
+        descriptor = _held(self._at(name), _NO_FOLLOW, self._descriptor)
         return Folder(descriptor, self.path / name)
+
+    def _at(self, name: str) -> str | Path:
+        return self.path / name if self._descriptor is None else name
 
 
 def open_folder(path: Path, inner: Sequence[str] = (), *, make: bool = False) -> Folder:
@@ -125,7 +133,7 @@ def open_folder(path: Path, inner: Sequence[str] = (), *, make: bool = False) ->
     """
     if make:
         _make(path)
-    folder = Folder(os.open(path, _FOLDER), path)
+    folder = Folder(_held(path), path)
     for name in inner:
         with folder:
             folder = folder.inner(name, make=make)
@@ -139,6 +147,15 @@ def sync_descriptor(descriptor: int) -> None:
     except OSError as error:
         if error.errno not in _NO_SYNC:
             raise
+
+
+def _held(path: str | Path, flags: int = 0, within: int | None = None) -> int | None:
+    """Hold a folder open; where that cannot be done, make sure that it is one."""
+    if _CAN_HOLD:
+        return os.open(path, _FOLDER | flags, dir_fd=within)
+    if not stat.S_ISDIR(Path(path).stat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return None
 
 
 def _make(path: Path) -> None:

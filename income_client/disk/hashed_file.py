@@ -5,9 +5,8 @@ Everything here is done in threads, by one at a time.
 
 import hashlib
 import os
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -16,10 +15,8 @@ from income_client.protocol.file_types import HEAD_BYTES
 from .folders import sync_descriptor
 
 BLOCK: Final = 2**20
-"""Bytes that are read or written at once."""
+"""Bytes that are read at once."""
 
-_MOST_AT_ONCE: Final = 512
-"""Pieces that are written in one call; every system takes that many."""
 _AHEAD: Final = 32 * BLOCK
 
 
@@ -41,6 +38,11 @@ class HashedFile:
         self.rewind()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was let go of."""
+        return self._file.closed
+
+    @property
     def descriptor(self) -> int:
         """What the operating system knows it by."""
         return self._file.fileno()
@@ -56,10 +58,11 @@ class HashedFile:
         Raises:
             OSError: the disk does not take them.
         """
-        for start in range(0, len(pieces), _MOST_AT_ONCE):
-            _write(self.descriptor, pieces[start : start + _MOST_AT_ONCE])
-        for piece in pieces:
-            self._count(piece)
+        block = b"".join(pieces)
+        rest = memoryview(block)
+        while rest:
+            rest = rest[os.write(self.descriptor, rest) :]
+        self._count(block)
         if self._is_lasting and self.size - self._handed_over >= _AHEAD:
             self._hand_over()
 
@@ -98,7 +101,8 @@ class HashedFile:
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """Yield what was written, in blocks of so many bytes."""
         for start in range(0, self.size, size):
-            yield os.pread(self.descriptor, min(size, self.size - start), start)
+            self._file.seek(start)
+            yield self._file.read(min(size, self.size - start))
 
     def close(self) -> None:
         """Let go of it; a second time does nothing."""
@@ -107,7 +111,7 @@ class HashedFile:
     def _hand_over(self) -> None:
         """Have the disk begin with what it would have to do at the end, all at once."""
         # Linux starts to write such pages back, and does not wait for it.
-        if sys.platform == "linux":
+        if hasattr(os, "posix_fadvise"):
             length = self.size - self._handed_over
             with suppress(OSError):
                 os.posix_fadvise(self.descriptor, self._handed_over, length, os.POSIX_FADV_DONTNEED)
@@ -118,16 +122,6 @@ class HashedFile:
         self.size += len(data)
         if len(self.head) < HEAD_BYTES:
             self.head += data[: HEAD_BYTES - len(self.head)]
-
-
-def _write(descriptor: int, pieces: Sequence[bytes]) -> None:
-    """Write pieces in one go, and what the disk left over of them one by one."""
-    written = os.writev(descriptor, pieces) if pieces else 0
-    for piece in pieces:
-        rest = memoryview(piece)[written:]
-        written = max(0, written - len(piece))
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
 
 
 class UnnamedFile:

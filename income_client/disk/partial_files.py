@@ -76,9 +76,11 @@ class PartialFile:
             FileExistsError: something has the name, and is not to be replaced.
             OSError: the disk refuses.
         """
-        self.content.sync()
-        if not _is_at(self.folder, str(self._name), self.content.descriptor):
-            raise OSError(errno.ENOENT, "the part was removed by somebody else")
+        if not self.content.is_closed:
+            self.content.sync()
+            if not self._is_there():
+                raise OSError(errno.ENOENT, "the part was removed by somebody else")
+            self._let_go()
         if overwrite:
             check_is_regular(self.folder, final)
             self.folder.replace(str(self._name), final)
@@ -98,7 +100,8 @@ class PartialFile:
             self._is_over = True
             try:
                 # Somebody else's file may have the name by now.
-                if _is_at(self.folder, str(self._name), self.content.descriptor):
+                if self.content.is_closed or self._is_there():
+                    self._let_go()
                     self.folder.unlink(str(self._name))
             finally:
                 self.content.close()
@@ -110,6 +113,15 @@ class PartialFile:
             self.discard()
         elif not self._is_over:
             self._is_over = True
+            self.content.close()
+
+    def _is_there(self) -> bool:
+        return _is_at(self.folder, str(self._name), self.content.descriptor)
+
+    def _let_go(self) -> None:
+        """Close it before it is renamed or removed, if that gives up no lock."""
+        # Windows, which has no such locks, renames and removes no open file.
+        if not self._is_locked:
             self.content.close()
 
 
@@ -130,7 +142,7 @@ def create(folder: Folder, target: str, mark: str | None) -> PartialFile:
         descriptor = folder.open(str(name), os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE)
         content = HashedFile(descriptor, is_lasting=True)
         try:
-            os.fchmod(descriptor, _PRIVATE)  # the umask may have taken from it
+            _set_private(descriptor)  # the umask may have taken from it
             # Between these two lines somebody may have taken it for a dead one.
             lock = _lock(descriptor)
             is_ours = lock is not _Lock.TAKEN and _is_at(folder, str(name), descriptor)
@@ -206,8 +218,10 @@ def _take(
     is_adopted = False
     try:
         facts = os.fstat(descriptor)
-        is_ours = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid()
-        if not is_ours or _lock(descriptor) is not _Lock.HELD:
+        # Where there are no locks, there may be no users either.
+        if not stat.S_ISREG(facts.st_mode) or _lock(descriptor) is not _Lock.HELD:
+            return None
+        if facts.st_uid != os.geteuid():
             return None
         if not _is_at(folder, str(name), descriptor):
             return None
@@ -258,9 +272,15 @@ def make_private(folder: Folder, name: str) -> None:
         descriptor = folder.open(name, os.O_RDONLY)
         try:
             if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
-                os.fchmod(descriptor, _PRIVATE)
+                _set_private(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _set_private(descriptor: int) -> None:
+    """Let the owner alone read a file; Windows knows no such thing of a file."""
+    if hasattr(os, "fchmod"):
+        os.fchmod(descriptor, _PRIVATE)
 
 
 def _name_once(folder: Folder, part: str, final: str) -> None:

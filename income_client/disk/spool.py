@@ -18,9 +18,12 @@ from income_client.errors import DownloadError
 from income_client.threads import outlast, run_to_the_end
 
 from .faults import disk_fault
-from .hashed_file import BLOCK, HashedFile, UnnamedFile
+from .hashed_file import HashedFile, UnnamedFile
 
 T = TypeVar("T")
+
+AT_ONCE: Final = 128 * 1024
+"""Bytes that are written at once. A process that is killed loses what it has gathered since."""
 
 
 class SpoolFile(Protocol):
@@ -133,7 +136,7 @@ class Spool(Generic[F]):
         self._pieces.append(piece)
         self._gathered += len(piece)
         self.size += len(piece)
-        if self._gathered < BLOCK:
+        if self._gathered < AT_ONCE:
             return self._fault
         fault = await self._settled()
         if fault is None:

@@ -59,12 +59,13 @@ class Downloader:
             policy=policy,
             # An outage of the storage is no reason to give up on the service.
             retrier=Retrier(retry, RetryBudget(retry.budget), clock),
+            book=AddressBook(clock),
             clock=clock,
         )
         return cls(means=means, slots=asyncio.Semaphore(concurrency), audience=audience)
 
     def with_options(self, *, timeouts: Timeouts | None, retry: RetryPolicy | None) -> Self:
-        """Return one with other limits: same connections, slots and budget."""
+        """Return one with other limits: same connections, slots, budget and fresh addresses."""
         means = self.means
         storage = Storage(means.pool, means.policy, timeouts) if timeouts else means.storage
         retrier = means.retrier.with_policy(retry) if retry else means.retrier
@@ -74,18 +75,17 @@ class Downloader:
         """Close the connections; again does nothing."""
         await self.means.pool.aclose()
 
-    async def fetch(self, job: FileJob, book: AddressBook) -> DownloadedFile | IncomeClientError:
+    async def fetch(self, job: FileJob) -> DownloadedFile | IncomeClientError:
         """Have a file where it is to go, whole.
 
         Args:
             job: which one, and where.
-            book: gives fresh addresses.
 
         Returns:
             The file, or why there is none; raises nothing but cancellation.
         """
         async with self.slots:
-            run = FileRun(self.means, job, book)
+            run = FileRun(self.means, job)
             began = self.means.clock.monotonic()
             try:
                 outcome = await run.file()

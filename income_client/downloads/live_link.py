@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from income_client.clock import Clock
 from income_client.errors import IncomeClientError
 from income_client.protocol.file_names import FileFacts
 from income_client.protocol.links import Link, read_link
@@ -18,12 +19,14 @@ from income_client.records.documents import DocumentSource
 from income_client.retrying import Retrier
 from income_client.settings import DownloadPolicy, Secret
 
-from .address_book import AddressBook
+from .address_book import AddressBook, Ask
 
 T = TypeVar("T")
 
 _MOST_RENEWALS: Final = 3
 _MOST_GUESSES: Final = 1
+_FRESH_SECONDS: Final = 60.0
+"""How long an answer of the service serves the files whose addresses have expired."""
 
 
 class LiveLink:
@@ -33,6 +36,8 @@ class LiveLink:
         facts: whose file it is.
         address: where it was said to be.
         book: gives fresh addresses.
+        ask: reads the application's documents again, for the book.
+        clock: says how old an answer is.
         policy: where an address may lead.
         retrier: makes attempts that did not help again, within its policy and budget.
 
@@ -45,13 +50,18 @@ class LiveLink:
         facts: FileFacts,
         address: Secret,
         book: AddressBook,
+        ask: Ask,
         *,
+        clock: Clock,
         policy: DownloadPolicy,
         retrier: Retrier,
     ) -> None:
         self._facts = facts
         self._address = address
         self._book = book
+        self._ask = ask
+        self._clock = clock
+        self._began = clock.monotonic()
         self._policy = policy
         self._retrier = retrier
         self._renewals = 0
@@ -100,7 +110,12 @@ class LiveLink:
             return outdated.error
         self._renewals += 1
         source = DocumentSource(facts.application_id, facts.document_type)
-        fresh = await self._book.fresh(source, facts.document_id, stale=self._address)
+        # An answer from before this download may be older than the address that it began with,
+        # and there is one guess only.
+        since = self._clock.monotonic() - _FRESH_SECONDS if outdated.has_expired else self._began
+        fresh = await self._book.fresh(
+            source, facts.document_id, stale=self._address, since=since, ask=self._ask
+        )
         if isinstance(fresh, IncomeClientError):
             return fresh if outdated.has_expired else outdated.error
         if fresh == self._address:

@@ -35,7 +35,7 @@ from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.retrying import Retrier
 from income_client.settings import DownloadPolicy, Secret
 
-from .address_book import AddressBook
+from .address_book import AddressBook, Ask
 from .live_link import LiveLink
 from .storage import Storage
 
@@ -73,6 +73,8 @@ class FileJob:
     """Whether what came is kept for the next run if it does not come whole."""
     on_progress: OnProgress | None = field(repr=False)
     """Told how far it has come."""
+    ask: Ask
+    """Reads the documents of its application again."""
 
 
 @frozen(kw_only=True)
@@ -87,6 +89,8 @@ class Means:
     """Limits of addresses, sizes and rates."""
     retrier: Retrier
     """Makes attempts that do not help again."""
+    book: AddressBook
+    """Gives fresh addresses."""
     clock: Clock
     """Measures rates."""
 
@@ -97,20 +101,25 @@ class FileRun:
     Args:
         means: what it takes.
         job: which file, and where to.
-        book: gives fresh addresses.
 
     Attributes:
         link: its address over its life.
     """
 
-    def __init__(self, means: Means, job: FileJob, book: AddressBook) -> None:
+    def __init__(self, means: Means, job: FileJob) -> None:
         self._means = means
         self._job = job
         self._told = 0
         self._subject = ""
         self._is_whole = False
         self.link: LiveLink = LiveLink(
-            job.facts, job.address, book, policy=means.policy, retrier=means.retrier
+            job.facts,
+            job.address,
+            means.book,
+            job.ask,
+            clock=means.clock,
+            policy=means.policy,
+            retrier=means.retrier,
         )
 
     async def file(self) -> DownloadedFile | IncomeClientError:

@@ -12,7 +12,7 @@ from income_client.disk.folders import sync_descriptor
 
 from .arrow_batches import SCHEMAS, table_of
 
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # follows no link
 _PRIVATE: Final = 0o600
 _COMPRESSION: Final = "zstd"
 _MOST_BYTES: Final = 32 * 2**20

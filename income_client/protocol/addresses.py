@@ -18,10 +18,10 @@ from income_client.settings import Secret
 
 from .messages import Origin, Request
 
-_TEXT: Final = re.compile(r"[!-~]{1,2048}")
-_HOST_NAME: Final = re.compile(
-    r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?"
-)
+_TEXT: Final = re.compile(r"[!-\[\]-~]{1,2048}")
+"""Printable ASCII but the backslash, which some parsers take for a slash."""
+_LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST_NAME: Final = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
@@ -92,6 +92,28 @@ def proxy_address(proxy: str) -> Secret:
         del proxy
         raise ConfigurationError("proxy is no http or https address in printable ASCII")
     return Secret(proxy)
+
+
+def check_route(found: Addresses, proxy: Secret) -> None:
+    """Refuse a proxy that would be sent credentials outside of TLS.
+
+    Over http the proxy itself gets each request, with its Authorization header. So
+    an address of this machine in http goes well with a proxy on this machine only.
+
+    Args:
+        found: where the API and the token endpoint are.
+        proxy: as `proxy_address` returned it.
+
+    Raises:
+        ConfigurationError: an address is http, and the proxy is on another machine.
+    """
+    is_here = _is_loopback(urlsplit(proxy.reveal()).hostname or "")
+    for name, address in (("base_url", found.api), ("auth_url", found.token)):
+        if not is_here and urlsplit(address).scheme == "http":
+            raise ConfigurationError(
+                f"{name} is http, and proxy is on another machine; "
+                "credentials go through a proxy only inside TLS"
+            )
 
 
 def _is_proxy(address: object) -> bool:

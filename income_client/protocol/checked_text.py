@@ -16,14 +16,15 @@ def write_checked(state: Mapping[str, Any]) -> str:
 
 
 def read_checked(
-    text: object, *, kind: str, version: int, members: AbstractSet[str]
+    text: object, *, kind: str, version: int, members: AbstractSet[str], oldest: int | None = None
 ) -> dict[str, Any] | None:
     """Return the state that a text holds; None if it is of another kind, or damaged.
 
     Args:
         text: what `write_checked` has made of one.
         kind: the member that holds the version, and tells one kind of state from another.
-        version: the one that is known.
+        version: the newest that is known.
+        oldest: the oldest that is known; the newest by default.
         members: all that belong to it, ``kind`` included.
 
     Raises:
@@ -31,7 +32,7 @@ def read_checked(
     """
     state = _parsed(text)
     found = state.get(kind) if isinstance(state, dict) else None
-    if type(found) is not int or found < version:
+    if type(found) is not int or found < (version if oldest is None else oldest):
         return None
     if found > version:
         raise CheckpointError("the checkpoint was written by a newer version of this package")

@@ -12,9 +12,11 @@ from .checked_text import read_checked, write_checked
 from .timestamps import FIRST_SECOND, LAST_SECOND
 from .versions import DIGEST_BYTES, KEY_BYTES
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_FIRST_VERSION: Final = 1
 _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen"}
-_ENTRY: Final = KEY_BYTES + DIGEST_BYTES
+_FIRST_KEY_BYTES: Final = 8
+_FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
 _CORRUPT: Final = "the checkpoint is no poller's checkpoint, or is damaged"
 
@@ -34,7 +36,7 @@ class Checkpoint:
     """How far polling has safely come."""
 
     since: int
-    """The second that it began with; nothing before it is ever asked for."""
+    """The second that it began with; nothing before it is asked for unless the clock goes back."""
     reached: int
     """Whatever was updated before this second is delivered."""
     low: int | None = None
@@ -44,7 +46,8 @@ class Checkpoint:
     claims: int = 0
     """How many pollers have taken it up."""
     seen: Mapping[bytes, Seen] = field(factory=dict, repr=False)
-    """By the key of the application: versions delivered that the list may show again."""
+    """By the key of the application: versions delivered that the list may show again. Each takes
+    about twenty bytes of the text."""
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -55,7 +58,8 @@ class Checkpoint:
         """Return it as a text, from which `read_checkpoint` makes it again."""
         by_time: dict[int | None, list[bytes]] = {}
         for key, version in self.seen.items():
-            by_time.setdefault(version.until, []).append(key + version.digest)
+            until = None if version.until is None else version.until - self.reached
+            by_time.setdefault(until, []).append(key + version.digest)
         state = {
             "poll": _VERSION,
             "since": self.since,
@@ -79,46 +83,57 @@ def read_checkpoint(text: object) -> Checkpoint:
     Raises:
         CheckpointError: the text was not written by a poller, or by one of a newer version.
     """
-    state = read_checked(text, kind="poll", version=_VERSION, members=_MEMBERS)
+    state = read_checked(
+        text, kind="poll", version=_VERSION, members=_MEMBERS, oldest=_FIRST_VERSION
+    )
     if state is None:
         raise CheckpointError(_CORRUPT)
     since, reached, low = state["since"], state["reached"], state["low"]
-    seen = _seen(state["seen"])
     batches, claims = state["batches"], state["claims"]
     are_seconds = _is_second(since) and _is_second(reached) and since <= reached
     are_seconds = are_seconds and (low is None or _is_second(low))
     are_counts = _is_count(batches) and _is_count(claims)
-    if not are_seconds or not are_counts or seen is None:
+    if not are_seconds or not are_counts:
+        raise CheckpointError(_CORRUPT)
+    seen = _seen(state["seen"], reached, is_first=state["poll"] == _FIRST_VERSION)
+    if seen is None:
         raise CheckpointError(_CORRUPT)
     return Checkpoint(
         since=since, reached=reached, low=low, batches=batches, claims=claims, seen=seen
     )
 
 
-def _seen(groups: object) -> dict[bytes, Seen] | None:
+def _seen(groups: object, reached: int, *, is_first: bool) -> dict[bytes, Seen] | None:
     if not isinstance(groups, list):
         return None
+    # The first version counted from 1970, and held the whole of what is cut now.
+    origin = 0 if is_first else reached
+    key_bytes = _FIRST_KEY_BYTES if is_first else KEY_BYTES
+    entry_bytes = key_bytes + (_FIRST_DIGEST_BYTES if is_first else DIGEST_BYTES)
     seen: dict[bytes, Seen] = {}
     for group in groups:
         match group:
-            case [None | int() as until, str(packed)] if type(until) is not bool:
-                entries = _entries(packed)
+            case [None | int() as end, str(packed)] if type(end) is not bool:
+                entries = _entries(packed, entry_bytes)
             case _:
                 return None
         if entries is None:
             return None
-        seen |= {entry[:KEY_BYTES]: Seen(entry[KEY_BYTES:], until) for entry in entries}
+        until = None if end is None else origin + end
+        for entry in entries:
+            digest = entry[key_bytes : key_bytes + DIGEST_BYTES]
+            seen[entry[:KEY_BYTES]] = Seen(digest, until)
     return seen
 
 
-def _entries(packed: str) -> Iterable[bytes] | None:
+def _entries(packed: str, size: int) -> Iterable[bytes] | None:
     try:
         whole = b64decode(packed, validate=True)
     except ValueError:
         return None
-    if len(whole) % _ENTRY:
+    if len(whole) % size:
         return None
-    return (whole[at : at + _ENTRY] for at in range(0, len(whole), _ENTRY))
+    return (whole[at : at + size] for at in range(0, len(whole), size))
 
 
 def _is_second(value: object) -> TypeGuard[int]:

@@ -47,13 +47,20 @@ class Ledger:
         lower = self.reached if self.low is None else min(self.low, self.reached)
         return max(self._since, lower - self.lookback)
 
-    def fall_back(self, second: int) -> None:
+    def fall_back(self, second: int, *, is_running: bool = False) -> None:
         """Note that the service's clock is behind what was reached, and updates follow from here.
 
         Either it has gone back, or it had run ahead. What was reached stays so.
+
+        Args:
+            second: nothing that was updated since the last poll carries an earlier time.
+            is_running: whether there was a poll before. Then all that follows was updated
+                after polling began, whatever second it began with.
         """
         if self.low is None or second < self.low:
             self.low = second
+        if is_running:
+            self._since = min(self._since, second)
 
     def admit(
         self, key: bytes, digest: bytes, *, listed_in: Window, updated: int | None, now: int

@@ -1,7 +1,7 @@
 """What goes to the service and what comes back, as values; knows no HTTP library."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import field, frozen
 
@@ -33,6 +33,10 @@ class Request:
     """The application id that the request is about, for logs and errors."""
 
 
+def _nothing() -> None:
+    pass
+
+
 @frozen(kw_only=True)
 class Response:
     """One reply, read to its end."""
@@ -43,3 +47,5 @@ class Response:
     """Header fields, found by their names in lower case."""
     body: bytes = field(repr=False)
     """The content, decompressed."""
+    discard: Callable[[], None] = field(default=_nothing, repr=False, eq=False)
+    """Closes the connection of a reply that cannot be the answer to its request."""

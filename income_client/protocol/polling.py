@@ -67,6 +67,9 @@ class Poll:
         pursues: whether what is updated this very second is listed as well, which
             takes one more list call.
         elapsed: seconds since the last poll began; None where nobody knows.
+
+    Attributes:
+        unchanged: applications that were read and are as they were delivered.
     """
 
     def __init__(
@@ -79,8 +82,10 @@ class Poll:
         elapsed: int | None = None,
     ) -> None:
         memory.ledger.begin()
+        self.unchanged: int = 0
         self._memory, self._frame, self._limit = memory, frame, limit
         self._lead = None if pursues else memory.lead
+        self._is_running = elapsed is not None
         self._elapsed = _DAY if elapsed is None else elapsed
         self._planner = self._listing = self._new_listing()
         self._present = Present(memory.lead)
@@ -173,6 +178,7 @@ class Poll:
             self._memory.give_up(lost, now=self._now)
         admit = partial(self._memory.admit, frame=self._frame, now=self._now)
         records = tuple(version.record for row, version in taken.read if admit(row, version))
+        self.unchanged += len(taken.read) - len(records)
         if not self._reading and not self._aside:
             self._close_pages()
         if records:
@@ -200,7 +206,8 @@ class Poll:
         ledger, now = self._memory.ledger, self._present.echoed
         last, self._memory.echoed = self._memory.echoed, now
         if now < (ledger.reached if ledger.low is None else ledger.low):
-            ledger.fall_back(now - self._elapsed - ledger.settle - 1)
+            second = now - self._elapsed - ledger.settle - 1
+            ledger.fall_back(max(second, FIRST_SECOND), is_running=self._is_running)
         elif now == last and self._elapsed > _STILL and self._lead is not None:
             self._lead = None
         else:

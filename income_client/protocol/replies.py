@@ -23,6 +23,7 @@ from income_client.errors import (
     ServerError,
     UnexpectedResponseError,
 )
+from income_client.records.applications import ApplicationPage
 
 from .messages import Origin, Request, Response
 from .wire import decode
@@ -63,6 +64,7 @@ _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _LONGEST_DATE: Final = 64
 _PLAUSIBLE_YEARS: Final = range(1971, 9991)
+_DECODED: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 _MEDIA_TYPE: Final = re.compile(r"[a-z]{1,32}/[a-z0-9.+-]{1,64}")
 
 
@@ -83,7 +85,7 @@ def read_reply(cls: type[T], request: Request, response: Response) -> T | Income
     payload = decode(cls, response.body)
     if not isinstance(payload, DecodeError):
         return payload
-    if payload.retryable and not _is_json(media_type(response)):
+    if payload.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
         message = f"{label(request)}: {content_of(response)} instead of JSON"
         return UnexpectedResponseError(message, retryable=True, **facts_of(response))
     message = f"{label(request)}: {payload.message}"
@@ -103,7 +105,30 @@ def read_about(cls: type[S], request: Request, response: Response) -> S | Income
     if isinstance(payload, IncomeClientError) or payload.application_id == request.subject:
         return payload
     message = f"{label(request)}: the reply is about another application"
-    return UnexpectedResponseError(message)
+    # It may be the answer to another request; the next one goes over another connection.
+    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
+
+
+def read_found(
+    reference: str, request: Request, response: Response
+) -> ApplicationPage | IncomeClientError:
+    """Read the list of the one application with a reference, as `read_reply` does.
+
+    A list of other applications, or of several with that reference, is an error: it
+    is neither an application found nor proof that there is none.
+    """
+    page = read_reply(ApplicationPage, request, response)
+    if isinstance(page, IncomeClientError) or not page.applications:
+        return page
+    ids = {
+        row.application_id for row in page.applications if row.application_reference_id == reference
+    }
+    if len(ids) == 1:
+        return page
+    found = f"{len(ids)} applications have this reference" if ids else "no row has this reference"
+    message = f"{label(request)}: {found}"
+    # As above.
+    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
 
 
 def failure_of(request: Request, response: Response) -> ResponseError | None:
@@ -191,6 +216,14 @@ def _is_json(media: str | None) -> bool:
     return media is not None and (media.endswith(("/json", "+json")))
 
 
+def _is_encoded(response: Response) -> bool:
+    """Tell whether a body is still in an encoding, which can only be one nobody asked for."""
+    return response.headers.get("content-encoding", "").strip().lower() not in _DECODED
+
+
 def content_of(response: Response) -> str:
     """Describe a body without showing it: ``text/html, 512 bytes``."""
-    return f"{media_type(response) or 'content of no known type'}, {len(response.body)} bytes"
+    media = media_type(response) or "content of no known type"
+    if _is_encoded(response):
+        media += " with a Content-Encoding that was not asked for"
+    return f"{media}, {len(response.body)} bytes"

@@ -24,8 +24,12 @@ from .replies import S, read_about
 
 T = TypeVar("T")
 
-KEY_BYTES: Final = 8
-DIGEST_BYTES: Final = 16
+KEY_BYTES: Final = 6
+DIGEST_BYTES: Final = 8
+"""Checkpoints hold many of both: 64 bits are enough to tell versions of one application apart."""
+_FULL_KEY: Final = 8
+_FULL_DIGEST: Final = 16
+"""They are cut from these, which checkpoints of version 1 hold."""
 _BOM: Final = b"\xef\xbb\xbf"
 _EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
 _SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic")
@@ -65,7 +69,8 @@ class RecordVersion:
             documents=None if documents is None else documents.payload,
         )
         digest = application.digest if documents is None else application.digest + documents.digest
-        return cls(record, hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest())
+        full = hashlib.blake2b(digest, digest_size=_FULL_DIGEST).digest()
+        return cls(record, full[:DIGEST_BYTES])
 
     @property
     def updated_at(self) -> datetime:
@@ -77,7 +82,8 @@ class RecordVersion:
 
 def key_of(application_id: str) -> bytes:
     """Return a short stand-in for an id; two ids with the same one cost a repetition, no loss."""
-    return hashlib.blake2b(_encoded(application_id), digest_size=KEY_BYTES).digest()
+    full = hashlib.blake2b(_encoded(application_id), digest_size=_FULL_KEY).digest()
+    return full[:KEY_BYTES]
 
 
 def read_version(
@@ -96,7 +102,7 @@ def read_version(
     payload = read_about(cls, request, response)
     if isinstance(payload, IncomeClientError):
         return payload
-    content = hashlib.blake2b(_encoded(payload.application_id), digest_size=DIGEST_BYTES)
+    content = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
     content.update(canonical(response.body))
     return Versioned(payload, content.digest())
 

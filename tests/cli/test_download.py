@@ -12,7 +12,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.application_payloads import application_of, paystub
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, closed_pipe
+from tests.support.cli import FULL, Cli, Running, closed_pipe, spelt
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.served import documents_of, served
 
@@ -377,7 +377,7 @@ def test_a_saturated_second_is_reported(download: Download) -> None:
         (("app-1", "--names", "{document_id}.{{ext}}"), "{ext}"),
         (("app-1", "--to", "s3://bucket/x"), "--to"),
     ],
-    ids=" ".join,
+    ids=spelt,
 )
 def test_misuse(
     arguments: tuple[str, ...], named: str, service_cli: Cli, income_service: IncomeService

@@ -2,10 +2,8 @@
 
 import json
 import os
-import resource
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from income_client.testing import IncomeService
 from tests.support.application_payloads import application_of, paystub
 from tests.support.cli import Cli
 from tests.support.downloading import Download, counts_of
+from tests.support.limits import no_room_above
 from tests.support.served import documents_of, served
 
 pytestmark = pytest.mark.income_service(applications=2)
@@ -166,17 +165,6 @@ def test_a_list_is_a_file_in_a_folder(
     assert "manifest.jsonl" in ran.stderr
     assert len(income_service.requests) == 0
     assert (download.folder.parent / "files/target").exists() or "/" in folder
-
-
-@contextmanager
-def no_room_above(size: int) -> Iterator[None]:
-    """Let no file grow beyond this many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.income_service(applications=8, file_bytes=100)

@@ -1,52 +1,71 @@
 """``income-client export``: what is in the file, and when there is one."""
 
 import json
-from collections import Counter
-from datetime import datetime, timedelta
+import os
+import re
+import stat
+import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Final
 
-import pyarrow.parquet as pq
 import pytest
 
 from income_client import ApplicationRecord, from_json, to_json
-from income_client.emulator import Emulator, Fault
-from income_client.emulator.seconds import stamp
-from tests.cli.entry import run
-from tests.cli.exporting import Command
-from tests.cli.polling import served, without_addresses
-from tests.cli.running import ended
+from income_client.emulator import Fault
+from income_client.testing import IncomeService
+from tests.support.beside import beside
+from tests.support.cli import FULL, Cli, Terminal, closed_pipe, spelt
+from tests.support.exporting import Export
+from tests.support.fronts import changing
+from tests.support.served import served, without_addresses
+
+NAMES_BEHIND: Final = {"jsonl": len(".manifest.json"), "parquet": len(".part")}
+FILES: Final = {"all", "all.manifest.json"}
+few: Final = pytest.mark.income_service(applications=3)
 
 
-async def test_a_file_holds_everything(tmp_path: Path) -> None:
+@pytest.fixture
+def export(service_cli: Cli, income_service: IncomeService, tmp_path: Path) -> Export:
+    """Exports into a folder of its own."""
+    return Export(service_cli, income_service, tmp_path / "exports")
+
+
+# The file
+
+
+@pytest.mark.income_service(applications=60)
+def test_a_file_holds_everything(export: Export, income_service: IncomeService) -> None:
     """Each application is one line, the service's own JSON, with its documents."""
-    async with Emulator(120) as service:
-        command = Command(service, tmp_path / "all.jsonl")
-        ended = await command.run()
-        assert (ended.returncode, ended.stdout) == (0, f"{command.target}\n")
-        assert Counter(command.ids) == Counter(service.world.ids)
-        for line in command.target.read_bytes().splitlines()[:3]:
-            held = json.loads(line, parse_float=Decimal)
-            application_id = held["application"]["application_id"]
-            assert held["application"] == served(service, application_id)
-            documents = served(service, application_id, "/documents")
-            assert without_addresses(held["documents"]) == without_addresses(documents)
-            assert to_json(from_json(ApplicationRecord, line)) == line
-    assert command.target.stat().st_mode & 0o777 == 0o600
-    assert command.left == {"all.jsonl", "all.jsonl.manifest.json"}
-    assert "120 applications updated from the beginning to 2026-06-30T12:00:00" in ended.stderr
+    ran = export()
+    assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
+    assert export.ids == sorted(income_service.ids)
+    for line in export.target.read_bytes().splitlines()[:3]:
+        held = json.loads(line, parse_float=Decimal)
+        one = held["application"]["application_id"]
+        assert held["application"] == served(income_service, one)
+        documents = served(income_service, one, "/documents")
+        assert without_addresses(held["documents"]) == without_addresses(documents)
+        assert to_json(from_json(ApplicationRecord, line)) == line
+    assert stat.S_IMODE(export.target.stat().st_mode) == 0o600
+    assert export.left == FILES
+    assert "60 applications updated from the beginning to 2026-06-30T12:00:00" in ran.stderr
 
 
-async def test_the_manifest_tells_the_span(tmp_path: Path) -> None:
+@pytest.mark.income_service(applications=40)
+def test_the_manifest_has_the_span(export: Export, income_service: IncomeService) -> None:
     """It says what the file is of, and where the next one begins."""
-    async with Emulator(40) as service:
-        command = Command(service, tmp_path / "some.jsonl")
-        await command.run("--updated-after", "2026-05-01", "--no-documents")
-        after = service.world.truth(1_777_593_600, None)
-        assert set(command.ids) == after
-        assert all(line["documents"] is None for line in command.lines)
-    assert command.manifest == {
-        "service": service.url,
+    export("--updated-after", "2026-05-01", "--no-documents")
+    expected = [
+        one
+        for one in income_service.ids
+        if served(income_service, one)["last_updated_at"] > "2026-05-01T00:00:00Z"
+    ]
+    assert 0 < len(expected) < 40
+    assert export.ids == sorted(expected)
+    assert all(line["documents"] is None for line in export.lines)
+    assert export.manifest == {
+        "service": income_service.url,
         "updated_after": "2026-05-01T00:00:00",
         "updated_before": "2026-06-30T12:00:00",
         "next_updated_after": "2026-06-30T11:59:55",
@@ -56,232 +75,318 @@ async def test_the_manifest_tells_the_span(tmp_path: Path) -> None:
         "missing": [],
         "saturated_seconds": [],
         "format": "jsonl",
-        "records": len(after),
-        "size": command.target.stat().st_size,
+        "records": len(expected),
+        "size": export.target.stat().st_size,
     }
 
 
-async def test_the_next_export_goes_on(tmp_path: Path) -> None:
+@pytest.mark.income_service(applications=30)
+def test_the_next_export_continues(export: Export, income_service: IncomeService) -> None:
     """What is updated after the end of one span is in the file of the next."""
-    async with Emulator(30) as service:
-        command = Command(service, tmp_path / "first")
-        await command.run()
-        service.advance(60)
-        service.touch(service.world.ids[7])
-        service.advance(60)
-        following = Command(service, tmp_path / "second")
-        after = command.manifest["next_updated_after"]
-        await following.run("--updated-after", after, "--pages")
-        assert service.world.ids[7] in following.ids
-        assert len(following.ids) < 5
-        documents = [
-            one for each in following.lines[0]["documents"]["documents"].values() for one in each
-        ]
-        assert all("pages" in document for document in documents)
+    export()
+    income_service.advance(60)
+    income_service.touch(income_service.ids[7])
+    income_service.advance(60)
+    after = export.manifest["next_updated_after"]
+    export.target = export.target.with_name("second")
+    export("--updated-after", after, "--pages")
+    assert income_service.ids[7] in export.ids
+    assert len(export.ids) < 5
+    kinds = export.lines[0]["documents"]["documents"].values()
+    assert all("pages" in document for documents in kinds for document in documents)
 
 
-async def test_an_end_in_the_future_is_the_present(tmp_path: Path) -> None:
-    """A span that is not over would be no snapshot; its end is told."""
-    async with Emulator(10) as service:
-        command = Command(service, tmp_path / "all")
-        await command.run("--updated-before", "2030-01-01T00:00:00Z")
-    assert command.manifest["updated_before"] == "2026-06-30T12:00:00"
+@few
+@pytest.mark.parametrize(
+    ("argument", "text", "bound"),
+    [
+        ("--updated-before", "2030-01-01T00:00:00Z", "2026-06-30T12:00:00"),
+        ("--updated-before", "beginning", "1970-01-01T00:00:00"),
+        ("--updated-before", "99999999w", "1970-01-01T00:00:00"),
+        ("--updated-after", "2026-06-01T02:00:00+02:00", "2026-06-01T00:00:00"),
+        ("--updated-after", "30d", "2026-05-31T12:00:00"),
+    ],
+    ids=["future", "beginning", "long ago", "zone", "back"],
+)
+def test_bounds_are_those_of_the_service(
+    argument: str, text: str, bound: str, export: Export
+) -> None:
+    """Zones are converted, and the end of a span that is not over is the present."""
+    assert export(argument, text).status == 0
+    assert export.manifest[argument.removeprefix("--").replace("-", "_")] == bound
 
 
-async def test_parquet_is_a_folder_of_tables(tmp_path: Path) -> None:
-    """Five files and the manifest, with a row for each application."""
-    async with Emulator(60) as service:
-        command = Command(service, tmp_path / "tables")
-        ended = await command.run("--format", "parquet")
-        assert (ended.returncode, ended.stdout) == (0, f"{command.target}\n")
-        applications = pq.read_table(command.target / "applications.parquet")
-        assert Counter(applications["application_id"].to_pylist()) == Counter(service.world.ids)
-    names = {path.name for path in command.target.iterdir()}
-    assert {path.stat().st_mode & 0o777 for path in command.target.iterdir()} == {0o600}
+@pytest.mark.income_service(applications=40)
+def test_parquet_is_a_folder_of_tables(export: Export, income_service: IncomeService) -> None:
+    """Five private files and the manifest, with a row for each application."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    ran = export("--format", "parquet")
+    assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
+    table = pq.read_table(export.target / "applications.parquet")
+    assert sorted(table["application_id"].to_pylist()) == sorted(income_service.ids)
+    files = list(export.target.iterdir())
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     tables = ("applications", "applicants", "income_sources", "documents", "paystub_amounts")
-    assert names == {"manifest.json", *(f"{table}.parquet" for table in tables)}
-    manifest = json.loads((command.target / "manifest.json").read_text("utf-8"))
-    assert manifest["rows"]["applications"] == manifest["records"] == 60
-    assert command.left == {"tables"}
+    names = {path.name for path in files}
+    assert names == {"manifest.json", *(f"{each}.parquet" for each in tables)}
+    manifest = json.loads((export.target / "manifest.json").read_text("utf-8"))
+    assert manifest["rows"]["applications"] == manifest["records"] == 40
+    assert export.left == {"all"}
+    assert " rows in 5 tables" in ran.stderr
 
 
-@pytest.mark.parametrize("name", ["all", "all.manifest.json"])
-async def test_nothing_is_overwritten(tmp_path: Path, name: str) -> None:
-    """Neither the file nor its manifest; nothing is asked, and nothing left."""
-    (tmp_path / name).write_text("mine", "utf-8")
-    async with Emulator(3) as service:
-        ended = await Command(service, tmp_path / "all").run()
-        assert service.requests == []
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert f"{name} exists already, and is not overwritten" in ended.stderr
-    assert Command(service, tmp_path / "all").left == {name}
-    assert (tmp_path / name).read_text("utf-8") == "mine"
+# What is missing
 
 
-async def test_what_cannot_be_read_keeps_the_file_from_being_made(tmp_path: Path) -> None:
-    """It is said; the next run tries it again alone, and then the file is whole."""
-    async with Emulator(50) as service:
-        one = service.world.ids[11]
-        service.faults.add(Fault("status", status=404, times=1, path=f"*/{one}"))
-        command = Command(service, tmp_path / "all")
-        ended = await command.run()
-        assert (ended.returncode, ended.stdout) == (1, "")
-        said, not_exported = ended.stderr.splitlines()
-        assert one in said
-        assert "not exported, as 1 application could not be read" in not_exported
-        assert command.left == {"all.part"}
-        before = len(service.requests)
-        assert (await command.run()).returncode == 0
-        asked = [
-            request for request in service.requests[before:] if "applications/" in request.path
-        ]
-        assert {request.path.split("/")[4] for request in asked} == {one}
-        assert Counter(command.ids) == Counter(service.world.ids)
-        assert command.manifest["whole"] is True
+@pytest.mark.income_service(applications=30)
+def test_an_unreadable_application_keeps_the_file_from_being_made(
+    export: Export, income_service: IncomeService
+) -> None:
+    """It is named; the next run tries it again alone, and then the file is whole."""
+    one = income_service.ids[11]
+    income_service.faults.add(Fault("status", status=404, path=f"*/{one}"))
+    ran = export()
+    assert (ran.status, ran.stdout) == (1, "")
+    assert one in ran.stderr
+    assert "1 application could not be read" in ran.stderr
+    assert export.left == {"all.part"}
+    before = len(income_service.requests)
+    assert export().status == 0
+    asked = {each.path.split("/")[4] for each in income_service.requests[before:]
+             if "/applications/" in each.path}  # fmt: skip
+    assert asked == {one}
+    assert export.ids == sorted(income_service.ids)
+    assert export.manifest["whole"] is True
 
 
-async def test_what_is_missing_may_be_allowed(tmp_path: Path) -> None:
-    """The file is made without it, and its manifest says what is missing and why."""
-    async with Emulator(20) as service:
-        one = service.world.ids[3]
-        service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
-        command = Command(service, tmp_path / "all")
-        ended = await command.run("--allow-missing")
-        assert ended.returncode == 0
-        assert "though 1 application could not be read" in ended.stderr
-        assert set(command.ids) == set(service.world.ids) - {one}
-    (missing,) = command.manifest["missing"]
+@pytest.mark.income_service(applications=20)
+def test_missing_applications_may_be_allowed(export: Export, income_service: IncomeService) -> None:
+    """The file is made without them, and its manifest says what is missing and why."""
+    one = income_service.ids[3]
+    income_service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
+    ran = export("--allow-missing")
+    assert ran.status == 0
+    assert "1 application could not be read" in ran.stderr
+    assert set(export.ids) == set(income_service.ids) - {one}
+    (missing,) = export.manifest["missing"]
     assert missing["application_id"] == one
     assert "404" in missing["reason"]
-    assert command.manifest["whole"] is False
+    assert export.manifest["whole"] is False
 
 
-async def test_a_saturated_second_is_not_passed_over(tmp_path: Path) -> None:
+@pytest.mark.income_service(applications=[1_780_302_600] * 1030)
+def test_a_saturated_second_is_not_passed_over(export: Export) -> None:
     """Rows that cannot be listed are missing too: no file, unless that is allowed."""
-    async with Emulator(1030) as service:
-        service.advance(60)
-        for application_id in service.world.ids:
-            service.touch(application_id)
-        service.advance(60)
-        command = Command(service, tmp_path / "all")
-        ended = await command.run("--no-documents")
-        assert ended.returncode == 1
-        assert "2026-06-30T12:01:00: more applications were updated in this second" in ended.stderr
-        assert "1 second could not be listed whole" in ended.stderr
-        assert (await command.run("--no-documents", "--allow-missing")).returncode == 0
-        assert len(set(command.ids)) == len(command.ids) >= 1000
-    assert command.manifest["saturated_seconds"] == ["2026-06-30T12:01:00"]
+    ran = export("--no-documents")
+    assert ran.status == 1
+    assert "2026-06-01T08:30:00" in ran.stderr
+    assert export("--no-documents", "--allow-missing").status == 0
+    assert len(set(export.ids)) == len(export.ids) >= 1000
+    assert export.manifest["saturated_seconds"] == ["2026-06-01T08:30:00"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (("--pages", "--no-documents"), 2, "--pages is about documents"),
-        (("--updated-after", "2027-01-01"), 1, "it is 2026-06-30T12:00:00 at the service"),
-        (("--updated-after", "yesterday"), 2, "this is no time"),
-        (("--format", "csv"), 2, "csv"),
-    ],
-)
-async def test_what_cannot_be_meant_leaves_nothing(
-    tmp_path: Path, arguments: tuple[str, ...], status: int, said: str
+@few
+def test_an_amount_that_fits_no_column_leaves_the_lines(
+    export: Export, income_service: IncomeService
 ) -> None:
-    """It is said, and there is neither a file nor a part."""
-    async with Emulator(3) as service:
-        ended = await Command(service, tmp_path / "all").run(*arguments)
-    assert (ended.returncode, ended.stdout) == (status, "")
-    assert said in ended.stderr
-    assert Command(service, tmp_path / "all").left == set()
-
-
-async def test_an_amount_that_fits_no_column_leaves_the_lines(tmp_path: Path) -> None:
     """Nothing is rounded: lines of JSON can still be made of what came."""
-    async with Emulator(5) as service:
-        one = service.world.ids[2]
-        reply = served(service, one)
-        calculation = reply["income_calculations"]["applicant1"]
-        calculation["incomes"][0]["income_sources"][0]["calculated_income_amount"] = 1.25e-19
-        body = json.dumps(reply, default=float).encode()
-        service.faults.add(Fault("body", body=body, times=None, path=f"*/{one}"))
-        command = Command(service, tmp_path / "all")
-        ended = await command.run("--format", "parquet")
-        assert ended.returncode == 1
-        assert f"application {one}: a calculated_income_amount has more digits" in ended.stderr
-        assert "1.25" not in ended.stderr
-        assert command.left == {"all.part"}
-        assert (await command.run("--format", "jsonl")).returncode == 0
-        assert Counter(command.ids) == Counter(service.world.ids)
+    one = income_service.ids[2]
+    reply = served(income_service, one)
+    calculation = reply["income_calculations"]["applicant1"]
+    calculation["incomes"][0]["income_sources"][0]["calculated_income_amount"] = 1.25e-19
+    body = json.dumps(reply, default=float).encode()
+    income_service.faults.add(Fault("body", body=body, times=None, path=f"*/{one}"))
+    ran = export("--format", "parquet")
+    assert ran.status == 1
+    assert one in ran.stderr
+    assert "calculated_income_amount" in ran.stderr
+    assert "--format jsonl" in ran.words
+    assert "1.25" not in ran.stderr
+    assert export.left == {"all.part"}
+    assert export("--format", "jsonl").status == 0
+    assert export.ids == sorted(income_service.ids)
 
 
-async def test_a_span_of_hours_has_its_zone_taken_in(tmp_path: Path) -> None:
-    """Times with a zone become the service's own."""
-    async with Emulator(5) as service:
-        command = Command(service, tmp_path / "all")
-        await command.run("--updated-after", "2026-06-01T02:00:00+02:00")
-    assert command.manifest["updated_after"] == "2026-06-01T00:00:00"
+# Where it is to be
 
 
-@pytest.mark.parametrize("end", ["beginning", "99999999w"])
-async def test_a_span_may_end_where_time_begins(tmp_path: Path, end: str) -> None:
-    """However far back its end is, that is its end; nothing was updated before it."""
-    async with Emulator(5) as service:
-        command = Command(service, tmp_path / "none")
-        assert (await command.run("--updated-before", end)).returncode == 0
-    assert command.lines == []
-    assert command.manifest["updated_before"] == "1970-01-01T00:00:00"
+@few
+@pytest.mark.parametrize("name", ["all", "all.manifest.json"])
+def test_nothing_is_overwritten(name: str, export: Export, income_service: IncomeService) -> None:
+    """Neither the file nor its manifest; nothing is sent, and nothing left."""
+    path = export.target.with_name(name)
+    path.write_text("mine", "utf-8")
+    ran = export()
+    assert (ran.status, ran.stdout, len(income_service.requests)) == (1, "", 0)
+    assert str(path) in ran.stderr
+    assert export.left == {name}
+    assert path.read_text("utf-8") == "mine"
 
 
-@pytest.mark.parametrize(
-    ("after", "before"), [("2026-06-02", "2026-06-01"), ("1d", "7d"), ("now", "1s")]
-)
-async def test_a_span_that_ends_before_it_begins_is_a_wrong_argument(
-    tmp_path: Path, after: str, before: str
+@few
+@pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
+def test_what_comes_to_its_place_meanwhile_stays(
+    form: str, export: Export, income_service: IncomeService
 ) -> None:
-    """That is plain before anybody is asked."""
-    async with Emulator(3) as service:
-        command = Command(service, tmp_path / "none")
-        ended = await command.run("--updated-after", after, "--updated-before", before)
-        assert (ended.returncode, service.requests) == (2, [])
-    assert ended.stderr == "income-client: --updated-after is later than --updated-before\n"
-    assert command.left == set()
+    """Something that is put there while the export runs is kept, and so is what has come."""
+    pytest.importorskip("pyarrow")
+
+    def put(piece: bytes) -> bytes:
+        if b"/applications/" in piece:
+            export.target.write_text("mine", "utf-8")
+        return piece
+
+    with beside(changing(income_service.url, requests=put)) as port:
+        ran = export("--format", form, env={"INCOME_BASE_URL": f"http://127.0.0.1:{port}"})
+    assert (ran.status, ran.stdout) == (1, "")
+    assert export.target.read_text("utf-8") == "mine"
+    assert sorted(export.kept) == sorted(income_service.ids)
 
 
-async def test_a_span_goes_back_from_the_present_of_the_first_run(tmp_path: Path) -> None:
-    """The runs after it keep to that, though the service's time has moved on."""
-    async with Emulator(5) as service:
-        command = Command(service, tmp_path / "all")
-        service.faults.add(
-            Fault("status", status=404, path=f"*/{service.world.ids[0]}", times=None)
-        )
-        began = datetime.fromisoformat(stamp(service.now))
-        assert (await command.run("--updated-after", "200d")).returncode == 1
-        service.faults.clear()
-        service.advance(3600)
-        other = await command.run("--updated-after", "1d")
-        assert "was begun with --updated-after 200d, and not --updated-after 1d" in other.stderr
-        assert (await command.run("--updated-after", "200d")).returncode == 0
-    begins, ends = (
-        datetime.fromisoformat(command.manifest[bound])
-        for bound in ("updated_after", "updated_before")
-    )
-    assert ends - begins == timedelta(days=200)
-    assert ends - began < timedelta(minutes=1)
+@few
+@pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
+def test_a_name_that_is_too_long_is_reported_at_once(
+    form: str, export: Export, income_service: IncomeService
+) -> None:
+    """The longest that leaves room for the names beside it is taken, and one more is not."""
+    pytest.importorskip("pyarrow")
+    longest = "a" * (255 - NAMES_BEHIND[form])
+    export.target = export.target.with_name(f"{longest}b")
+    ran = export("--format", form)
+    assert (ran.status, len(income_service.requests), export.left) == (1, 0, set())
+    assert "file name too long" in ran.stderr
+    export.target = export.target.with_name(longest)
+    assert export("--format", form).status == 0
 
 
-async def test_a_missing_library_is_said_before_anything_is_read(tmp_path: Path) -> None:
-    """Hours of reading would be a bad moment to find out."""
-    (tmp_path / "pyarrow.py").write_text("raise ModuleNotFoundError(name='pyarrow')", "utf-8")
-    async with Emulator(3) as service:
-        command = Command(service, tmp_path / "folder" / "all")
-        command.target.parent.mkdir()
-        with command.started("--format", "parquet", PYTHONPATH=str(tmp_path)) as process:
-            output, errors = await ended(process)
-        assert service.requests == []
-    assert (process.returncode, output) == (1, "")
-    assert errors == "income-client: this needs pyarrow: pip install 'income-client[parquet]'\n"
-    assert command.left == set()
+@few
+def test_a_missing_folder_is_reported_at_once(
+    export: Export, income_service: IncomeService
+) -> None:
+    """Nothing is sent, and the folder is not made."""
+    export.target = export.target.parent / "none" / "all"
+    ran = export()
+    assert (ran.status, len(income_service.requests)) == (1, 0)
+    assert "no such file or directory" in ran.stderr
+    assert not export.target.parent.exists()
 
 
-def test_help_says_that_addresses_expire() -> None:
-    """Whoever keeps the lines for years learns what in them is good for minutes."""
-    said = " ".join(run("export", "--help").stdout.replace("│", " ").split())
-    assert "addresses of their files, which let anybody read these until they expire" in said
+@few
+@pytest.mark.parametrize("umask", [0o000, 0o777], ids=oct)
+def test_no_umask_changes_who_may_read(umask: int, export: Export) -> None:
+    """Neither one that takes nothing away nor one that takes all."""
+    before = os.umask(umask)
+    try:
+        assert export().status == 0
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in export.target.parent.iterdir()} == {0o600}
+
+
+@few
+def test_another_folder_in_the_place_of_the_part_is_left_alone(
+    export: Export, income_service: IncomeService
+) -> None:
+    """What is there and is no part of an export is neither used nor removed."""
+    export.part.mkdir(0o700)
+    (export.part / "mine").write_text("mine", "utf-8")
+    ran = export()
+    assert (ran.status, len(income_service.requests)) == (1, 0)
+    assert str(export.part) in ran.stderr
+    assert (export.part / "mine").read_text("utf-8") == "mine"
+
+
+@few
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--pages", "--no-documents"), "--pages"),
+        (("--updated-after", "yesterday"), "--updated-after"),
+        (("--updated-after", "1d", "--updated-before", "7d"), "--updated-before"),
+        (("--format", "csv"), "csv"),
+    ],
+    ids=spelt,
+)
+def test_misuse(
+    arguments: tuple[str, ...], named: str, export: Export, income_service: IncomeService
+) -> None:
+    """Invalid arguments are explained with status 2; nothing is sent and nothing left."""
+    ran = export(*arguments)
+    assert (ran.status, ran.stdout, len(income_service.requests)) == (2, "", 0)
+    assert named in ran.words
+    assert export.left == set()
+
+
+@few
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("ModuleNotFoundError(name='pyarrow')", "pip install 'income-client[parquet]'"),
+        ("ImportError('libarrow')", "ImportError"),
+        ("AttributeError('_ARRAY_API')", "AttributeError"),
+    ],
+    ids=["missing", "broken", "of another version"],
+)
+def test_a_library_that_cannot_be_used_is_reported_at_once(
+    error: str,
+    said: str,
+    export: Export,
+    income_service: IncomeService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hours of reading would be a bad moment to find out; nothing is sent, nothing made."""
+    (tmp_path / "libraries" / "pyarrow").mkdir(parents=True)
+    (tmp_path / "libraries/pyarrow/__init__.py").write_text(f"raise {error}\n", "utf-8")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path / "libraries"))
+    ran = export("--format", "parquet")
+    assert (ran.status, ran.stdout, len(income_service.requests)) == (1, "", 0)
+    assert ran.stderr.count("\n") == 1
+    assert said in ran.stderr
+    assert export.left == set()
+
+
+# What is printed
+
+
+@few
+def test_a_path_that_cannot_be_printed_is_no_fault_of_the_file(
+    export: Export, income_service: IncomeService
+) -> None:
+    """The file is there before its path is printed to a closed pipe or a full disk."""
+    with closed_pipe() as pipe:
+        assert export(stdout=pipe).status == 141
+    assert export.left == FILES
+    export.target = export.target.with_name("b")
+    ran = export(stdout=FULL)
+    assert ran.status == 1
+    assert ran.stderr.splitlines()[-1].endswith("no space left on device")
+    assert export.ids == sorted(income_service.ids)
+    assert export.left == {*FILES, "b", "b.manifest.json"}
+
+
+@pytest.mark.income_service(applications=150, latency=0.005)
+def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
+    """The share only grows and never is 100 % with work left; the summary comes last."""
+    terminal = Terminal(columns=120)
+    shown = export(terminal=terminal)
+    assert shown.status == 0
+    done = [int(count) for count in progress_in(shown.screen)]
+    assert done == sorted(done)
+    assert max(done) <= 99
+    remaining = " ".join(terminal.standing(shown.screen))
+    assert "Exporting" not in remaining
+    assert "--updated-after 2026-06-30T11:59:55" in remaining
+
+
+def progress_in(screen: str) -> list[str]:
+    """Return the percentages that were drawn, one after the other."""
+    return re.findall(r"Exporting +(\d+)%", re.sub(r"\x1b\[[0-9;]*m", "", screen))
+
+
+def test_help_warns_of_addresses(cli: Cli) -> None:
+    """Who keeps the lines for years learns what in them is good for minutes."""
+    words = cli("export", "--help").words.replace("│", "")
+    assert "addresses of their files" in " ".join(words.split())

@@ -1,262 +1,400 @@
-"""``income-client poll``: which lines it writes, and where it goes on the next time."""
+"""``income-client poll``: which lines it writes, where it resumes, and how it ends."""
 
-import asyncio
-import signal
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from income_client.cli.app import run as run_here
-from income_client.emulator import Emulator, Fault
-from tests.cli.entry import run
-from tests.cli.polling import (
-    FROM_THE_BEGINNING,
-    Command,
-    ids_of,
-    parsed,
-    reads,
-    served,
-    without_addresses,
-)
-from tests.cli.running import ended, until
+from income_client.emulator import Fault
+from income_client.testing import IncomeService
+from tests.support.beside import until
+from tests.support.cli import FULL, Cli, Ran, Running, Terminal, spelt
+from tests.support.served import ids_in, parsed, served, without_addresses
+
+BEGINNING: Final = ("--start", "beginning")
+FROM_THE_BEGINNING: Final = (*BEGINNING, "--once")
+AGAIN: Final = ("--interval", "0.05")
+STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+Poll = Callable[..., Ran]
+few: Final = pytest.mark.income_service(applications=9)
 
 
-async def test_lines_are_the_services_own_json(tmp_path: Path) -> None:
-    """A line holds every field that the service sent, and every application has one."""
-    async with Emulator(250) as service:
-        polled = await Command(service, tmp_path / "polls").run(*FROM_THE_BEGINNING)
-        assert (polled.returncode, polled.stderr) == (0, "")
-        lines = parsed(polled.stdout)
-        assert {line["application_id"] for line in lines} == set(service.world.ids)
-        assert len(lines) == 250
-        assert lines == [served(service, line["application_id"]) for line in lines]
+@pytest.fixture
+def poll(service_cli: Cli) -> Poll:
+    """Polls with a store of its own."""
+
+    def run(*arguments: str, **options: Any) -> Ran:
+        return service_cli("poll", "--store", "polls.db", *arguments, **options)
+
+    return run
 
 
-async def test_lines_can_hold_the_documents(tmp_path: Path) -> None:
-    """With documents, a line is both of the service's replies; with pages, these are in it too."""
-    async with Emulator(12) as service:
-        switches = {"--documents": "", "--pages": "pages=true"}
-        runs = (
-            Command(service, tmp_path / switch).run(*FROM_THE_BEGINNING, switch)
-            for switch in switches
-        )
-        for polled, query in zip(await asyncio.gather(*runs), switches.values(), strict=True):
-            lines = parsed(polled.stdout)
-            assert len(lines) == 12
-            for line in lines:
-                one = line["application"]["application_id"]
-                documents = served(service, one, "/documents", query)
-                assert line.keys() == {"application", "documents"}
-                assert line["application"] == served(service, one)
-                assert without_addresses(line["documents"]) == without_addresses(documents)
-                assert ('"pages"' in polled.stdout) is bool(query)
+def reads(service: IncomeService) -> int:
+    """Return how many applications were asked for."""
+    return service.requests.count("get_application")
 
 
-async def test_it_begins_now_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The first run begins with the present; each further one writes what was updated since."""
-    async with Emulator(60) as service:
-        command = Command(service, tmp_path / "polls")
-        assert (await command.run("--once")).stdout == ""
-        for touched in (service.world.ids[:3], service.world.ids[2:4]):
-            service.advance(60)
-            for one in touched:
-                service.touch(one)
-            service.advance(60)
-            # Once the name is known, it is not asked where to begin.
-            polled = await command.run(*FROM_THE_BEGINNING)
-            assert (polled.returncode, polled.stderr) == (0, "")
-            assert sorted(ids_of(polled.stdout)) == sorted(touched)
+# Lines
 
 
-async def test_it_can_begin_at_a_time(tmp_path: Path) -> None:
-    """A day and a time with a zone mean what they say; names in one file begin each for itself."""
-    starts = ("2026-06-15", "2026-06-15T02:00:00+02:00")
-    async with Emulator(200, days=30) as service:
-        wanted = {
-            one
-            for one in service.world.ids
-            if served(service, one)["last_updated_at"] >= "2026-06-15T00:00:00Z"
-        }
-        assert 0 < len(wanted) < 200
-        command = Command(service, tmp_path / "polls")
-        runs = (command.run("--once", "--start", start, "--name", start) for start in starts)
-        for polled in await asyncio.gather(*runs):
-            assert set(ids_of(polled.stdout)) == wanted
+@pytest.mark.income_service(applications=150)
+def test_lines_are_the_services_own_json(poll: Poll, income_service: IncomeService) -> None:
+    """A line has every field that the service sent, and every application has one."""
+    ran = poll(*FROM_THE_BEGINNING)
+    assert (ran.status, ran.stderr) == (0, "")
+    lines = parsed(ran.stdout)
+    assert sorted(line["application_id"] for line in lines) == sorted(income_service.ids)
+    for line in lines[:20]:
+        assert line == served(income_service, line["application_id"])
 
 
-async def test_it_can_begin_some_time_ago(tmp_path: Path) -> None:
-    """A span counts back from the service's present, whatever the time is here."""
-    async with Emulator(200, days=30) as service:
-        since = service.world.now - 3 * 86_400
-        wanted = {one for one in service.world.ids if service.world.updated_at(one) >= since}
-        assert 0 < len(wanted) < 200
-        polled = await Command(service, tmp_path / "polls").run("--once", "--start", "3d")
-        assert (polled.returncode, polled.stderr) == (0, "")
-        assert set(ids_of(polled.stdout)) == wanted
-
-
+@few
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("switch", "query"), [("--documents", ""), ("--pages", "pages=true")], ids=str
+)
+def test_lines_may_have_the_documents(
+    switch: str, query: str, poll: Poll, income_service: IncomeService
+) -> None:
+    """With documents, a line is both of the service's replies; with pages, these are in it too."""
+    ran = poll(*FROM_THE_BEGINNING, switch)
+    lines = parsed(ran.stdout)
+    assert len(lines) == 9
+    for line in lines:
+        one = line["application"]["application_id"]
+        documents = served(income_service, one, "/documents", query)
+        assert line.keys() == {"application", "documents"}
+        assert line["application"] == served(income_service, one)
+        assert without_addresses(line["documents"]) == without_addresses(documents)
+    assert ('"pages"' in ran.stdout) is bool(query)
+
+
+# Where it begins
+
+
+@pytest.mark.income_service(applications=30)
+def test_it_begins_now_and_resumes_where_it_was(poll: Poll, income_service: IncomeService) -> None:
+    """The first run begins with the present; each further one writes what was updated since."""
+    assert poll("--once").stdout == ""
+    for touched in (income_service.ids[:3], income_service.ids[2:4]):
+        income_service.advance(60)
+        for one in touched:
+            income_service.touch(one)
+        income_service.advance(60)
+        # Once the name is known, it is not asked where to begin.
+        ran = poll(*FROM_THE_BEGINNING)
+        assert (ran.status, ran.stderr) == (0, "")
+        assert sorted(ids_in(ran.stdout)) == sorted(touched)
+
+
+@pytest.mark.income_service(applications=60, days=30)
+@pytest.mark.parametrize(
+    ("start", "since"),
     [
-        (("--store", "nowhere/at/all"), 1, "--store: there is no folder nowhere/at\n"),
-        (("--store", "tests"), 1, "--store: checkpoint store "),
-        (("--store", ":memory:"), 2, "--store: this is no path of a file\n"),
-        (("--store", "x.db", "--name", ""), 2, "--name: name is a text that is not empty\n"),
+        ("2026-06-15", "2026-06-15T00:00:00Z"),
+        ("2026-06-15T02:00:00+02:00", "2026-06-15T00:00:00Z"),
+        ("3d", "2026-06-27T12:00:00Z"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_named(
-    arguments: tuple[str, ...], status: int, said: str
+def test_it_can_begin_in_the_past(
+    start: str, since: str, poll: Poll, income_service: IncomeService
 ) -> None:
-    """What is wrong is said with the option, with 2 where it would be wrong on any machine."""
-    refused = run("poll", *arguments)
-    assert (refused.returncode, refused.stdout) == (status, "")
-    assert refused.stderr.startswith(f"income-client: {said}")
-    assert refused.stderr.count("\n") == 1
+    """A day, a time with a zone and a span back from the service's present mean what they say."""
+    expected = {
+        one for one in income_service.ids if served(income_service, one)["last_updated_at"] >= since
+    }
+    assert 0 < len(expected) < 60
+    ran = poll("--once", "--start", start)
+    assert (ran.status, ran.stderr) == (0, "")
+    assert set(ids_in(ran.stdout)) == expected
 
 
-async def test_it_polls_again_and_again(tmp_path: Path) -> None:
+@few
+def test_names_in_one_store_are_apart(poll: Poll) -> None:
+    """Each name has a checkpoint of its own."""
+    for name in ("one", "two"):
+        assert len(ids_in(poll(*FROM_THE_BEGINNING, "--name", name).stdout)) == 9
+        assert poll("--once", "--name", name).stdout == ""
+
+
+@few
+def test_it_polls_until_it_is_stopped(poll: Poll, income_service: IncomeService) -> None:
     """Without --once, what is updated later on is written as it is found, until SIGTERM."""
-    async with Emulator(10) as service:
-        command = Command(service, tmp_path / "polls")
-        with command.started("--interval", "0.2") as process:
-            await until(lambda: len(service.requests) > 3)
-            service.advance(1)
-            service.touch(service.world.ids[4])
-            service.advance(1)
-            assert process.stdout is not None
-            line = await asyncio.to_thread(process.stdout.readline)
-            process.send_signal(signal.SIGTERM)
-            assert await ended(process) == ("", "")
-        assert ids_of(line) == [service.world.ids[4]]
-        assert process.returncode == 0
+
+    def update(running: Running) -> None:
+        until(lambda: len(income_service.requests) > 3)
+        income_service.touch(income_service.ids[4])
+        income_service.advance(1)
+        running.stdout.wait_for_lines(1)
+        running.terminate()
+
+    ran = poll(*AGAIN, during=update)
+    assert (ran.status, ran.stderr) == (0, "")
+    assert ids_in(ran.stdout) == [income_service.ids[4]]
 
 
-async def test_a_single_poll_that_fails_is_the_end(tmp_path: Path) -> None:
-    """With --once, a failed poll is said in one line, with status 1; the next one begins there."""
-    async with Emulator(30) as service:
-        service.faults.add(Fault("status", status=503, times=3, path="*/applications"))
-        command = Command(service, tmp_path / "polls")
-        polled = await command.run(*FROM_THE_BEGINNING)
-        assert (polled.returncode, polled.stdout) == (1, "")
-        assert polled.stderr.startswith("income-client: list_applications: 503 ")
-        assert polled.stderr.count("\n") == 1
-        assert len(ids_of((await command.run(*FROM_THE_BEGINNING)).stdout)) == 30
+# Failures
 
 
-async def test_failed_polls_are_said_and_tried_again(tmp_path: Path) -> None:
+@few
+@pytest.mark.usefixtures("without_pauses")
+def test_a_single_poll_that_fails_is_the_end(poll: Poll, income_service: IncomeService) -> None:
+    """With --once, a failed poll is one line and status 1; the next run begins there."""
+    income_service.faults.add("list_applications: 503 x3")
+    ran = poll(*FROM_THE_BEGINNING)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert ran.stderr.startswith("income-client: list_applications: 503 ")
+    assert len(ids_in(poll(*FROM_THE_BEGINNING).stdout)) == 9
+
+
+@few
+def test_failed_polls_are_reported_and_tried_again(
+    poll: Poll, income_service: IncomeService
+) -> None:
     """Where standard error is no terminal, each failed poll is a line, and nothing else is."""
-    async with Emulator(30) as service:
-        service.faults.add(Fault("status", status=500, times=3, path="*/applications"))
-        command = Command(service, tmp_path / "polls")
-        with command.started("--start", "beginning", "--interval", "0.2") as process:
-            await until(lambda: reads(service) == 30)
-            process.send_signal(signal.SIGTERM)
-            lines, errors = await ended(process)
-        assert process.returncode == 0
-        assert set(ids_of(lines or "")) <= set(service.world.ids)
-        assert errors.startswith("income-client: poll failed (ServerError: ")
-        assert errors.endswith("), next try in 1 s\n")
-        assert errors.count("\n") == 1
+    income_service.faults.add("list_applications: 500 x3")
+
+    def stop(running: Running) -> None:
+        running.stdout.wait_for_lines(9)
+        running.terminate()
+
+    ran = poll(*BEGINNING, *AGAIN, during=stop)
+    assert (ran.status, ran.stderr.count("\n")) == (0, 1)
+    assert sorted(ids_in(ran.stdout)) == sorted(income_service.ids)
+    assert "ServerError" in ran.stderr
+    assert "next try in" in ran.stderr
 
 
-async def test_what_cannot_be_read_is_said_once(tmp_path: Path) -> None:
-    """A record that cannot be read is a line with its id once, and only counted from then on."""
-    async with Emulator(15) as service:
-        one = service.world.ids[7]
-        service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
-        command = Command(service, tmp_path / "polls")
-        polled = await command.run(*FROM_THE_BEGINNING)
-        assert (polled.returncode, len(ids_of(polled.stdout))) == (0, 14)
-        assert polled.stderr.startswith(f"income-client: {one} could not be read in 2 attempts (")
-        assert polled.stderr.endswith("); it is tried again later\n")
-        assert polled.stderr.count("\n") == 1
-        again = await command.run("--once")
-        assert (again.returncode, again.stdout) == (0, "")
-        assert again.stderr.startswith("income-client: 1 could not be read so far")
-        service.faults.clear()
-        service.advance(86_400)
-        assert ids_of((await command.run("--once")).stdout) == [one]
+@pytest.mark.income_service(applications=15)
+def test_an_unreadable_application_is_named_once(poll: Poll, income_service: IncomeService) -> None:
+    """It is one line with its id, only counted from then on, and written once it can be read."""
+    one = income_service.ids[7]
+    income_service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
+    ran = poll(*FROM_THE_BEGINNING)
+    assert (ran.status, len(ids_in(ran.stdout)), ran.stderr.count("\n")) == (0, 14, 1)
+    assert one in ran.stderr
+    ran = poll("--once")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (0, "", 1)
+    assert one not in ran.stderr
+    assert "1 could not be read" in ran.stderr
+    income_service.faults.clear()
+    income_service.advance(86_400)
+    assert ids_in(poll("--once").stdout) == [one]
 
 
-async def test_many_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
-    """Where much cannot be read, ten are named and the others counted."""
-    async with Emulator(40) as service:
-        for one in service.world.ids[:23]:
-            service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
-        polled = await Command(service, tmp_path / "polls").run(*FROM_THE_BEGINNING)
-        assert (polled.returncode, len(ids_of(polled.stdout))) == (0, 17)
-        said = polled.stderr.splitlines()
-        assert len(said) == 11
-        assert said[-1] == "income-client: and 13 more could not be read"
+@pytest.mark.income_service(applications=40)
+def test_many_unreadable_applications_are_counted(
+    poll: Poll, income_service: IncomeService
+) -> None:
+    """Ten are named and the others counted."""
+    for one in income_service.ids[:23]:
+        income_service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
+    ran = poll(*FROM_THE_BEGINNING)
+    assert (ran.status, len(ids_in(ran.stdout)), ran.stderr.count("\n")) == (0, 17, 11)
+    assert "13 more" in ran.stderr.splitlines()[-1]
 
 
-async def test_wrong_credentials_end_it(tmp_path: Path) -> None:
-    """Credentials that are refused are one line with status 4, and the line does not show them."""
-    async with Emulator(5) as service:
-        command = Command(service, tmp_path / "polls")
-        polled = await command.run(INCOME_CLIENT_SECRET="invented-and-wrong")
-        assert (polled.returncode, polled.stdout) == (4, "")
-        assert polled.stderr.startswith("income-client: ")
-        assert polled.stderr.count("\n") == 1
-        assert "invented-and-wrong" not in polled.stderr
-
-
-async def test_a_damaged_store_ends_it(tmp_path: Path) -> None:
-    """A file that is no store is one line with status 1; it stays as it is, nothing is asked."""
-    store = tmp_path / "polls"
+@few
+def test_a_damaged_store_ends_it(
+    poll: Poll, service_cli: Cli, income_service: IncomeService
+) -> None:
+    """A file that is no store is one line with status 1; it stays as it is, nothing is sent."""
+    store = service_cli.folder / "polls.db"
     store.write_bytes(b"something else" * 100)
-    async with Emulator(5) as service:
-        polled = await Command(service, store).run(*FROM_THE_BEGINNING)
-        assert (polled.returncode, polled.stdout) == (1, "")
-        assert polled.stderr.startswith("income-client: --store: checkpoint store ")
-        assert polled.stderr.count("\n") == 1
-        assert service.requests == []
+    ran = poll(*FROM_THE_BEGINNING)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert ran.stderr.startswith("income-client: --store: ")
+    assert len(income_service.requests) == 0
     assert store.read_bytes() == b"something else" * 100
 
 
-async def test_the_newer_of_two_goes_on(tmp_path: Path) -> None:
-    """A second process under the same name takes over; the first says so and exits with 1."""
-    async with Emulator(5) as service:
-        command = Command(service, tmp_path / "polls")
-        with command.started("--interval", "0.2") as older:
-            await until(lambda: len(service.requests) > 3)
-            with command.started("--interval", "0.2") as newer:
-                lines, errors = await ended(older)
-                newer.send_signal(signal.SIGTERM)
-                assert await ended(newer) == ("", "")
-        assert (older.returncode, newer.returncode) == (1, 0)
-        assert lines == ""
-        assert errors == (
-            "income-client: another process has begun to poll as 'default' "
-            f"in {tmp_path / 'polls'}; this one ends\n"
-        )
-
-
-def test_a_missing_variable_is_named(tmp_path: Path) -> None:
-    """Without an address it says which variable to set, and makes no file."""
-    polled = run("poll", "--store", str(tmp_path / "polls"))
-    assert (polled.returncode, polled.stdout) == (2, "")
-    assert polled.stderr.startswith("income-client: set INCOME_BASE_URL, or base_url in ")
-    assert list(tmp_path.iterdir()) == []
-
-
+@few
 @pytest.mark.parametrize(
-    "arguments",
-    [(), ("--store", "s", "--interval", "0"), ("--store", "s", "--start", "tomorrow")],
+    ("arguments", "status", "named"),
+    [
+        ((), 2, "--store"),
+        (("--store", "polls.db", "--interval", "0"), 2, "--interval"),
+        (("--store", "polls.db", "--start", "tomorrow"), 2, "--start"),
+        (("--store", "nowhere/at/all"), 1, "--store: "),
+        (("--store", "home"), 1, "--store: "),
+        (("--store", ":memory:"), 2, "--store: "),
+        (("--store", "polls.db", "--name", ""), 2, "--name: "),
+    ],
+    ids=spelt,
 )
-def test_misuse_exits_with_2(
-    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_an_option_that_cannot_be_used_is_named(
+    arguments: tuple[str, ...], status: int, named: str, service_cli: Cli
 ) -> None:
-    """Arguments that cannot be meant are explained, with status 2."""
-    assert run_here(["poll", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert (arguments[-2] if arguments else "--store") in captured.err
+    """The status is 2 where it would be wrong on any machine, and 1 where it is wrong here."""
+    ran = service_cli("poll", *arguments)
+    assert (ran.status, ran.stdout) == (status, "")
+    assert named in ran.stderr
 
 
-def test_its_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    """The help text fits a terminal, and has a line to type."""
-    assert run_here(["poll", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "Example: income-client poll --store polls.db" in shown
-    assert max(map(len, shown.splitlines())) <= 80
+# Interrupted
+
+
+@pytest.mark.income_service(applications=400)
+def test_sigterm_loses_and_repeats_nothing(
+    poll: Poll, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """Stopped in a long first poll, it ends with 0; both runs together write each line once."""
+    lines = tmp_path / "lines"
+
+    def stop(running: Running) -> None:
+        until(lambda: lines.exists() and lines.stat().st_size > 0)
+        running.terminate()
+
+    ran = poll(*BEGINNING, stdout=lines, during=stop)
+    assert (ran.status, ran.stderr) == (0, "")
+    first = ids_in(lines.read_text("utf-8"))
+    assert first
+    rest = ids_in(poll("--once").stdout)
+    assert Counter(first + rest) == Counter(income_service.ids)
+
+
+@few
+@pytest.mark.parametrize(
+    ("signal", "arguments", "status"),
+    [("interrupt", (), 130), ("interrupt", ("--once",), 130), ("terminate", ("--once",), 143)],
+    ids=["Ctrl-C", "Ctrl-C once", "SIGTERM once"],
+)
+def test_each_interruption_has_its_status(
+    signal: str, arguments: tuple[str, ...], status: int, poll: Poll, income_service: IncomeService
+) -> None:
+    """Ctrl-C is 130, and a single poll that did not come to its end is never 0."""
+    income_service.faults.add(Fault("stall", times=None))
+
+    def stop(running: Running) -> None:
+        until(lambda: len(income_service.requests) > 0)
+        getattr(running, signal)()
+
+    ran = poll(*BEGINNING, *arguments, during=stop)
+    assert (ran.status, ran.stdout, ran.stderr) == (status, "", "")
+
+
+@few
+def test_a_full_disk_commits_nothing(poll: Poll) -> None:
+    """A line that could not be written comes in the next run."""
+    ran = poll(*FROM_THE_BEGINNING, stdout=FULL)
+    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
+    assert "no space left on device" in ran.stderr
+    assert len(ids_in(poll("--once").stdout)) == 9
+
+
+@few
+def test_a_line_that_was_cut_off_spoils_no_other(
+    poll: Poll, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """Appended to a file that ends in the middle of a line, it begins a new one."""
+    lines = tmp_path / "lines"
+    lines.write_bytes(b'{"application_id":"app-')
+    for name in ("one", "two"):
+        assert poll(*FROM_THE_BEGINNING, "--name", name, stdout=lines).status == 0
+    cut, _, rest = lines.read_text("utf-8").partition("\n")
+    assert cut == '{"application_id":"app-'
+    assert Counter(ids_in(rest)) == Counter(income_service.ids * 2)
+
+
+# Before a person
+
+
+def seen(*texts: str) -> Callable[[Running], None]:
+    """Return what interrupts the command once these were on its terminal."""
+
+    def stop(running: Running) -> None:
+        for text in texts:
+            running.stderr.wait_for(text)
+        running.interrupt()
+
+    return stop
+
+
+def drawn(shown: str) -> list[str]:
+    """Return what was in the line of progress, one drawing after the other, without styles."""
+    return [part.removesuffix("\x1b[K") for part in re.split(r"[\r\n]+", STYLE.sub("", shown))]
+
+
+@few
+def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
+    """Polls, records, lag, service time and the next poll are one line, drawn over itself."""
+    terminal = Terminal()
+    shown = poll(
+        *BEGINNING, terminal=terminal, stdout=tmp_path / "lines", during=seen("next poll in")
+    )
+    assert shown.status == 130
+    begins, last = terminal.standing(shown.screen)
+    assert "'default' is new" in begins
+    facts = r"1 poll  9 records  \d s behind  at 2026-06-30 (11:59:5|12:00:0)\d"
+    assert re.fullmatch(facts, last)
+    assert any(
+        re.fullmatch(rf"next poll in (2\d|30) s  {facts}", line) for line in drawn(shown.screen)
+    )
+
+
+@few
+def test_a_start_that_is_ignored_is_reported(poll: Poll, tmp_path: Path) -> None:
+    """A person learns that the store knows the name."""
+    for said in ("is new", "--start is ignored"):
+        shown = poll(
+            *BEGINNING, terminal=Terminal(), stdout=tmp_path / "lines", during=seen("next poll in")
+        )
+        assert said in shown.screen
+
+
+@few
+def test_failures_and_dead_letters_remain_above(
+    poll: Poll, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """What goes wrong is a line that stays, and is counted in the one that is drawn over."""
+    one = income_service.ids[4]
+    income_service.faults.add(
+        Fault("status", status=500, times=3, path="*/applications"),
+        Fault("status", status=404, times=None, path=f"*/{one}"),
+    )
+    terminal = Terminal(columns=200)
+    shown = poll(
+        *BEGINNING, *AGAIN, terminal=terminal, stdout=tmp_path / "x", during=seen("1 dead letter")
+    )
+    lines = drawn(shown.screen)
+    assert any("1 failure (ServerError)" in line for line in lines)
+    assert any("8 records  1 dead letter  " in line for line in lines)
+    _, failed, dead, _ = terminal.standing(shown.screen)
+    assert "ServerError" in failed
+    assert one in dead
+
+
+@few
+def test_a_dumb_terminal_gets_lines_about_failures_alone(
+    poll: Poll, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """A terminal that cannot erase is not drawn on."""
+    income_service.faults.add("list_applications: 500 x3")
+    shown = poll(
+        *BEGINNING, *AGAIN,
+        terminal=Terminal(), stdout=tmp_path / "x", env={"TERM": "dumb"},
+        during=seen("ServerError"),
+    )  # fmt: skip
+    assert "\x1b" not in shown.screen
+    assert shown.screen.count("income-client: ") == shown.screen.count("ServerError")
+
+
+@pytest.mark.income_service(applications=4)
+def test_records_on_the_same_terminal_stay_whole(poll: Poll, income_service: IncomeService) -> None:
+    """Where both streams are one terminal, the line of progress makes way for the records."""
+    one = income_service.ids[1]
+
+    def update(running: Running) -> None:
+        running.stderr.wait_for("next poll")
+        income_service.touch(one)
+        income_service.advance(1)
+        running.stderr.wait_for("5 records")
+        running.interrupt()
+
+    shown = poll(*BEGINNING, *AGAIN, terminal=Terminal(), during=update)
+    rows = [row.rstrip("\r").rpartition("\x1b[K")[2] for row in shown.screen.split("\n")]
+    records = [json.loads(row)["application_id"] for row in rows if row.startswith("{")]
+    assert Counter(records) == Counter([*income_service.ids, one])

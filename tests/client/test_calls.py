@@ -162,8 +162,8 @@ async def test_a_reference_that_cannot_be_one_is_refused() -> None:
     assert service.requests == []
 
 
-async def test_a_service_that_ignores_the_reference_finds_nothing_wrong() -> None:
-    """A row with another reference is never taken for the one asked for."""
+async def test_a_row_with_another_reference_proves_nothing() -> None:
+    """A service that ignores the reference has not said that there is no such application."""
     row = {
         "application_id": "app-1",
         "application_reference_id": "LOAN-00000001",
@@ -176,7 +176,8 @@ async def test_a_service_that_ignores_the_reference_finds_nothing_wrong() -> Non
     }
     async with served(3) as (service, client):
         service.faults.add(Fault("body", body=json.dumps(page).encode(), path="/v1/*", times=None))
-        assert await client.find_application("LOAN-00000002") is None
+        with pytest.raises(UnexpectedResponseError, match="no row has this reference"):
+            await client.find_application("LOAN-00000002")
         assert await client.find_application("LOAN-00000001") is not None
 
 
@@ -186,7 +187,7 @@ async def test_a_reply_about_another_application_is_refused(part: str) -> None:
     async with served(2) as (service, client):
         mine, other = service.world.ids
         whole = await client.get_documents(other) if part else await client.get_application(other)
-        service.faults.add(Fault("body", body=to_json(whole), path=f"*/{mine}{part}"))
+        service.faults.add(Fault("body", body=to_json(whole), path=f"*/{mine}{part}", times=None))
         call = client.get_documents if part else client.get_application
         with pytest.raises(UnexpectedResponseError, match="another application") as caught:
             await call(mine)

@@ -6,7 +6,7 @@ import pytest
 
 from income_client import ApplicationRecord, Batch, CheckpointError, MemoryCheckpointStore
 from income_client.claims import Claim
-from income_client.handover import Handover
+from income_client.handover import Handover, Save
 from income_client.poll_news import PollNews
 from income_client.protocol.checkpoint import Checkpoint, read_checkpoint
 from income_client.protocol.polling import Harvest
@@ -23,6 +23,11 @@ def harvest(number: int, *, is_empty: bool = False) -> Harvest:
     return Harvest(records=records, checkpoint=checkpoint, dead=(), resolved=())
 
 
+async def once(save: Save) -> None:
+    """Store what is to be stored, and try it once."""
+    await save()
+
+
 class Desk:
     """A handover, and the store behind it."""
 
@@ -34,7 +39,7 @@ class Desk:
     async def batches(self, count: int) -> list[Batch]:
         """Take the name, and return so many batches."""
         await self.claim.take(None, now)
-        made = [await self.handover.bring_in(harvest(number + 1)) for number in range(count)]
+        made = [await self.handover.bring_in(harvest(number + 1), once) for number in range(count)]
         return [batch for batch in made if batch is not None]
 
     async def reached(self) -> int:
@@ -86,10 +91,10 @@ async def test_an_empty_harvest_waits_for_what_is_out() -> None:
     """Whoever keeps checkpoints elsewhere may not have kept the last one yet."""
     desk = Desk()
     (one,) = await desk.batches(1)
-    assert await desk.handover.bring_in(harvest(5, is_empty=True)) is None
+    assert await desk.handover.bring_in(harvest(5, is_empty=True), once) is None
     assert await desk.reached() == 0
     await one.commit()
-    await desk.handover.bring_in(harvest(6, is_empty=True))
+    await desk.handover.bring_in(harvest(6, is_empty=True), once)
     assert await desk.reached() == 6
 
 
@@ -119,7 +124,7 @@ async def test_what_is_dead_is_stored_before_the_batch_is_out() -> None:
         dead=letters.unsaved,
         resolved=(),
     )
-    batch = await desk.handover.bring_in(brought)
+    batch = await desk.handover.bring_in(brought, once)
     assert batch is not None
     assert len(await desk.store.dead_letters("default")) == 1
     assert await desk.reached() == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from income_client.downloads.address_book import AddressBook
 from income_client.errors import IncomeClientError, ServerError
 from income_client.records.documents import DocumentSource
 from income_client.settings import Secret
+from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, scene
 from tests.support.scripted_server import Seen, forever, serving
 from tests.support.scripted_storage import POLICY
@@ -141,10 +143,12 @@ async def test_an_id_under_two_types_has_two_addresses() -> None:
         async def asked(_: str) -> ApplicationDocuments:
             return evolve(one, documents={"w2": (first,), "w3": (twin,), "both": (first, twin)})
 
-        book = AddressBook(asked)
+        book = AddressBook(JumpingClock())
         for document_type, address in (("w2", first.url), ("w3", twin.url), ("both", None)):
             source = DocumentSource("app-1", document_type)
-            found = await book.fresh(source, first.document_id, stale=Secret("old"))
+            found = await book.fresh(
+                source, first.document_id, stale=Secret("old"), since=0, ask=asked
+            )
             assert isinstance(found, DownloadError) if address is None else found == Secret(address)
 
 
@@ -158,13 +162,12 @@ async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
         await asyncio.sleep(0)
         raise ServerError("get_documents: 500", status=500)
 
-    book, source = AddressBook(asked), DocumentSource("app-1", "w2")
-    found = await asyncio.gather(
-        *(book.fresh(source, f"doc-{number}", stale=Secret("old")) for number in range(5))
-    )
+    book, source = AddressBook(JumpingClock()), DocumentSource("app-1", "w2")
+    fresh = partial(book.fresh, source, stale=Secret("old"), since=0, ask=asked)
+    found = await asyncio.gather(*(fresh(f"doc-{number}") for number in range(5)))
     assert times == 1
     assert all(isinstance(one, ServerError) for one in found)
-    await book.fresh(source, "doc-1", stale=Secret("old"))
+    await fresh("doc-1")
     assert times == 2
 
 

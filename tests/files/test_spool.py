@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from income_client.disk.folders import open_folder
-from income_client.disk.hashed_file import BLOCK, HashedFile
+from income_client.disk.hashed_file import HashedFile
 from income_client.disk.partial_files import PartialFile, adopt
-from income_client.disk.spool import Digest, Spool, UnnamedSource
+from income_client.disk.spool import AT_ONCE, Digest, Spool, UnnamedSource
 from income_client.errors import DownloadError
 from income_client.places.on_disk import PartsOf
 from tests.support.cancelled import CancelledAt
@@ -34,7 +34,7 @@ def digest_of(content: bytes) -> Digest:
     return Digest(len(content), hashlib.sha256(content).hexdigest())
 
 
-@pytest.mark.parametrize("pieces", [[], [b"x"], [b"x" * BLOCK], [b"x" * (3 * BLOCK + 1)], MANY])
+@pytest.mark.parametrize("pieces", [[], [b"x"], [b"x" * AT_ONCE], [b"x" * (3 * AT_ONCE + 1)], MANY])
 async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
     """Whatever their size, all are in the file, in order, and so its digest says."""
     async with spool_in(tmp_path) as spool:
@@ -84,14 +84,14 @@ async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(HashedFile, "write", slow)
     async with Spool(UnnamedSource()) as spool:
-        assert await spool.write(b"a" * BLOCK) is None  # not waited for
-        await spool.write(b"b" * (BLOCK - 1))
+        assert await spool.write(b"a" * AT_ONCE) is None  # not waited for
+        await spool.write(b"b" * (AT_ONCE - 1))
         blocked = asyncio.ensure_future(spool.write(b"b"))
         await asyncio.sleep(0)
         assert not blocked.done()
         gate.set()
         await blocked
-        assert await spool.finish() == digest_of(b"a" * BLOCK + b"b" * BLOCK)
+        assert await spool.finish() == digest_of(b"a" * AT_ONCE + b"b" * AT_ONCE)
 
 
 async def test_another_version_starts_from_its_front(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_a_full_disk_is_a_value_and_leaves_nothing(tmp_path: Path) -> None
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with spool_in(tmp_path) as spool:
         await spool.start_over(MARK)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (BLOCK, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (AT_ONCE, hard))
         try:
             faults = [await spool.write(piece) for piece in MANY]
             outcome = await spool.finish()

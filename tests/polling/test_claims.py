@@ -11,7 +11,6 @@ from income_client import (
     CheckpointError,
     ConfigurationError,
     MemoryCheckpointStore,
-    StoredCheckpoint,
 )
 from income_client.claims import Claim
 from income_client.protocol.checkpoint import Checkpoint
@@ -177,39 +176,6 @@ async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
             pass
     assert len(holders) == 1
     assert (await store.load("default")).version == 5
-
-
-async def test_a_foreign_error_of_a_store_is_one_of_ours() -> None:
-    """Retryable, since nobody knows; without its message, which may hold a password."""
-
-    class Broken(MemoryCheckpointStore):
-        async def load(self, name: str) -> StoredCheckpoint:
-            raise TimeoutError("database")
-
-    with pytest.raises(CheckpointError) as caught:
-        await taken(Broken())
-    assert caught.value.retryable
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
-
-
-async def test_a_mistake_in_a_store_is_told_to_whoever_made_it() -> None:
-    """No pause mends it, and the developer needs its traceback."""
-
-    class Mistaken(MemoryCheckpointStore):
-        async def load(self, name: str) -> StoredCheckpoint:
-            raise AttributeError(name)
-
-    class Forgetful(MemoryCheckpointStore):
-        async def load(self, name: str) -> Any:
-            return None
-
-    with pytest.raises(CheckpointError) as caught:
-        await taken(Mistaken())
-    assert isinstance(caught.value.__cause__, AttributeError)
-    assert not caught.value.retryable
-    with pytest.raises(CheckpointError, match="StoredCheckpoint"):
-        await taken(Forgetful())
 
 
 @pytest.mark.parametrize("store", [None, "store.db", object(), MemoryCheckpointStore])

@@ -132,20 +132,6 @@ async def test_waking_cuts_a_pause_short() -> None:
         assert (await waiting).application_id == updated[0]
 
 
-async def test_waking_during_a_poll_brings_another() -> None:
-    """The update may have come after the list was read."""
-    async with scene() as place:
-        poller = place.poll()
-        poller.wake()
-        waiting = asyncio.create_task(anext(poller, None))
-        await until(lambda: bool(place.requests("list_applications")))
-        poller.wake()
-        await until(lambda: poller.status.polls == 2)
-        poller.stop()
-        await waiting
-        assert not any(6 < pause < 28 or pause > 31 for pause in pauses_of(place))
-
-
 async def test_failures_are_shown_and_tried_again_with_growing_pauses() -> None:
     """They never end the iteration."""
     async with scene() as place:

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import IncomeClientError, RateLimitedError, ServerError
+from income_client.errors import (
+    AuthenticationError,
+    IncomeClientError,
+    RateLimitedError,
+    ServerError,
+)
 from income_client.rhythm import Rhythm
 
 DAY = 86_400.0
@@ -15,9 +20,9 @@ chances = st.floats(0, 1)
 intervals = st.floats(0.01, 100_000)
 
 
-def rhythm(interval: float = 30, settle: float = 5, chance: float = 0.0) -> Rhythm:
+def rhythm(interval: float = 30, chance: float = 0.0) -> Rhythm:
     """Return a rhythm whose chance is always the same."""
-    return Rhythm(interval, settle, lambda: chance)
+    return Rhythm(interval, lambda: chance)
 
 
 def asking_for(seconds: float) -> IncomeClientError:
@@ -25,10 +30,10 @@ def asking_for(seconds: float) -> IncomeClientError:
     return RateLimitedError("slow down", retry_after=seconds)
 
 
-def polled(one: Rhythm, now: float, *, lasting: float = 0.0) -> None:
+def polled(one: Rhythm, now: float) -> None:
     """Let a poll begin and end well."""
     one.begin(now)
-    one.succeed(now + lasting)
+    one.succeed()
 
 
 def test_the_first_poll_begins_at_once() -> None:
@@ -39,13 +44,11 @@ def test_the_first_poll_begins_at_once() -> None:
     assert one.at < -1e300
 
 
-@given(intervals, chances, st.floats(0, 1e6), st.floats(0, 1e6))
-def test_no_poll_is_later_than_the_interval(
-    interval: float, chance: float, now: float, lasting: float
-) -> None:
+@given(intervals, chances, st.floats(0, 1e6))
+def test_no_poll_is_later_than_the_interval(interval: float, chance: float, now: float) -> None:
     """The jitter makes it earlier, by a tenth at most, and counts from where the last began."""
     one = rhythm(interval, chance=chance)
-    polled(one, now, lasting=lasting)
+    polled(one, now)
     assert now + 0.9 * interval - 1e-6 <= one.at <= now + interval
 
 
@@ -154,7 +157,7 @@ def test_however_often_it_is_woken_no_poll_follows_at_once(
         if is_failing:
             one.fail(now, FAILED, 1)
         else:
-            one.succeed(now)
+            one.succeed()
         one.wake()
     between = [later - earlier for earlier, later in pairwise(begun)]
     assert all(pause > gap - 1e-6 for pause, gap in zip(between, gaps, strict=False))
@@ -165,22 +168,30 @@ def test_whoever_wakes_it_gets_a_poll_that_began_later() -> None:
     one = rhythm()
     one.begin(100)
     one.wake()
-    one.succeed(100.5)
+    one.succeed()
     assert one.at == 101
     assert not one.is_urgent
 
 
-def test_a_poll_that_was_asked_for_is_followed_by_another_after_the_settling() -> None:
-    """What it was asked for may become visible only then; it is asked for once."""
-    one = rhythm(600, settle=5)
+def test_a_poll_that_was_asked_for_is_one_poll() -> None:
+    """The one after it comes after the interval, as ever."""
+    one = rhythm(600)
     polled(one, 0)
     one.wake()
     one.begin(10)
     assert one.is_urgent
-    one.succeed(12)
-    assert one.at == 18
-    polled(one, 18)
-    assert (one.is_urgent, one.at) == (False, 618)
+    one.succeed()
+    assert one.at == 610
+    polled(one, 610)
+    assert (one.is_urgent, one.at) == (False, 1210)
+
+
+def test_refused_credentials_are_tried_each_minute_whatever_the_interval() -> None:
+    """They end the poller after five minutes, in which they must have been tried."""
+    one = rhythm(36_000, chance=1.0)
+    one.begin(0)
+    one.fail(0, AuthenticationError("401", status=401), 20)
+    assert one.at == 60
 
 
 def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:

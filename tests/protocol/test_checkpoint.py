@@ -49,8 +49,8 @@ SAMPLE = Checkpoint(
     batches=12,
     claims=3,
     seen={
-        b"keyofone": Seen(bytes(range(16)), 1_700_000_003),
-        b"keyoftwo": Seen(bytes(range(16, 32)), None),
+        b"keyone": Seen(bytes(range(8)), 1_700_000_003),
+        b"keytwo": Seen(bytes(range(8, 16)), None),
     },
 )
 TEXT = SAMPLE.text()
@@ -156,9 +156,10 @@ def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(change: Any
         {"seen": [["0", ""]]},
         {"seen": [[0, None]]},
         {"seen": [[0, "AAAA"]]},
-        {"seen": [[0, "A" * 33]]},
-        {"seen": [[0, " " + "A" * 32]]},
-        {"seen": [[0, "\u00e9" * 32]]},
+        {"seen": [[0, "A" * 21]]},
+        {"seen": [[0, "A" * 20]]},
+        {"seen": [[0, " " + "A" * 56]]},
+        {"seen": [[0, "\u00e9" * 56]]},
         {"more": 1},
     ],
 )
@@ -176,7 +177,7 @@ def test_each_member_is_needed(name: str) -> None:
         read_checkpoint(signed(rest) if name != "check" else msgspec.json.encode(rest).decode())
 
 
-@pytest.mark.parametrize("text", ['{"poll":2}', signed(STATE, poll=2, more=[1])])
+@pytest.mark.parametrize("text", ['{"poll":3}', signed(STATE, poll=3, more=[1])])
 def test_a_checkpoint_of_a_newer_version_says_so(text: str) -> None:
     """An operator who went back a version must know what to do."""
     with pytest.raises(CheckpointError, match="newer version") as caught:
@@ -210,12 +211,45 @@ def test_a_checkpoint_is_told_from_a_time() -> None:
 
 
 def test_a_checkpoint_is_short_and_shows_no_version() -> None:
-    """What is remembered takes the bytes of its digests and little more; none is in a repr."""
-    seen = {n.to_bytes(8): Seen(n.to_bytes(16), n % 7) for n in range(5000)}
+    """What is remembered takes twenty bytes and little more; none of it is in a repr."""
+    seen = {n.to_bytes(KEY_BYTES): Seen(n.to_bytes(DIGEST_BYTES), n % 7) for n in range(5000)}
     checkpoint = Checkpoint(since=0, reached=9, seen=seen)
-    assert len(checkpoint.text()) < 5000 * 32 + 500
+    assert len(checkpoint.text()) < 5000 * 20
     assert repr(checkpoint) == "Checkpoint(since=0, reached=9, low=None, batches=0, claims=0)"
-    assert repr(seen[bytes(8)]) == "Seen(until=0)"
+    assert repr(seen[bytes(KEY_BYTES)]) == "Seen(until=0)"
+
+
+def test_an_hour_of_ten_updates_a_second_stays_below_a_megabyte() -> None:
+    """36,000 versions took 1.2 MB in the first version of the text."""
+    seen = {
+        n.to_bytes(KEY_BYTES): Seen(n.to_bytes(DIGEST_BYTES), 1_700_000_000 + n // 10)
+        for n in range(36_000)
+    }
+    checkpoint = Checkpoint(since=0, reached=1_700_003_600, seen=seen)
+    assert len(checkpoint.text()) < 720_000
+    assert read_checkpoint(checkpoint.text()) == checkpoint
+
+
+FIRST_TEXT = (
+    '{"poll":1,"since":-5,"reached":1700000000,"low":null,"batches":12,"claims":3,'
+    '"seen":[[1700000003,"a2V5b2ZvbmUAAQIDBAUGBwgJCgsMDQ4P"],'
+    '[null,"a2V5b2Z0d28QERITFBUWFxgZGhscHR4f"]],"check":2751869629}'
+)
+"""What the first version of this package has written."""
+
+
+def test_a_checkpoint_of_the_first_version_is_read() -> None:
+    """What it remembers is cut to what is remembered now."""
+    assert read_checkpoint(FIRST_TEXT) == Checkpoint(
+        since=-5,
+        reached=1_700_000_000,
+        batches=12,
+        claims=3,
+        seen={
+            b"keyofo": Seen(bytes(range(8)), 1_700_000_003),
+            b"keyoft": Seen(bytes(range(16, 24)), None),
+        },
+    )
 
 
 @given(checkpoints(), checkpoints())

@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from income_client.protocol.checkpoint import Checkpoint, Seen, read_checkpoint
 from income_client.protocol.ledger import Ledger
 from income_client.protocol.timestamps import FIRST_SECOND
+from income_client.protocol.versions import DIGEST_BYTES, KEY_BYTES
 
 MOST_STRAYS: Final = 10_000
+A: Final = b"A" * DIGEST_BYTES
+B: Final = b"B" * DIGEST_BYTES
+NONE: Final = bytes(DIGEST_BYTES)
 
 
 def ledger(reached: int = 0, *, settle: int = 0, lookback: int = 0, since: int = 0) -> Ledger:
@@ -20,7 +24,7 @@ def ledger(reached: int = 0, *, settle: int = 0, lookback: int = 0, since: int =
 
 def key(number: int) -> bytes:
     """Return the key of an application."""
-    return number.to_bytes(8)
+    return number.to_bytes(KEY_BYTES)
 
 
 def remembered(one: Ledger) -> dict[bytes, Seen]:
@@ -102,7 +106,7 @@ def test_each_version_is_delivered_once_and_the_last_always(
         reached = service.ledger.reached
         match way:
             case "touch":
-                content = data.draw(st.sampled_from([b"A" * 16, b"B" * 16]))
+                content = data.draw(st.sampled_from([A, B]))
                 service.touch(key(data.draw(st.integers(0, 2))), content)
             case "tick":
                 service.now += data.draw(st.integers(1, 4))
@@ -128,7 +132,7 @@ def test_memory_is_bounded_by_the_stretch(settle: int, lookback: int, start: int
     one = ledger(start, settle=settle, lookback=lookback, since=start)
     for second in range(start, start + 200):
         one.begin()
-        one.remember(key(second - start), bytes(16), None, is_stray=False)
+        one.remember(key(second - start), NONE, None, is_stray=False)
         one.advance(second - settle)
         one.tell_time(second + 1)
         assert len(remembered(one)) <= settle + lookback + 5
@@ -157,18 +161,18 @@ def test_nothing_before_the_beginning_is_listed() -> None:
 def test_the_second_before_the_first_that_is_listed_is_remembered() -> None:
     """Where the lower bound is inclusive the list shows it again."""
     one = ledger(10)
-    one.remember(key(1), b"A" * 16, 19, is_stray=False)
-    one.remember(key(2), b"A" * 16, 18, is_stray=False)
+    one.remember(key(1), A, 19, is_stray=False)
+    one.remember(key(2), A, 18, is_stray=False)
     one.advance(20)
-    assert one.knows(key(1), b"A" * 16)
-    assert not one.knows(key(2), b"A" * 16)
+    assert one.knows(key(1), A)
+    assert not one.knows(key(2), A)
 
 
 def test_only_the_version_delivered_last_is_known() -> None:
     """An application that went back to what it was is delivered again."""
     one = ledger()
-    assert not one.knows(key(1), b"A" * 16)
-    for digest in (b"A" * 16, b"B" * 16, b"A" * 16):
+    assert not one.knows(key(1), A)
+    for digest in (A, B, A):
         assert not one.knows(key(1), digest)
         one.remember(key(1), digest, None, is_stray=False)
         assert one.knows(key(1), digest)
@@ -177,8 +181,8 @@ def test_only_the_version_delivered_last_is_known() -> None:
 def test_what_has_no_end_is_kept_until_the_next_poll_tells_one() -> None:
     """It was written by the present of that poll, and is forgotten behind it."""
     one = ledger()
-    one.remember(key(1), b"A" * 16, None, is_stray=False)
-    one.remember(key(2), b"A" * 16, 70, is_stray=False)
+    one.remember(key(1), A, None, is_stray=False)
+    one.remember(key(2), A, 70, is_stray=False)
     one.advance(1000)
     assert set(remembered(one)) == {key(1)}
     one.begin()
@@ -192,11 +196,11 @@ def test_what_has_no_end_is_kept_until_the_next_poll_tells_one() -> None:
 def test_what_was_read_since_a_poll_began_has_no_end_yet() -> None:
     """It may have been written after the present that the poll was told."""
     one = ledger()
-    one.remember(key(1), b"A" * 16, None, is_stray=False)
-    one.remember(key(2), b"A" * 16, None, is_stray=False)
+    one.remember(key(1), A, None, is_stray=False)
+    one.remember(key(2), A, None, is_stray=False)
     one.begin()
-    one.remember(key(2), b"A" * 16, None, is_stray=False)
-    one.remember(key(3), b"A" * 16, None, is_stray=False)
+    one.remember(key(2), A, None, is_stray=False)
+    one.remember(key(3), A, None, is_stray=False)
     one.tell_time(50)
     assert {k: seen.until for k, seen in remembered(one).items()} == {
         key(1): 50,
@@ -209,7 +213,7 @@ def test_few_strays_are_kept() -> None:
     """Years of history in one poll fill no memory; the latest are kept."""
     one = ledger()
     for number in range(MOST_STRAYS + 50):
-        one.remember(key(number), bytes(16), None, is_stray=True)
+        one.remember(key(number), NONE, None, is_stray=True)
     kept = remembered(one)
     assert set(kept) == {key(number) for number in range(50, MOST_STRAYS + 50)}
 
@@ -217,15 +221,15 @@ def test_few_strays_are_kept() -> None:
 def test_a_stray_whose_end_has_become_known_is_not_forgotten_for_others() -> None:
     """Only those are given up of which nothing is known."""
     one = ledger()
-    one.remember(key(0), bytes(16), None, is_stray=True)
-    one.remember(key(0), bytes(16), 7, is_stray=True)
+    one.remember(key(0), NONE, None, is_stray=True)
+    one.remember(key(0), NONE, 7, is_stray=True)
     for number in range(1, MOST_STRAYS + 1):
-        one.remember(key(number), bytes(16), None, is_stray=True)
-    assert one.knows(key(0), bytes(16))
-    assert one.knows(key(1), bytes(16))
-    one.remember(key(9_999_999), bytes(16), None, is_stray=True)
-    assert one.knows(key(0), bytes(16))
-    assert not one.knows(key(1), bytes(16))
+        one.remember(key(number), NONE, None, is_stray=True)
+    assert one.knows(key(0), NONE)
+    assert one.knows(key(1), NONE)
+    one.remember(key(9_999_999), NONE, None, is_stray=True)
+    assert one.knows(key(0), NONE)
+    assert not one.knows(key(1), NONE)
 
 
 def test_a_checkpoint_does_not_change_with_the_ledger() -> None:
@@ -233,7 +237,7 @@ def test_a_checkpoint_does_not_change_with_the_ledger() -> None:
     one = ledger(5, since=5)
     one.deliver()
     before = one.checkpoint()
-    one.remember(key(1), bytes(16), 9, is_stray=False)
+    one.remember(key(1), NONE, 9, is_stray=False)
     one.deliver()
     one.advance(7)
     assert before == Checkpoint(since=5, reached=5, batches=1)
@@ -262,13 +266,22 @@ def test_nothing_before_the_beginning_is_asked_for_by_a_clock_that_has_fallen_ba
     assert one.lower == 900
 
 
+def test_a_clock_that_falls_back_while_polling_is_followed_before_the_beginning() -> None:
+    """What is updated from then on was updated after polling began."""
+    one = ledger(1_000, since=900)
+    one.fall_back(100, is_running=True)
+    assert one.lower == 100
+    one.advance(1_200)
+    assert one.lower == 1_200
+
+
 def test_what_cannot_be_read_is_not_forgotten_before_it_can() -> None:
     """It may come back as it was delivered."""
     one = ledger(10)
-    one.remember(key(1), b"x" * 16, 11, is_stray=False)
+    one.remember(key(1), A, 11, is_stray=False)
     one.hold(key(1))
     one.advance(100)
-    assert one.knows(key(1), b"x" * 16)
+    assert one.knows(key(1), A)
     one.release(key(1))
     one.advance(101)
     assert not one.is_seen(key(1))

@@ -12,8 +12,6 @@ from typing import Final, Literal
 
 import pytest
 from attrs import frozen
-from fastapi import FastAPI
-from starlette.routing import Route
 
 from income_client import (
     BasicAuth,
@@ -91,12 +89,7 @@ async def served(
 ) -> AsyncIterator[str]:
     """Serve a receiver and the issuer's token endpoint; yields the base address."""
     if server == "uvicorn":
-        app = FastAPI(
-            routes=[
-                Route("/callbacks", Receiver(receiver)),
-                Route("/token", Receiver(ISSUER)),
-            ]
-        )
+        app = {"/callbacks": Receiver(receiver), "/token": Receiver(ISSUER)}
         protocol = "income_client.receivers.uvicorn:HttpToolsProtocol"
         async with served_by_uvicorn(app, tls, http=protocol) as url:
             yield url

@@ -1,16 +1,35 @@
 """What only a process can show: kills, second signals, closed streams, and how it is started."""
 
+import fcntl
+import json
+import os
+import shlex
 import signal
+import termios
+from array import array
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import trustme
 
 from income_client.testing import IncomeService
-from tests.support.beside import until
-from tests.support.processes import environment, file_for, started
-from tests.support.served import documents_of
+from tests.support.beside import beside, until
+from tests.support.fronts import terminating
+from tests.support.processes import COMMAND, environment, file_for, run, started
+from tests.support.served import documents_of, ids_in
 
 HERE = ("--allow-host", "127.0.0.1")
+MOST_IN_A_BATCH = 100
+
+
+def is_json(line: str) -> bool:
+    """Say whether a line is JSON."""
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
 
 
 @pytest.mark.income_service(applications=60)
@@ -31,3 +50,109 @@ def test_a_killed_download_leaves_no_file_out(
         (path,) = folder.rglob(f"{document_id}-0.*")
         assert path.read_bytes() == income_service.content_of(document_id)
         assert str(path) in lines.read_text("utf-8").splitlines()
+
+
+@pytest.mark.income_service(applications=600)
+def test_a_killed_poll_repeats_one_batch_at_most(
+    income_service: IncomeService, tmp_path: Path
+) -> None:
+    """After SIGKILL, nothing is missing from the file, and a batch at most is in it twice."""
+    lines = tmp_path / "lines"
+    command = ("poll", "--store", str(tmp_path / "polls"), "--start", "beginning")
+    with file_for(lines) as file:
+        with started(*command, env=environment(income_service), stdout=file) as process:
+            until(lambda: lines.stat().st_size > 200_000)
+            process.send(signal.SIGKILL)
+            process.wait()
+        with started(*command, "--once", env=environment(income_service), stdout=file) as process:
+            assert (process.wait().status, process.wait().stderr) == (0, "")
+    text = lines.read_text("utf-8").splitlines()
+    whole = [line for line in text if is_json(line)]
+    assert len(text) - len(whole) <= 1
+    counts = Counter(ids_in("\n".join(whole)))
+    assert counts.keys() == set(income_service.ids)
+    assert counts.total() <= 600 + MOST_IN_A_BATCH
+
+
+@pytest.mark.income_service(applications=150)
+def test_a_second_signal_ends_a_poll_that_cannot_write(
+    income_service: IncomeService, tmp_path: Path
+) -> None:
+    """Where nobody takes the lines it cannot stop cleanly; asked again it ends, uncommitted."""
+    command = ("poll", "--store", str(tmp_path / "polls"), "--start", "beginning")
+    reading, writing = os.pipe()
+    try:
+        with started(*command, env=environment(income_service), stdout=writing) as process:
+            # A hundred records are more than a pipe holds: once begun, their writing never ends.
+            until(lambda: unread(reading) > 0)
+            for _ in range(100):
+                process.send(signal.SIGTERM)
+                if process.has_ended(0.05):
+                    break
+            assert process.wait().status == -signal.SIGTERM
+    finally:
+        os.close(reading)
+        os.close(writing)
+    again = run(*command, "--once", env=environment(income_service))
+    assert len(ids_in(again.stdout)) == 150
+
+
+def unread(pipe: int) -> int:
+    """Return how many bytes are in a pipe."""
+    count = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
+@pytest.mark.income_service(applications=5)
+def test_the_newer_of_two_pollers_continues(income_service: IncomeService, tmp_path: Path) -> None:
+    """A second process under the same name takes over; the first says so and exits with 1."""
+    command = ("poll", "--store", str(tmp_path / "polls"), "--interval", "0.2")
+    with started(*command, env=environment(income_service)) as older:
+        until(lambda: len(income_service.requests) > 3)
+        with started(*command, env=environment(income_service)) as newer:
+            ended = older.wait()
+            newer.send(signal.SIGTERM)
+            assert newer.wait().status == 0
+    assert (ended.status, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
+    assert "another process" in ended.stderr
+
+
+@pytest.mark.income_service(applications=3)
+@pytest.mark.parametrize(
+    ("closed", "status", "written"), [(">&-", 1, 0), ("2>&-", 0, 3)], ids=["stdout", "stderr"]
+)
+def test_closed_streams_are_no_files(
+    closed: str, status: int, written: int, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """Without standard output nothing is begun; without standard error nothing is said."""
+    store = tmp_path / "polls"
+    line = shlex.join([*COMMAND, "poll", "--store", str(store), "--start", "beginning", "--once"])
+    ran = run("-c", f"{line} {closed}", command=("sh",), env=environment(income_service))
+    assert (ran.status, len(ran.lines)) == (status, written)
+    assert ("standard output is closed" in ran.stderr) is bool(status)
+    assert store.exists() is not bool(status)
+
+
+@pytest.mark.income_service(applications=12)
+def test_ids_are_piped_from_one_command_to_another(income_service: IncomeService) -> None:
+    """As a shell does it."""
+    command = shlex.join(COMMAND)
+    line = f"{command} applications | {command} documents - -q"
+    ran = run("-c", line, command=("sh",), env=environment(income_service))
+    assert (ran.status, ran.stderr) == (0, "")
+    assert sorted(ran.lines) == sorted(documents_of(income_service))
+
+
+@pytest.mark.income_service(applications=20)
+def test_the_usual_variable_for_authorities_is_respected(
+    income_service: IncomeService, tmp_path: Path
+) -> None:
+    """SSL_CERT_FILE names the authorities of every program on a machine."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with beside(terminating(authority.issue_cert("localhost"), income_service.url)) as port:
+        there = {"INCOME_BASE_URL": f"https://localhost:{port}"}
+        env = environment(income_service, **there, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
+        ran = run("applications", "-q", env=env)
+    assert (ran.status, sorted(ran.lines)) == (0, sorted(income_service.ids))

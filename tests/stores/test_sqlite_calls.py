@@ -15,6 +15,7 @@ from income_client.errors import CheckpointConflictError, CheckpointError
 from tests.support.store_files import filled, locked, names
 
 A_MOMENT = 0.05
+LONG = 30.0
 
 
 def first_free() -> int:
@@ -28,6 +29,7 @@ async def test_a_lock_of_others_is_waited_for(tmp_path: Path) -> None:
     """A save goes on as soon as the other has finished."""
     path = tmp_path / "store.db"
     store = await filled(path)
+    store._file.busy_seconds = LONG
     with locked(path) as other:
         saving = asyncio.create_task(store.save("default", "two", version=1))
         done, _ = await asyncio.wait((saving,), timeout=A_MOMENT)
@@ -55,6 +57,7 @@ async def test_a_cancelled_save_has_ended_when_it_returns(tmp_path: Path) -> Non
     """However often it is cancelled, nothing is written any more once the await is over."""
     path = tmp_path / "store.db"
     store = await filled(path)
+    store._file.busy_seconds = LONG
     with locked(path) as other:
         saving = asyncio.create_task(store.save("default", "two", version=1))
         for _ in range(3):

@@ -18,9 +18,10 @@ LAYERS: Final = (
     {"_version", "checks", "errors", "events", "hosts", "own_name", "records", "settings"},
     {"protocol"},
     {
-        "audience", "checkpoints", "clock", "connection_faults", "crew", "crew_iterator",
-        "deadlines", "disk", "environment", "file_reply", "file_transport", "pacing", "places",
-        "rhythm", "sources", "silence", "telemetry", "threads", "transport", "waiting",
+        "audience", "checkpoints", "clock", "connection_faults", "connection_watch", "crew",
+        "crew_iterator", "deadlines", "disk", "environment", "file_reply", "file_transport",
+        "pacing", "places", "rhythm", "sources", "silence", "telemetry", "threads", "transport",
+        "waiting",
     },
     {"attempt", "retrying", "token_cache", "token_endpoint"},
     {"session"},
@@ -79,7 +80,7 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 
 CLIENTS: Final = frozenset(
     {
-        "transport", "silence", "file_reply", "file_transport",
+        "transport", "silence", "file_reply", "file_transport", "connection_watch",
         "emulator.callback_sender", "receivers.key_fetch",
     }
 )  # fmt: skip

@@ -5,9 +5,6 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Literal, assert_never
 
-from fastapi import FastAPI
-from starlette.routing import Route
-
 from income_client import (
     CallbackBearerAuth,
     CallbackClientCertificate,
@@ -83,11 +80,9 @@ async def served(
 ) -> AsyncIterator[str]:
     """Serve each door under its name, and yield the base address."""
     if server == "uvicorn":
-        app = FastAPI()
-        for door, receiver in doors.items():
-            app.routes.append(Route(f"/{door}", Receiver(receiver)))
+        apps = {f"/{door}": Receiver(receiver) for door, receiver in doors.items()}
         async with served_by_uvicorn(
-            app, tls, http="income_client.receivers.uvicorn:H11Protocol"
+            apps, tls, http="income_client.receivers.uvicorn:H11Protocol"
         ) as url:
             yield url
         return

@@ -53,14 +53,14 @@ async def served_by_uvicorn(
     uds: Path | None = None,
     **options: Any,
 ) -> AsyncIterator[str]:
-    """Serve an ASGI application with uvicorn, in this loop; yields the base address.
+    """Serve an ASGI application, or several by path, in this loop; yields the base address.
 
     Proxy headers are uvicorn's default, on, unless an option says otherwise.
     """
     if ssl is not None:
         options["ssl_context_factory"] = lambda *_: ssl
     config = uvicorn.Config(
-        app,
+        _by_path(app) if isinstance(app, Mapping) else app,
         http=http,
         ws="none",
         lifespan="off",
@@ -80,6 +80,13 @@ async def served_by_uvicorn(
             yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}" if uds is None else "http://x"
         finally:
             await server.shutdown(sockets=[listener])
+
+
+def _by_path(apps: Mapping[str, Any]) -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await apps[scope["path"]](scope, receive, send)
+
+    return app
 
 
 def _listening(uds: Path | None) -> socket.socket:

@@ -508,3 +508,8 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
     monkeypatch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     return clock
+
+
+def spelt(value: object) -> str | None:
+    """Return arguments as the id of a test."""
+    return " ".join(map(ascii, value)).replace("'", "") if isinstance(value, tuple) else None

@@ -6,7 +6,6 @@ import enum
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
-from random import Random
 from typing import assert_never
 from urllib.parse import urlsplit
 
@@ -22,7 +21,6 @@ class Ending(enum.Enum):
     WHOLE = "whole"
     CUT = "cut"
     RESET = "reset"
-    STALL = "stall"
 
 
 @frozen(kw_only=True)
@@ -33,10 +31,6 @@ class Damage:
     """How it ends."""
     after: int = 0
     """Body bytes that are let through before it ends so."""
-    pause: float = 0.0
-    """Seconds before every piece of the body."""
-    piece: int = _PIECE_BYTES
-    """Longest piece of the body, in bytes."""
 
 
 NO_DAMAGE = Damage()
@@ -82,32 +76,6 @@ def fine(_head: RequestHead) -> Damage:
 def let_through(head: RequestHead) -> RequestHead:
     """Refuse nothing, change nothing."""
     return head
-
-
-def in_turn(*damages: Damage) -> Weather:
-    """Return weather that spoils the first replies so, and those behind them not at all."""
-    left = list(damages)
-    return lambda _head: left.pop(0) if left else NO_DAMAGE
-
-
-def random_cuts(seed: int, *, share: float, most: int, piece: int = _PIECE_BYTES) -> Weather:
-    """Return weather that ends some replies early, by a FIN or an RST.
-
-    Args:
-        seed: what the choice hangs on.
-        share: part of the replies that are ended early, from 0 to 1.
-        most: at most so many body bytes are let through.
-        piece: longest piece of a body.
-    """
-    chance = Random(seed)
-
-    def choose(_head: RequestHead) -> Damage:
-        if chance.random() >= share:
-            return Damage(piece=piece)
-        ending = chance.choice((Ending.CUT, Ending.RESET))
-        return Damage(ending=ending, after=chance.randint(0, most), piece=piece)
-
-    return choose
 
 
 class CuttingProxy:
@@ -177,12 +145,10 @@ class CuttingProxy:
         writer.write(_for_client(reply_head, keep=length is not None and not is_cut) + _END)
         left = damage.after if is_cut else length
         while left is None or left > 0:
-            size = damage.piece if left is None else min(damage.piece, left)
+            size = _PIECE_BYTES if left is None else min(_PIECE_BYTES, left)
             piece = await source.read(size)
             if not piece:
                 break
-            if damage.pause:
-                await asyncio.sleep(damage.pause)
             writer.write(piece)
             await writer.drain()
             self.body_bytes += len(piece)
@@ -201,8 +167,6 @@ async def _end(ending: Ending, writer: asyncio.StreamWriter, *, keep: bool) -> N
             sock = writer.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
-        case Ending.STALL:
-            await asyncio.get_running_loop().create_future()
         case _ as never:
             assert_never(never)
 

@@ -2,6 +2,13 @@
 
 import pickle
 import traceback
+from pathlib import Path
+from typing import Final
+
+import income_client
+
+_PACKAGE: Final = Path(income_client.__file__).parent
+_TESTS: Final = Path(__file__).parents[1]
 
 
 def held_by(error: BaseException) -> str:
@@ -20,3 +27,17 @@ def held_by(error: BaseException) -> str:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def package_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the package's own frames of a traceback, with their variables."""
+    return [one for one in _frames(error) if Path(one.filename).is_relative_to(_PACKAGE)]
+
+
+def frames_below_tests(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of the package and of libraries, with their variables."""
+    return [one for one in _frames(error) if not Path(one.filename).is_relative_to(_TESTS)]
+
+
+def _frames(error: BaseException) -> traceback.StackSummary:
+    return traceback.TracebackException.from_exception(error, capture_locals=True).stack

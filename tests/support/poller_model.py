@@ -31,7 +31,7 @@ from income_client.listing import ListReply as Listed
 from income_client.poll_source import PollSource
 from income_client.protocol.checkpoint import read_checkpoint
 from income_client.protocol.questions import Bounds
-from income_client.protocol.versions import RecordVersion
+from income_client.protocol.versions import DIGEST_BYTES, RecordVersion
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH
@@ -182,8 +182,8 @@ def version_of(application_id: str, version: int, second: int) -> RecordVersion:
         data_sources=DataSources(image_files=(), structured_data=()),
     )
     record = ApplicationRecord(application=application, documents=None)
-    digest = hashlib.blake2b(f"{application_id} {version}".encode(), digest_size=16).digest()
-    return RecordVersion(record, digest)
+    content = f"{application_id} {version}".encode()
+    return RecordVersion(record, hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest())
 
 
 Watch = Callable[[str], None]

@@ -75,6 +75,14 @@ class Process:
             os.close(self._keys)
             self._keys = None
 
+    def has_ended(self, seconds: float) -> bool:
+        """Wait so long for its end, and say whether it came."""
+        try:
+            self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def wait(self) -> Ran:
         """Wait for its end, which is a negative status where a signal has ended it."""
         status = self.popen.wait(_PATIENCE)

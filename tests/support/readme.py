@@ -13,6 +13,10 @@ from tests.cli.entry import ROOT
 
 PATH: Final = ROOT / "README.md"
 README: Final = PATH.read_text("utf-8")
+DEMO: Final = (
+    "python3 -m venv .venv && .venv/bin/pip install -e '.[cli]' && .venv/bin/income-client demo"
+)
+TESTS: Final = "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]' && .venv/bin/pytest"
 _FENCES: Final = RawFencedCodeBlockLexer(re.compile(r"(?P<kind>[^\n]*)\n"))
 """Blocks of any kind and of none, so that none is left unread."""
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn
@@ -71,13 +72,14 @@ class ScriptedServer:
     """What a running server has seen."""
 
     port: int
+    scheme: str = "http"
     seen: list[Seen] = field(factory=list)
     connections: set[asyncio.StreamWriter] = field(factory=set)
 
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def count(self, path: str) -> int:
         """Return how many requests came for a path."""
@@ -105,7 +107,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen:
 
 
 @contextlib.asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[ScriptedServer]:
+async def serving(
+    answer: Answer, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[ScriptedServer]:
     """Run a server: each request gets the bytes that ``answer`` returns, None closes."""
     tasks: set[asyncio.Task[None]] = set()
 
@@ -130,8 +134,9 @@ async def serving(answer: Answer) -> AsyncIterator[ScriptedServer]:
             script.connections.discard(writer)
             writer.close()
 
-    server = await asyncio.start_server(converse, "127.0.0.1", 0, backlog=1000)
-    script = ScriptedServer(server.sockets[0].getsockname()[1])
+    server = await asyncio.start_server(converse, "127.0.0.1", 0, backlog=1000, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    script = ScriptedServer(port, "http" if tls is None else "https")
     try:
         yield script
     finally:

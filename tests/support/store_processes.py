@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from income_client.checkpoints import SQLiteCheckpointStore
-from income_client.errors import CheckpointConflictError
+from income_client.errors import CheckpointConflictError, CheckpointError
 
 _SERVE = "from tests.support.store_processes import serve; serve()"
 
@@ -86,6 +86,11 @@ async def _save(store: SQLiteCheckpointStore, saves: int) -> None:
         try:
             _say(await store.save("default", f"text {version + 1}", version=version))
         except CheckpointConflictError:
+            _say("lost")
+        except CheckpointError as error:
+            # Kept out by the others for too long: nothing was saved.
+            if not error.retryable:
+                raise
             _say("lost")
 
 

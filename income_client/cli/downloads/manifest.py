@@ -22,8 +22,8 @@ MANIFEST: Final = "manifest.jsonl"
 
 _NEWLINE: Final = b"\n"
 _PRIVATE: Final = 0o600
-# Nothing that is no file is waited for, and no link leads elsewhere.
-_SAFELY: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+# Nothing that is no file is waited for, and no link leads elsewhere. Windows has neither flag.
+_SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @frozen(kw_only=True)

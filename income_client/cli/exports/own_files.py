@@ -11,8 +11,9 @@ from income_client.cli.private_files import sync
 
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
-_SAFELY: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Windows has neither.
+_SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # follows no link
 
 
 def claim_folder(folder: Path) -> None:

@@ -55,7 +55,7 @@ class TokenKey:
     """Its name among others."""
     algorithms: frozenset[str]
     """All that fit its type, its length and what its owner says of its use."""
-    material: Key = field(repr=False)
+    material: Any = field(repr=False)
     """The key itself, without private parts, as joserfc has it."""
 
     def verifies(self, algorithm: str, message: bytes, signature: bytes) -> bool:

@@ -1,7 +1,6 @@
 """Basic credentials of callbacks: one of several pairs, and nothing else, is let through."""
 
 import base64
-import traceback
 
 import pytest
 from hypothesis import given
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from income_client import BasicAuth, CallbackBasicAuth, ConfigurationError, Secret
 from income_client.protocol.callbacks.refusals import Refusal
+from tests.support.leaks import package_frames
 
 AUTH = CallbackBasicAuth("service", "invented-1", also=[BasicAuth("service", "invented-2")])
 
@@ -85,7 +85,6 @@ def test_passwords_are_not_shown() -> None:
     assert "invented" not in repr(AUTH)
     with pytest.raises(ConfigurationError) as caught:
         CallbackBasicAuth("service:", "invented-3")
-    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    ours = [frame for frame in shown.stack if "income_client" in frame.filename]
+    ours = package_frames(caught.value)
     assert ours
     assert not any("invented-3" in str(frame.locals) for frame in ours)

@@ -1,0 +1,192 @@
+"""What the client relies on in aiohttp without being promised it: an upgrade may not take it away.
+
+Each of these would be lost without a sound: a hook that is no longer called, an attribute that
+is no longer looked at. So each is tested by what it does, through public names.
+"""
+
+import asyncio
+import inspect
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
+
+from income_client import (
+    BasicAuth,
+    ClientClosedError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    DownloadError,
+    DownloadPolicy,
+    IncomeClient,
+    RetryPolicy,
+    Timeouts,
+    UnsafeLinkError,
+)
+from income_client.testing import JumpingClock, make_document
+from tests.support.scripted_server import Seen, always, forever, reply, serving
+from tests.support.stray_replies import application
+from tests.support.telemetry import collecting
+
+BASIC: Final = BasicAuth("user", "invented")
+ONCE: Final = RetryPolicy(max_attempts=1)
+HERE: Final = DownloadPolicy(
+    allowed_hosts=("127.0.0.1", "*.example.com:*"),
+    require_https=False,
+    allow_private_networks=True,
+)
+SHORT: Final = Timeouts(read=0.1)
+
+
+def test_the_names_that_the_watch_on_connections_needs_are_there() -> None:
+    """Of requests, of connections and of what reads them."""
+    assert inspect.iscoroutinefunction(aiohttp.ClientRequest.send)
+    assert list(inspect.signature(aiohttp.ClientRequest.send).parameters) == ["self", "conn"]
+    assert "request_class" in inspect.signature(aiohttp.ClientSession).parameters
+    assert {"add_callback", "closed", "protocol", "transport"} <= set(dir(Connection))
+    assert isinstance(inspect.getattr_static(ResponseHandler, "should_close"), property)
+    assert callable(ResponseHandler.exception)
+
+
+@pytest.mark.parametrize("sent", ["nothing", "half a head", "half a body"])
+async def test_a_silent_service_is_given_up(sent: str) -> None:
+    """The class of replies is our own, and so is the limit of their silence."""
+    whole = application("app-1")
+    head = len(whole.partition(b"\r\n\r\n")[0])
+    until = {"nothing": 0, "half a head": head // 2, "half a body": len(whole) - 20}[sent]
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(whole[:until])
+        await forever()
+
+    async with (
+        serving(answer) as server,
+        IncomeClient(server.url, auth=BASIC, retry=ONCE, timeouts=SHORT) as client,
+    ):
+        with pytest.raises(DeadlineExceededError, match="nothing came for too long"):
+            await client.get_application("app-1")
+
+
+async def test_a_call_is_not_sent_again_behind_the_policy() -> None:
+    """Aiohttp repeats a GET on a used connection, unless it is kept from that."""
+    async with (
+        serving(always(application("app-1"), None)) as server,
+        IncomeClient(server.url, auth=BASIC, retry=ONCE, clock=JumpingClock()) as client,
+    ):
+        await client.get_application("app-1")
+        with pytest.raises(ConnectionFailedError, match="closed without a reply"):
+            await client.get_application("app-1")
+        assert len(server.seen) == 2
+
+
+async def test_a_request_for_a_file_is_not_sent_again_behind_the_policy(tmp_path: Path) -> None:
+    """So with files."""
+    async with (
+        serving(always(reply(body=b"a,b", content_type="text/csv"), None)) as server,
+        IncomeClient(server.url, auth=BASIC, retry=ONCE, downloads=HERE) as client,
+    ):
+        for name in ("one", "two"):
+            document = make_document(url=f"{server.url}/{name}")
+            if name == "one":
+                await client.download(document, tmp_path / name)
+            else:
+                with pytest.raises(DownloadError, match="closed without a reply"):
+                    await client.download(document, tmp_path / name)
+        assert len(server.seen) == 2
+
+
+async def test_what_came_before_a_cut_is_kept(tmp_path: Path) -> None:
+    """Bytes that lie in a stream that has failed are taken out of it."""
+    ranges: list[str | None] = []
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        ranges.append(seen.headers.get("range"))
+        if len(ranges) == 1:
+            # The end comes together with the bytes before it.
+            writer.write(reply(body=b"0123456789", content_type="text/csv", ETag='"1"')[:-4])
+            return None
+        return reply(206, b"6789", "text/csv", ETag='"1"', Content_Range="bytes 6-9/10")
+
+    async with (
+        serving(answer) as server,
+        IncomeClient(server.url, auth=BASIC, downloads=HERE, clock=JumpingClock()) as client,
+    ):
+        document = make_document(url=f"{server.url}/slip")
+        await client.download(document, tmp_path / "slip")
+    assert (tmp_path / "slip").read_bytes() == b"0123456789"
+    assert ranges == [None, "bytes=6-"]
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [["169.254.169.254"], ["0.0.0.0", "169.254.169.254"], ["fe80::1", "169.254.169.254", "::"]],
+)
+async def test_an_address_that_is_refused_passes_through_the_race_of_addresses(
+    addresses: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It comes out as what it is, and is not tried again."""
+
+    def look_up(_: object, port: int, *__: object, **___: object) -> list[Any]:
+        kind = (socket.SOCK_STREAM, 6, "")
+        return [
+            (socket.AF_INET6, *kind, (ip, port, 0, 0))
+            if ":" in ip
+            else (socket.AF_INET, *kind, (ip, port))
+            for ip in addresses
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    clock = JumpingClock()
+    async with IncomeClient(
+        "https://service.example", auth=BASIC, downloads=HERE, clock=clock
+    ) as client:
+        document = make_document(url="https://files.example.com/slip")
+        with pytest.raises(UnsafeLinkError) as caught:
+            await client.download(document, tmp_path / "slip")
+    assert not caught.value.retryable
+    assert clock.slept == []
+
+
+@pytest.mark.parametrize("sent", ["nothing", "half a body"])
+async def test_closing_ends_a_call_under_way(sent: str) -> None:
+    """Aiohttp forgets who reads a body when its session is closed."""
+    whole = application("app-1")
+    reached = asyncio.Event()
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(whole[:-20] if sent == "half a body" else b"")
+        await writer.drain()
+        reached.set()
+        await forever()
+
+    async with serving(answer) as server:
+        client = IncomeClient(server.url, auth=BASIC)
+        call = asyncio.create_task(client.get_application("app-1"))
+        await reached.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await client.aclose()
+        with pytest.raises(ClientClosedError):
+            await call
+
+
+async def test_a_session_that_was_instrumented_is_not_instrumented_again() -> None:
+    """OpenTelemetry marks its hooks in every session of a process, and borrowed ones have them."""
+    instrumentor: Any = AioHttpClientInstrumentor()
+    with collecting() as exported:
+        instrumentor.instrument()
+        try:
+            async with (
+                serving(always(application("app-1"))) as server,
+                aiohttp.ClientSession() as session,
+                IncomeClient(server.url, auth=BASIC, session=session, telemetry=False) as client,
+            ):
+                await client.get_application("app-1")
+        finally:
+            instrumentor.uninstrument()
+    assert len(exported.named("GET")) == 1

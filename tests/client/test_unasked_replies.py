@@ -1,0 +1,413 @@
+"""A reply counts only for the request that it answers."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from attrs import evolve
+
+from income_client import (
+    BasicAuth,
+    ConnectionFailedError,
+    DownloadPolicy,
+    IncomeClient,
+    OAuth2ClientCredentials,
+    UnexpectedResponseError,
+)
+from income_client.emulator import Emulator
+from income_client.testing import JumpingClock
+from tests.support.scripted_server import Seen, reply, reset, serving
+from tests.support.stray_replies import (
+    StrayService,
+    When,
+    answer_to,
+    application,
+    page,
+    straying,
+    tls_pair,
+    turns,
+)
+
+BASIC: Final = BasicAuth("user", "invented")
+OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
+STRAY: Final = application("somebody-else")
+WHOLE: Final = {
+    "a reply": STRAY,
+    "a refusal": reply(404),
+    "a provisional reply": b"HTTP/1.1 102 Processing\r\n\r\n",
+    "more of the body": b'"}',
+}
+PARTS: Final = {"half a head": STRAY[:30], "an empty line": b"\r\n"}
+SEPARATE: Final = [When.IDLE, When.UNREAD]
+JOINED: Final = [When.SAME, When.TAIL]
+
+
+def client_of(service: StrayService, **options: Any) -> IncomeClient:
+    """Return a client of a service, whose pauses take no time."""
+    settings: dict[str, Any] = {"auth": BASIC, "clock": JumpingClock()} | options
+    return IncomeClient(service.server.url, **settings)
+
+
+async def two_calls(service: StrayService, client: IncomeClient) -> None:
+    """Make two calls that give what was asked for, with one request each."""
+    assert (await client.get_application("app-1")).application_id == "app-1"
+    await service.pass_time()
+    assert (await client.get_application("app-2")).application_id == "app-2"
+    paths = [seen.path.rpartition("/")[2] for seen in service.server.seen]
+    assert paths == ["app-1", "app-2"]
+
+
+@pytest.mark.parametrize(
+    ("stray", "when"),
+    [
+        (stray, when)
+        for stray in WHOLE
+        for when in When
+        # Then the whole segment is no HTTP.
+        if not (stray == "more of the body" and when is When.SAME)
+    ],
+)
+async def test_a_connection_is_not_used_after_a_stray_reply(stray: str, when: When) -> None:
+    """Whatever came, and whenever, the next request goes over another connection."""
+    async with straying(when, WHOLE[stray]) as service, client_of(service) as client:
+        await two_calls(service, client)
+        assert service.over == [0, 1]
+
+
+@pytest.mark.parametrize("when", SEPARATE)
+@pytest.mark.parametrize("stray", PARTS)
+async def test_a_connection_is_not_used_after_a_part_of_a_reply(stray: str, when: When) -> None:
+    """What came need not be a whole reply."""
+    async with straying(when, PARTS[stray]) as service, client_of(service) as client:
+        await two_calls(service, client)
+        assert service.over == [0, 1]
+
+
+@pytest.mark.parametrize("when", JOINED)
+@pytest.mark.parametrize("stray", PARTS)
+async def test_a_part_that_comes_with_a_reply_spoils_no_other(stray: str, when: When) -> None:
+    """It cannot be told from the reply before it, and is taken for nothing."""
+    async with straying(when, PARTS[stray]) as service, client_of(service) as client:
+        await two_calls(service, client)
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_connection_inside_tls_is_not_used_after_a_stray_reply(when: When) -> None:
+    """Messages of TLS itself are no reply, a stray reply inside TLS is one."""
+    tls, trust = tls_pair()
+    async with (
+        straying(when, STRAY, tls=tls) as service,
+        client_of(service, **trust) as client,
+    ):
+        await two_calls(service, client)
+        assert service.over == [0, 1]
+
+
+async def test_connections_inside_tls_are_used_again() -> None:
+    """Where nothing comes unasked, one connection is enough."""
+    tls, trust = tls_pair()
+    async with straying(When.SAME, tls=tls) as service, client_of(service, **trust) as client:
+        await two_calls(service, client)
+        assert service.over == [0, 0]
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_connection_of_a_borrowed_session_is_checked_as_well(when: When) -> None:
+    """And its owner can use it as before, over the same connections."""
+    async with (
+        straying(when, STRAY) as service,
+        aiohttp.ClientSession() as session,
+        client_of(service, session=session) as client,
+    ):
+        await two_calls(service, client)
+        assert service.over == [0, 1]
+        url = f"{service.server.url}/v1/income/applications/app-3"
+        async with session.get(url) as answer:
+            assert (await answer.json())["application_id"] == "app-3"
+        assert service.over == [0, 1, 1]
+        assert (await client.get_application("app-4")).application_id == "app-4"
+
+
+@pytest.mark.parametrize("when", When)
+async def test_an_application_that_exists_is_found(when: When) -> None:
+    """A stray list is not the answer to a question about another application."""
+    # As many as the questions that are asked before an application is said not to exist.
+    async with straying(when, page() * 3) as service, client_of(service) as client:
+        for reference in ("loan-1", "loan-2", "loan-3"):
+            found = await client.find_application(reference)
+            assert found is not None
+            assert found.application_reference_id == reference
+            await service.pass_time()
+
+
+@pytest.mark.parametrize("when", When)
+async def test_one_stray_reply_does_not_shift_all_that_follow(when: When) -> None:
+    """Fifty calls after one stray reply give fifty right answers."""
+    async with straying(when, STRAY) as service, client_of(service) as client:
+        for number in range(50):
+            wanted = f"app-{number}"
+            assert (await client.get_application(wanted)).application_id == wanted
+            await service.pass_time()
+        assert len(service.server.seen) == 50
+
+
+@pytest.mark.parametrize("when", When)
+async def test_every_idle_connection_may_have_a_stray_reply(when: When) -> None:
+    """However many there are, a call takes none of them, and no attempt is lost."""
+    async with straying(when, *[STRAY] * 8) as service, client_of(service) as client:
+        await asyncio.gather(*[client.get_application(f"app-{n}") for n in range(8)])
+        await service.pass_time()
+        found = await asyncio.gather(*[client.get_application(f"next-{n}") for n in range(8)])
+        assert [one.application_id for one in found] == [f"next-{n}" for n in range(8)]
+        assert len(service.server.seen) == 16
+        assert set(service.over[8:]).isdisjoint(service.over[:8])
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_stray_reply_is_no_token(when: When) -> None:
+    """Token requests and calls go over the same connections where the host is the same."""
+    clock = JumpingClock()
+    async with (
+        straying(when, b"", STRAY) as service,
+        client_of(service, auth=OAUTH, clock=clock) as client,
+    ):
+        assert (await client.get_application("app-1")).application_id == "app-1"
+        await service.pass_time()
+        clock.advance(4000)
+        assert (await client.get_application("app-2")).application_id == "app-2"
+        paths = [seen.path.rpartition("/")[2] for seen in service.server.seen]
+        assert paths == ["token", "app-1", "token", "app-2"]
+        assert service.over == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("when", JOINED)
+async def test_what_follows_a_token_is_no_application(when: When) -> None:
+    """The call that waits for the token is sent over another connection."""
+    async with straying(when, STRAY) as service, client_of(service, auth=OAUTH) as client:
+        assert (await client.get_application("app-1")).application_id == "app-1"
+        assert service.over == [0, 1]
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_walk_takes_no_stray_page(when: When) -> None:
+    """A page that nobody asked for does not end a walk before its last row."""
+    async with Emulator(40, clock=JumpingClock()) as emulated:
+        address = urlsplit(emulated.url)
+
+        async def relay(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+            source, sink = await asyncio.open_connection(address.hostname, address.port)
+            fields = {**seen.headers, "connection": "close"}
+            head = [f"GET {seen.path}?{seen.query} HTTP/1.1"]
+            head += [f"{name}: {text}" for name, text in fields.items()]
+            sink.write("\r\n".join([*head, "", ""]).encode())
+            whole = await source.read()
+            sink.close()
+            right = whole.replace(b"Connection: close\r\n", b"")
+            if not service.over:
+                # Five of the rows, and no more: the page is not full.
+                rows = right.partition(b"\r\n\r\n")[2]
+                service.strays.append(reply(body=rows))
+            return await service.reply(seen, writer, right)
+
+        service = StrayService(when, [])
+        async with (
+            serving(relay) as service.server,
+            IncomeClient(service.server.url, auth=emulated.basic, clock=JumpingClock()) as client,
+        ):
+            walk = client.list_applications(limit=5, concurrency=1)
+            found = []
+            async for row in walk:
+                found.append(row.application_id)
+                await service.pass_time()
+            assert sorted(found) == sorted(emulated.world.ids)
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_file_is_its_own(when: When, tmp_path: Path) -> None:
+    """The bytes of one document never stand in the file of another."""
+
+    def answer(seen: Seen) -> bytes:
+        return reply(body=seen.path.encode(), content_type="text/csv", ETag='"1"')
+
+    policy = DownloadPolicy(
+        allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
+    )
+    async with (
+        Emulator(2, clock=JumpingClock()) as emulated,
+        straying(when, answer_stray(), answer=answer) as service,
+        IncomeClient(emulated.url, auth=emulated.basic, downloads=policy) as client,
+    ):
+        documents = await client.get_documents(emulated.world.ids[0])
+        (_, one), *_ = documents.all()
+        for number in range(3):
+            address = f"{service.server.url}/file-{number}"
+            document = evolve(one, document_id=f"d-{number}", url=address, source=None)
+            file = await client.download(document, tmp_path / f"{number}")
+            assert (tmp_path / f"{number}").read_bytes() == f"/file-{number}".encode()
+            assert file.size == len(f"/file-{number}")
+            await service.pass_time()
+        assert len(service.server.seen) == 3
+
+
+def answer_stray() -> bytes:
+    """Return a stray reply that brings a file."""
+    return reply(body=b"/file-9", content_type="text/csv", ETag='"1"')
+
+
+@pytest.mark.parametrize("hook", ["on_connection_reuseconn", "on_request_headers_sent"])
+async def test_bytes_that_come_while_a_request_is_prepared_are_no_reply(hook: str) -> None:
+    """A trace hook may hold a request up between the choice of its connection and its sending."""
+    trace = aiohttp.TraceConfig()
+
+    async def hold(*_: Any) -> None:
+        if service.over:
+            await service.pass_time()
+            await turns()
+
+    getattr(trace, hook).append(hold)
+    async with (
+        straying(When.UNREAD, STRAY) as service,
+        client_of(service, trace_configs=[trace]) as client,
+    ):
+        for number in range(3):
+            wanted = f"app-{number}"
+            assert (await client.get_application(wanted)).application_id == wanted
+        assert service.over[-1] == 1
+
+
+async def test_a_greeting_is_no_reply() -> None:
+    """A reply that a new connection begins with fails the call; it is no answer, and no loop."""
+    trace = aiohttp.TraceConfig()
+    greeted = 0
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal greeted
+        greeted += 1
+        writer.write(STRAY)
+        await reader.read()
+        writer.close()
+
+    async def hold(*_: Any) -> None:
+        await turns()
+
+    trace.on_connection_create_end.append(hold)
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with (
+        server,
+        IncomeClient(url, auth=BASIC, clock=JumpingClock(), trace_configs=[trace]) as client,
+    ):
+        with pytest.raises(ConnectionFailedError, match="before anything was asked") as caught:
+            await client.get_application("somebody-else")
+        await turns()
+    assert (caught.value.retryable, caught.value.attempts, greeted) == (True, 3, 3)
+
+
+@pytest.mark.parametrize("ending", ["fin", "rst"])
+async def test_a_connection_that_the_service_closed_costs_no_attempt(ending: str) -> None:
+    """Though the event loop has not heard of it yet, the request goes over another one."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+        return answer_to(seen)
+
+    async with serving(answer) as server:
+        async with IncomeClient(server.url, auth=BASIC, clock=JumpingClock()) as client:
+            await client.get_application("app-1")
+            (writer,) = server.connections
+            if ending == "rst":
+                reset(writer)
+            else:
+                writer.transport.write_eof()
+            # Not a turn of the loop in between.
+            assert (await client.get_application("app-2")).application_id == "app-2"
+        assert len(server.seen) == 2
+
+
+async def test_a_reply_about_another_application_ends_its_connection() -> None:
+    """The call is made again over another one: what follows on the first is shifted by one."""
+    replies = [application("somebody-else")]
+
+    def answer(seen: Seen) -> bytes:
+        return replies.pop() if replies else answer_to(seen)
+
+    async with straying(When.SAME, answer=answer) as service, client_of(service) as client:
+        assert (await client.get_application("app-1")).application_id == "app-1"
+        assert service.over == [0, 1]
+
+
+async def test_a_list_of_other_applications_ends_its_connection() -> None:
+    """So is a question about one application that was answered with others."""
+    replies = [page("loan-9")]
+
+    def answer(seen: Seen) -> bytes:
+        return replies.pop() if replies else answer_to(seen)
+
+    async with straying(When.SAME, answer=answer) as service, client_of(service) as client:
+        assert await client.find_application("loan-1") is not None
+        assert service.over == [0, 1]
+
+
+async def test_a_reply_that_stays_wrong_is_an_error_with_its_facts() -> None:
+    """Status, request id, pause and attempts are there, as with any reply."""
+    out = application("somebody-else").replace(
+        b"\r\n\r\n", b"\r\nX-Request-Id: r-1\r\nRetry-After: 2\r\n\r\n", 1
+    )
+    async with straying(When.SAME, answer=lambda _: out) as service, client_of(service) as client:
+        with pytest.raises(UnexpectedResponseError, match="about another application") as caught:
+            await client.get_application("app-1")
+    error = caught.value
+    assert (error.status, error.request_id, error.retry_after) == (200, "r-1", 2.0)
+    assert (error.attempts, error.retryable) == (3, True)
+    assert service.over == [0, 1, 2]
+
+
+@pytest.mark.parametrize("rows", [("loan-2",), ("LOAN-1",), ("loan-1 ",)])
+async def test_other_rows_do_not_mean_that_there_is_no_such_application(
+    rows: tuple[str, ...],
+) -> None:
+    """A service that ignores the reference, or folds its case, has not answered."""
+    async with (
+        straying(When.SAME, answer=lambda _: page(*rows)) as service,
+        client_of(service) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError, match="no row has this") as caught:
+            await client.find_application("loan-1")
+    assert (caught.value.status, caught.value.attempts) == (200, 3)
+    assert "loan" not in str(caught.value)
+
+
+async def test_two_applications_with_one_reference_are_an_error() -> None:
+    """A reference is unique, so neither can be taken for the one that is meant."""
+    one, other = page("loan-1"), b"id-of-another"
+    row = one.partition(b'"applications": [')[2].partition(b"]")[0]
+    twice = row + b", " + row.replace(b"id-of-loan-1", other)
+    body = one.partition(b"\r\n\r\n")[2].replace(row, twice)
+    async with (
+        straying(When.SAME, answer=lambda _: reply(body=body)) as service,
+        client_of(service) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError, match="2 applications have this"):
+            await client.find_application("loan-1")
+
+
+async def test_a_row_that_is_listed_twice_is_found() -> None:
+    """The same application twice is one."""
+    async with (
+        straying(When.SAME, answer=lambda _: page("loan-1", "loan-1")) as service,
+        client_of(service) as client,
+    ):
+        found = await client.find_application("loan-1")
+    assert found is not None
+    assert found.application_id == "id-of-loan-1"
+
+
+async def test_an_empty_list_means_that_there_is_no_such_application() -> None:
+    """Nothing but that does."""
+    async with (
+        straying(When.SAME, answer=lambda _: page()) as service,
+        client_of(service) as client,
+    ):
+        assert await client.find_application("loan-1") is None

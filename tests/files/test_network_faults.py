@@ -1,0 +1,27 @@
+"""What is a fault of the network, and what is a bug that no retry would mend."""
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.support.folders import files_in
+from tests.support.storage import storing
+
+
+async def test_a_bug_is_not_taken_for_a_fault_of_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes out as it is, at once, and nothing is left of the file."""
+
+    async def broken(*_: object) -> bytes:
+        raise AttributeError("a bug")
+
+    for name in ("read", "readany", "readchunk"):
+        monkeypatch.setattr(aiohttp.StreamReader, name, broken)
+    async with storing() as (storage, client):
+        document = storage.store("/a", b"file")
+        with pytest.raises(AttributeError, match="a bug"):
+            await client.download(document, tmp_path / "slip")
+        assert len(storage.asked) == 1
+    assert files_in(tmp_path) == {}

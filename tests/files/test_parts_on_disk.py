@@ -1,0 +1,41 @@
+"""What has come of a file is on the disk soon, so that a kill costs little of it."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from tests.support.folders import files_in
+from tests.support.storage import Asked, Reply, storing
+
+LOST = 300_000
+"""More bytes than were taken and not written: two blocks and one piece."""
+
+
+@pytest.mark.parametrize("count", [350_000, 1_000_000, 4_000_000])
+async def test_what_came_is_on_the_disk_while_the_rest_is_waited_for(
+    tmp_path: Path, count: int
+) -> None:
+    """All but the last block of it, in a file that is shorter than 1 MiB as well."""
+
+    def held(_: Asked, reply: Reply) -> Reply:
+        head = len(bytes(reply)) - len(reply.body)
+        return evolve(reply, cut=head + count, is_held=True)
+
+    async with storing() as (storage, client):
+        content = bytes(range(250)) * 20_000
+        document = storage.store("/a", content)
+        storage.tricks.append(held)
+        task = asyncio.ensure_future(client.download(document, tmp_path / "slip"))
+        async with asyncio.timeout(10):
+            part = b""
+            while len(part) < count - LOST:
+                await asyncio.sleep(0)
+                part = b"".join(files_in(tmp_path).values())
+        assert content.startswith(part)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert files_in(tmp_path) == {}

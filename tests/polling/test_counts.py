@@ -1,0 +1,95 @@
+"""What a poller counts as handed out, and what it reads again: its events and its status agree."""
+
+import contextlib
+import logging
+from typing import Any
+
+import pytest
+
+from income_client import Event, IncomeClient, MemoryCheckpointStore, RecordDelivered
+from income_client.emulator import Emulator
+from income_client.testing import JumpingClock
+from tests.support.polling import ids_of, rest, scene
+from tests.support.service import NOW
+
+
+@pytest.mark.parametrize("way", ["records", "batches"])
+async def test_what_is_handed_out_again_counts_again(way: str) -> None:
+    """In the events as in the status, after each record that the consumer has."""
+    clock, told, got = JumpingClock(), [], 0
+
+    def hear(event: Event) -> None:
+        if isinstance(event, RecordDelivered):
+            told.append(event.application_id)
+
+    async with (
+        Emulator(range(NOW - 100, NOW - 80), clock=clock, time_flows=True) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clock, on_event=hear) as client,
+    ):
+        options: dict[str, Any] = {"start": "2026-06-30T11:00:00", "documents": False}
+        poller = client.poll(MemoryCheckpointStore(), **options)
+        if way == "records":
+            async for _ in poller:
+                got += 1
+                assert poller.status.records == len(told) == got
+                if got == 15:
+                    break
+            got += len(await rest(poller))
+            assert got == 20
+        else:
+            async for batch in poller.batches():
+                got += len(batch)
+                assert poller.status.records == len(told) == got
+                with contextlib.suppress(ValueError):
+                    async with batch:
+                        if got < 60:
+                            raise ValueError
+                    poller.stop()
+            assert got == 60
+        assert poller.status.records == len(told) == got
+        assert set(told) == set(service.world.ids)
+
+
+async def test_what_is_read_again_is_counted() -> None:
+    """Each poll reads all that was updated within settle and lookback, and no more."""
+    async with scene(time_flows=False) as place:
+        poller = place.poll(settle=5, lookback=30)
+        assert poller.status.unchanged == 0
+        place.touch(1, 2)
+        place.service.advance(4)
+        assert len(await rest(poller)) == 2
+        assert poller.status.unchanged == 0
+        for seconds, unchanged in ((10, 2), (30, 2), (1, 0)):
+            place.service.advance(seconds)
+            poller = place.poll(settle=5, lookback=30)
+            assert await rest(poller) == []
+            assert poller.status.unchanged == unchanged
+
+
+async def test_a_checkpoint_holds_twenty_bytes_for_each_of_them() -> None:
+    """So an hour in which a thousand were updated is 20 kilobytes."""
+    async with scene(range(NOW - 300, NOW)) as place:
+        options: dict[str, Any] = {"start": "2026-06-30T11:00:00", "lookback": 3600}
+        assert len(set(ids_of(await rest(place.poll(**options))))) == 300
+        stored = await place.store.load("default")
+        assert stored.checkpoint is not None
+        assert 300 * 18 < len(stored.checkpoint) < 300 * 25
+
+
+async def test_a_costly_lookback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It says for how many seconds each poll reads everything again."""
+
+    def warnings() -> list[logging.LogRecord]:
+        return [one for one in caplog.records if hasattr(one, "unchanged")]
+
+    async with scene(range(NOW - 1110, NOW)) as place:
+        options: dict[str, Any] = {"start": "2026-06-30T11:00:00", "lookback": 3600}
+        place.service.advance(10)
+        assert len(await rest(place.poll(**options))) == 1110
+        assert not warnings()
+        poller = place.poll(**options)
+        assert await rest(poller) == []
+        assert poller.status.unchanged == 1110
+        (warning,) = warnings()
+        assert vars(warning)["seconds"] == 3605
+        assert "3605 seconds" in warning.getMessage()

@@ -1,0 +1,196 @@
+"""A store that fails for a while: the poll in hand is kept, and only the commit is retried."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    DeadLetter,
+    MemoryCheckpointStore,
+)
+from income_client.emulator import Fault
+from income_client.testing import JumpingClock
+from tests.support.polling import Scene, ids_of, rest, scene, take
+from tests.support.service import HeldClock, until
+
+
+class FailingStore(MemoryCheckpointStore):
+    """Fails as many saves as it is told to, before it has saved or afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+        self.tries = 0
+        self.saves_first = False
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        """Save, or fail."""
+        self.tries += 1
+        more: dict[str, Any] = {"dead_letters": dead_letters, "resolved": resolved}
+        if not self.failures:
+            return await super().save(name, checkpoint, version=version, **more)
+        self.failures -= 1
+        if self.saves_first:
+            await super().save(name, checkpoint, version=version, **more)
+        raise CheckpointError("the store is locked", retryable=True)
+
+
+def with_updates(place: Scene, count: int) -> FailingStore:
+    """Update applications, some seconds ago, and give the place a store that can fail."""
+    place.touch(*range(count))
+    place.service.advance(10)
+    place.store = store = FailingStore()
+    return store
+
+
+@pytest.mark.parametrize("saves_first", [False, True])
+@pytest.mark.parametrize("failures", [1, 5])
+async def test_a_failing_commit_costs_no_request(failures: int, saves_first: bool) -> None:
+    """The rest of the poll is handed out from where it was; nothing is listed or read anew."""
+    async with scene(300) as place:
+        store = with_updates(place, 250)
+        poller, ids = place.poll(interval=10_000), []
+        async for record in poller:
+            ids.append(record.application_id)
+            if len(ids) == 100:
+                store.failures, store.saves_first = failures, saves_first
+            if len(ids) == 250:
+                poller.stop()
+        assert store.failures == 0
+        assert len(ids) == len(set(ids)) == 250
+        assert place.requests("get_application") == 250
+        assert place.requests("list_applications") == 1
+        assert await rest(place.poll()) == []
+
+
+async def test_a_failing_burial_costs_no_request() -> None:
+    """What could not be read is stored before its batch; the batch is not read again for it."""
+    async with scene(300) as place:
+        store = with_updates(place, 250)
+        path = f"*/{place.ids[0]}"
+        place.service.faults.add(Fault("status", status=404, path=path, times=None))
+        poller = place.poll(interval=10_000)
+        waiting = asyncio.create_task(anext(poller))
+        await until(lambda: store.tries == 1)
+        store.failures = 4
+        records = [await waiting]
+        async for record in poller:
+            records.append(record)
+            if len(records) == 249:
+                poller.stop()
+        assert store.failures == 0
+        assert place.requests("get_application") == 249 + 2
+        assert place.requests("list_applications") == 1
+        assert await place.letters() == [place.ids[0]]
+
+
+@pytest.mark.parametrize("failures", [1, 7])
+async def test_a_batch_s_own_block_waits_for_the_store(failures: int) -> None:
+    """Its end does not fail for a store that comes back, and the batch comes once."""
+    async with scene(300) as place:
+        store = with_updates(place, 150)
+        poller, ids = place.poll(interval=10_000), []
+        async for batch in poller.batches():
+            async with batch:
+                ids += ids_of(batch)
+                store.failures = failures
+            assert store.failures == 0
+            assert (await store.load("default")).checkpoint == batch.checkpoint
+            if len(ids) == 150:
+                poller.stop()
+        assert len(set(ids)) == 150
+        assert place.requests("get_application") == 150
+
+
+async def test_pauses_of_a_failing_commit_grow_and_are_shown() -> None:
+    """By the client's clock, up to a minute; the status counts the failures."""
+    clock = JumpingClock()
+    async with scene(clock=clock) as place:
+        store = with_updates(place, 3)
+        poller = place.poll()
+        batch = await take(poller)
+        store.failures = 12
+        clock.slept.clear()
+        committing = asyncio.create_task(batch.commit())
+        await until(lambda: poller.status.failures == 5)
+        assert isinstance(poller.status.last_error, CheckpointError)
+        await committing
+        assert len(clock.slept) == 12
+        for number, pause in enumerate(clock.slept):
+            longest = min(60, 2**number)
+            assert longest / 2 <= pause <= longest
+
+
+@pytest.mark.parametrize("way", ["stop", "cancel"])
+async def test_stopping_ends_the_pauses_of_a_failing_commit(way: str) -> None:
+    """After one more try, whose error is raised; the next poller brings the batch again."""
+    clock = HeldClock()
+    async with scene(clock=clock) as place:
+        store = with_updates(place, 3)
+        poller = place.poll()
+        batch = await take(poller)
+        store.failures = 10_000
+        clock.is_held = True
+        committing = asyncio.create_task(batch.commit())
+        await until(lambda: poller.status.failures == 1)
+        poller.stop() if way == "stop" else committing.cancel()
+        await asyncio.wait([committing])
+        assert committing.cancelled() == (way == "cancel")
+        if way == "stop":
+            assert isinstance(committing.exception(), CheckpointError)
+        clock.release_all()
+        store.failures = 0
+        assert ids_of(await rest(place.poll())) == ids_of(batch)
+
+
+async def test_a_single_poll_waits_for_the_store_for_a_while() -> None:
+    """Half a minute or so; after that it fails, as it does when the service fails."""
+    async with scene(clock=JumpingClock()) as place:
+        store = with_updates(place, 3)
+        store.failures = 3
+        assert len(await rest(place.poll())) == 3
+        store.failures = 10_000
+        with pytest.raises(CheckpointError) as caught:
+            await rest(place.poll())
+        assert caught.value.retryable
+        assert 10_000 - store.failures < 10
+
+
+async def test_a_conflict_is_not_waited_for() -> None:
+    """The name is another's, and stays so."""
+    async with scene() as place:
+        store = with_updates(place, 3)
+        batch = await take(place.poll())
+        await take(place.poll())
+        store.tries = 0
+        with pytest.raises(CheckpointConflictError):
+            await batch.commit()
+        assert store.tries == 1
+
+
+async def test_commits_in_tasks_of_their_own_are_retried_beside_the_poll() -> None:
+    """Neither disturbs the other, and all of it is committed in the end."""
+    async with scene(400) as place:
+        store = with_updates(place, 400)
+        poller, count = place.poll(), 0
+        async with asyncio.TaskGroup() as group:
+            async for batch in poller.batches():
+                store.failures = 2
+                group.create_task(batch.commit())
+                count += len(batch)
+                if count == 400:
+                    break
+        assert place.requests("get_application") == 400
+        assert await rest(place.poll()) == []

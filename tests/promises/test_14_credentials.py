@@ -1,0 +1,588 @@
+"""Promise 14: credentials go to the configured origin only, and a reply counts for its request."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+import trustme
+
+from income_client import (
+    AuthenticationError,
+    BasicAuth,
+    ConfigurationError,
+    ConnectionFailedError,
+    DownloadPolicy,
+    IncomeClient,
+    NotFoundError,
+    OAuth2ClientCredentials,
+    TokenError,
+    UnexpectedResponseError,
+)
+from income_client.testing import JumpingClock, make_document
+from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.scripted_server import (
+    ScriptedServer,
+    Seen,
+    always,
+    reply,
+    serving,
+    token_reply,
+    with_tokens,
+)
+from tests.support.stray_replies import (
+    When,
+    answer_to,
+    application,
+    page,
+    straying,
+    tls_pair,
+    turns,
+)
+
+BASIC: Final = BasicAuth("user", "invented")
+OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
+BASIC_HEADER: Final = "Basic dXNlcjppbnZlbnRlZA=="
+CLIENT_HEADER: Final = "Basic cGFydG5lcjppbnZlbnRlZA=="
+REDIRECTS: Final = (300, 301, 302, 303, 305, 306, 307, 308)
+HERE: Final = DownloadPolicy(
+    allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
+)
+
+
+def client_of(url: str, **options: Any) -> IncomeClient:
+    """Return a client whose pauses take no time."""
+    settings: dict[str, Any] = {"auth": BASIC, "clock": JumpingClock()} | options
+    return IncomeClient(url, **settings)
+
+
+async def rightly(seen: Seen, _: asyncio.StreamWriter) -> bytes:
+    """Answer every request as the service does."""
+    return answer_to(seen)
+
+
+# Redirects
+
+
+@pytest.mark.parametrize("status", REDIRECTS)
+@pytest.mark.parametrize("before", [[], [401], [503], [503, 401], [401, 503]])
+@pytest.mark.parametrize("target", ["another origin", "the same origin", "a path"])
+async def test_a_call_is_not_redirected(status: int, before: list[int], target: str) -> None:
+    """Wherever it leads, after a refreshed token and after a retry too: an error, not followed."""
+    left = list(before)
+
+    async def answer(_: Seen, __: asyncio.StreamWriter) -> bytes:
+        places = {"another origin": other.url, "the same origin": server.url, "a path": ""}
+        location = f"{places[target]}/elsewhere"
+        return reply(left.pop(0)) if left else reply(status, Location=location)
+
+    async with (
+        serving(always(reply())) as other,
+        serving(with_tokens(answer)) as server,
+        client_of(server.url, auth=OAUTH) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError) as caught:
+            await client.get_application("app-1")
+        assert (caught.value.status, caught.value.retryable) == (status, False)
+        calls = [seen.path for seen in server.seen if seen.path != "/token"]
+        assert calls == ["/v1/income/applications/app-1"] * (1 + len(before))
+        assert other.seen == []
+
+
+@pytest.mark.parametrize("status", REDIRECTS)
+@pytest.mark.parametrize("before", [[], [503]])
+async def test_a_token_request_is_not_redirected(status: int, before: list[int]) -> None:
+    """Neither the client's secret nor the body of the request goes anywhere else."""
+    async with serving(always(token_reply())) as other:
+        replies = [*map(reply, before), reply(status, Location=f"{other.url}/token")]
+        async with (
+            serving(always(*replies)) as server,
+            client_of(server.url, auth=OAUTH) as client,
+        ):
+            with pytest.raises(TokenError) as caught:
+                await client.get_application("app-1")
+        assert (caught.value.status, caught.value.retryable) == (status, False)
+        assert [seen.path for seen in server.seen] == ["/token"] * (1 + len(before))
+        assert other.seen == []
+
+
+# One origin for calls, one for tokens, none for files
+
+
+async def test_each_origin_sees_what_is_its_own(tmp_path: Path) -> None:
+    """Client credentials go to the token endpoint, tokens to the API, and nothing to files."""
+    async with (
+        serving(rightly) as api,
+        serving(rightly) as login,
+        serving(always(reply(body=b"a,b", content_type="text/csv"))) as files,
+        client_of(api.url, auth=OAUTH, auth_url=login.url, downloads=HERE) as client,
+    ):
+        await client.get_application("app-1")
+        await client.find_application("loan-1")
+        document = make_document(url=f"{files.url}/slip?signature=1")
+        await client.download(document, tmp_path / "slip")
+    assert {seen.authorization for seen in login.seen} == {CLIENT_HEADER}
+    assert {seen.path for seen in login.seen} == {"/token"}
+    assert {seen.authorization for seen in api.seen} == {"Bearer token-1"}
+    assert "/token" not in {seen.path for seen in api.seen}
+    (file,) = files.seen
+    assert "authorization" not in file.headers
+    assert "Bearer" not in str(file.headers)
+
+
+async def test_a_token_goes_to_the_origin_of_the_api_where_none_is_named() -> None:
+    """The token endpoint has the API's origin by default, without the path of the address."""
+    async with serving(rightly) as server, client_of(f"{server.url}/x/y", auth=OAUTH) as client:
+        await client.get_application("app-1")
+    paths = [seen.path for seen in server.seen]
+    assert paths == ["/token", "/x/y/v1/income/applications/app-1"]
+
+
+@pytest.mark.parametrize(
+    "application_id",
+    [
+        "//127.0.0.1:1/x",
+        "@127.0.0.1:1",
+        "http://127.0.0.1:1/",
+        "../../../token",
+        "app?x=1#y",
+        "a b\\c%2f",
+    ],
+)
+async def test_an_id_does_not_change_where_a_call_goes(application_id: str) -> None:
+    """Whatever it looks like, it is one step of the path."""
+    async with serving(always(reply(404))) as server, client_of(server.url) as client:
+        with pytest.raises(NotFoundError):
+            await client.get_application(application_id)
+    (seen,) = server.seen
+    prefix, _, rest = seen.path.partition("/v1/income/applications/")
+    assert prefix == ""
+    assert "/" not in rest
+    assert seen.query == ""
+
+
+# TLS
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://service.example",
+        "http://localhost.example.com",
+        "http://127.0.0.1.example.com",
+        "http://127.1",
+        "http://2130706433",
+        "http://0x7f000001",
+        "http://0.0.0.0",
+        "http://[::]",
+        "http://[::ffff:127.0.0.1]",
+        "http://10.0.0.1",
+        "http://169.254.169.254",
+        "http://localhost@service.example",
+        "http://127.0.0.1\\@service.example",
+        "HTTP://service.example",
+        "ftp://service.example",
+        "ws://service.example",
+        "//service.example",
+        "service.example",
+    ],
+)
+def test_credentials_are_not_sent_in_plain_text(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address of another machine that is not https is refused before anything is sent."""
+    with pytest.raises(ConfigurationError, match="base_url"):
+        client_of(address)
+    with pytest.raises(ConfigurationError, match="auth_url"):
+        client_of("https://service.example", auth=OAUTH, auth_url=address)
+    monkeypatch.setenv("INCOME_BASE_URL", "https://service.example")
+    monkeypatch.setenv("INCOME_CLIENT_ID", "partner")
+    monkeypatch.setenv("INCOME_CLIENT_SECRET", "invented")
+    monkeypatch.setenv("INCOME_AUTH_URL", address)
+    with pytest.raises(ConfigurationError, match="auth_url"):
+        IncomeClient.from_env()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://service.example", "http://localhost:8000", "http://127.0.0.1", "http://[::1]:8000"],
+)
+async def test_https_and_this_machine_are_accepted(address: str) -> None:
+    """Plain http is for tests and emulators, which are on the same machine."""
+    async with client_of(address), client_of("https://a.example", auth=OAUTH, auth_url=address):
+        pass
+
+
+@pytest.mark.parametrize("fault", ["unknown authority", "another host"])
+@pytest.mark.parametrize("auth", [BASIC, OAUTH], ids=["basic", "oauth2"])
+async def test_an_impostor_gets_nothing(fault: str, auth: Any) -> None:
+    """Without a certificate that is right nothing is sent, and nothing is tried again."""
+    authority = trustme.CA()
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    name = "127.0.0.1" if fault == "unknown authority" else "service.example"
+    authority.issue_cert(name).configure_cert(server_side)
+    client_side = ssl.create_default_context()
+    if fault == "another host":
+        authority.configure_trust(client_side)
+    async with (
+        serving(rightly, server_side) as server,
+        client_of(server.url, auth=auth, ssl=client_side) as client,
+    ):
+        with pytest.raises(ConnectionFailedError, match="certificate not accepted") as caught:
+            await client.get_application("app-1")
+        assert server.seen == []
+    assert not caught.value.retryable
+
+
+# Proxies
+
+
+@contextlib.asynccontextmanager
+async def tunnelling(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Run a proxy that tunnels to a port of this machine; give its address, and what it sees."""
+    sees: list[bytes] = []
+
+    async def relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await source.read(65536):
+                sees.append(piece)
+                sink.write(piece)
+                await sink.drain()
+        sink.close()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sees.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 X\r\n\r\n")
+        there, onward = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(relay(reader, onward), relay(there, writer))
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", sees
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("auth", [BASIC, OAUTH], ids=["basic", "oauth2"])
+@pytest.mark.parametrize(
+    ("user", "shown"), [("", None), ("proxy:word@", "Basic cHJveHk6d29yZA==")], ids=["", "its own"]
+)
+async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str | None) -> None:
+    """What goes through it is inside TLS: no path, no header, no token, no body."""
+    tls, trust = tls_pair()
+    async with (
+        serving(rightly, tls) as server,
+        tunnelling(server.port) as (proxy, sees),
+        client_of(server.url, auth=auth, proxy=f"http://{user}{proxy}", **trust) as client,
+    ):
+        for name in ("app-1", "app-2"):
+            assert (await client.get_application(name)).application_id == name
+            # The next call makes a connection of its own.
+            for writer in tuple(server.connections):
+                writer.transport.abort()
+            await turns()
+    assert {seen.authorization for seen in server.seen} <= {
+        BASIC_HEADER,
+        CLIENT_HEADER,
+        "Bearer token-1",
+    }
+    heads = [piece for piece in sees if piece.startswith(b"CONNECT ")]
+    assert heads
+    for head in heads:
+        first, *fields = head.decode().removesuffix("\r\n\r\n").split("\r\n")
+        assert first == f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"
+        told = {name.lower(): text for name, text in (line.split(": ") for line in fields)}
+        assert told.get("proxy-authorization") == shown
+        assert not {"authorization", "cookie"} & set(told)
+    whole = b"".join(sees)
+    for secret in (b"applications", b"Bearer", b"token", BASIC_HEADER.encode(), b"grant_type"):
+        assert secret not in whole
+    # What the proxy is shown for itself stays with it.
+    assert not any("proxy-authorization" in seen.headers for seen in server.seen)
+
+
+@pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "https://10.0.0.1"])
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8000", "http://localhost"])
+def test_a_proxy_elsewhere_gets_no_plain_text(address: str, proxy: str) -> None:
+    """An address of this machine in http would go through it, with its credentials."""
+    with pytest.raises(ConfigurationError, match="only inside TLS"):
+        client_of(address, proxy=proxy)
+    with pytest.raises(ConfigurationError, match="only inside TLS"):
+        client_of("https://service.example", auth=OAUTH, auth_url=address, proxy=proxy)
+
+
+# What is around: the environment, cookies, a caller's session
+
+
+async def test_the_environment_adds_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither a netrc file nor the variables of proxies have a say, with files too."""
+    (tmp_path / ".netrc").write_text("default login theirs password theirs\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with serving(rightly) as proxy, serving(rightly) as server:
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+            monkeypatch.setenv(name.upper(), proxy.url)
+        async with client_of(server.url, auth=OAUTH, downloads=HERE) as client:
+            await client.get_application("app-1")
+            await client.download(make_document(url=f"{server.url}/slip"), tmp_path / "slip")
+        assert proxy.seen == []
+    shown = [seen.headers.get("authorization") for seen in server.seen]
+    assert shown == [CLIENT_HEADER, "Bearer token-1", None]
+    assert not any("proxy-authorization" in seen.headers for seen in server.seen)
+
+
+async def test_cookies_are_not_kept() -> None:
+    """A cookie would be one more credential, and nobody has asked for it."""
+
+    async def answer(seen: Seen, _: asyncio.StreamWriter) -> bytes:
+        fields = b"\r\nSet-Cookie: session=theirs; Path=/\r\n\r\n"
+        return answer_to(seen).replace(b"\r\n\r\n", fields, 1)
+
+    async with serving(answer) as server:
+        # Cookies of bare IP addresses would not be kept anyway.
+        url = server.url.replace("127.0.0.1", "localhost")
+        async with client_of(url, auth=OAUTH) as client:
+            for name in ("app-1", "app-2"):
+                await client.get_application(name)
+    assert len(server.seen) == 3
+    assert not any("cookie" in seen.headers for seen in server.seen)
+
+
+@contextlib.asynccontextmanager
+async def lent(
+    proxy: ScriptedServer, other: ScriptedServer
+) -> AsyncIterator[tuple[aiohttp.ClientSession, list[str]]]:
+    """Return a session that would add all it can, and the names of middlewares that ran."""
+    ran: list[str] = []
+
+    async def middleware(
+        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        ran.append(str(request.url))
+        request.headers["Authorization"] = "Bearer theirs"
+        return await handler(request)
+
+    jar = aiohttp.CookieJar(unsafe=True)
+    jar.update_cookies({"session": "theirs"})
+    async with aiohttp.ClientSession(
+        base_url=other.url,
+        headers={"X-Theirs": "theirs", "Authorization": "Basic theirs", "Accept": "theirs/theirs"},
+        cookie_jar=jar,
+        proxy=proxy.url,
+        trust_env=True,
+        raise_for_status=True,
+        middlewares=(middleware,),
+    ) as session:
+        yield session, ran
+
+
+@pytest.mark.parametrize(("auth", "requests"), [(BASIC, 1), (OAUTH, 2)], ids=["basic", "oauth2"])
+async def test_a_borrowed_session_lends_its_connections_only(auth: Any, requests: int) -> None:
+    """Its headers, cookies, credentials, proxy, address and middlewares stay out of our calls."""
+    async with (
+        serving(rightly) as server,
+        serving(always(reply())) as proxy,
+        serving(always(reply())) as other,
+        lent(proxy, other) as (session, ran),
+    ):
+        async with client_of(server.url, auth=auth, session=session) as client:
+            assert (await client.get_application("app-1")).application_id == "app-1"
+        assert not session.closed
+        assert len(server.seen) == requests
+        assert "theirs" not in str([seen.headers for seen in server.seen])
+        assert (proxy.seen, other.seen, ran) == ([], [], [])
+        authorizations = {seen.authorization for seen in server.seen}
+        assert authorizations <= {BASIC_HEADER, CLIENT_HEADER, "Bearer token-1"}
+        assert not any("cookie" in seen.headers for seen in server.seen)
+
+
+async def test_a_borrowed_session_learns_nothing() -> None:
+    """What its owner asks for afterwards carries neither our credentials nor the cookies."""
+
+    async def answer(seen: Seen, _: asyncio.StreamWriter) -> bytes:
+        fields = b"\r\nSet-Cookie: session=ours; Path=/\r\n\r\n"
+        return answer_to(seen).replace(b"\r\n\r\n", fields, 1)
+
+    async with (
+        serving(answer) as server,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
+        async with client_of(server.url, auth=OAUTH, session=session) as client:
+            await client.get_application("app-1")
+        assert not list(session.cookie_jar)
+        async with session.get(f"{server.url}/v1/income/applications/app-2") as answered:
+            assert answered.status == 200
+    *_, theirs = server.seen
+    assert not {"authorization", "cookie"} & set(theirs.headers)
+
+
+async def test_a_redirect_is_not_followed_by_a_borrowed_session() -> None:
+    """Nor does its ``raise_for_status`` take the place of our errors."""
+    async with serving(always(reply())) as other:
+        async with (
+            serving(always(reply(307, Location=f"{other.url}/x"))) as server,
+            aiohttp.ClientSession(raise_for_status=True) as session,
+            client_of(server.url, session=session) as client,
+        ):
+            with pytest.raises(UnexpectedResponseError) as caught:
+                await client.get_application("app-1")
+        assert caught.value.status == 307
+        assert other.seen == []
+
+
+# A reply counts only for the request that it answers
+
+
+@pytest.mark.parametrize("kind", ["plain", "tls", "borrowed", "oauth2"])
+@pytest.mark.parametrize("when", When)
+async def test_a_reply_that_nobody_asked_for_answers_nothing(when: When, kind: str) -> None:
+    """Its connection is closed and not used again; each call is one request, rightly answered."""
+    stray, token = application("somebody-else"), kind == "oauth2"
+    tls, options = tls_pair() if kind == "tls" else (None, {})
+    async with contextlib.AsyncExitStack() as stack:
+        if kind == "borrowed":
+            options = {"session": await stack.enter_async_context(aiohttp.ClientSession())}
+        if token:
+            options = {"auth": OAUTH}
+        strays = [b"", stray] if token else [stray]
+        service = await stack.enter_async_context(straying(when, *strays, tls=tls))
+        client = await stack.enter_async_context(client_of(service.server.url, **options))
+        for number in range(5):
+            wanted = f"app-{number}"
+            assert (await client.get_application(wanted)).application_id == wanted
+            await service.pass_time()
+        assert len(service.server.seen) == 5 + token
+        assert service.over == [0] * (1 + token) + [1] * 4
+        assert len(service.server.connections) == 1
+
+
+@pytest.mark.parametrize("when", [When.IDLE, When.UNREAD])
+@pytest.mark.parametrize("part", [b"\r\n", b"HTTP/1.1 200", b"HTTP/1.1 100 X\r\n\r\n", b"?"])
+async def test_bytes_that_nobody_asked_for_end_a_connection(when: When, part: bytes) -> None:
+    """However few they are."""
+    async with straying(when, part) as service, client_of(service.server.url) as client:
+        for number in range(3):
+            await client.get_application(f"app-{number}")
+            await service.pass_time()
+        assert service.over == [0, 1, 1]
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_stray_list_hides_no_application(when: When) -> None:
+    """It does not say that an application does not exist."""
+    async with straying(when, page() * 3) as service, client_of(service.server.url) as client:
+        for reference in ("loan-1", "loan-2"):
+            assert await client.find_application(reference) is not None
+            await service.pass_time()
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_stray_file_is_nobodys(when: When, tmp_path: Path) -> None:
+    """Files have connections of their own, which are held to the same."""
+
+    def answer(seen: Seen) -> bytes:
+        return reply(body=seen.path.encode(), content_type="text/csv")
+
+    stray = reply(body=b"/slip-9", content_type="text/csv")
+    async with (
+        straying(when, stray, answer=answer) as service,
+        client_of("https://service.example", downloads=HERE) as client,
+    ):
+        for number in range(3):
+            document = make_document(url=f"{service.server.url}/slip-{number}")
+            await client.download(document, tmp_path / f"{number}")
+            await service.pass_time()
+        assert service.over == [0, 1, 1]
+    files = [(tmp_path / f"{number}").read_text() for number in range(3)]
+    assert files == ["/slip-0", "/slip-1", "/slip-2"]
+
+
+@pytest.mark.parametrize("call", [IncomeClient.get_application, IncomeClient.get_documents])
+async def test_a_reply_about_another_application_is_not_taken(
+    call: Callable[..., Awaitable[object]],
+) -> None:
+    """Its connection is closed and the call is made again; if that does not help, it fails."""
+    whole = {**APPLICATION, **DOCUMENTS, "application_id": "somebody-else"}
+    out = reply(body=json.dumps(whole).encode(), X_Request_Id="r-1")
+    async with (
+        straying(When.SAME, answer=lambda _: out) as service,
+        client_of(service.server.url) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError, match="another application") as caught:
+            await call(client, "app-1")
+    error = caught.value
+    assert (error.status, error.request_id, error.attempts) == (200, "r-1", 3)
+    assert service.over == [0, 1, 2]
+
+
+async def test_an_answer_to_another_question_is_asked_for_again() -> None:
+    """Where it was only the connection that was wrong, the call succeeds over another one."""
+    wrong = [application("somebody-else"), page("loan-9")]
+
+    def answer(seen: Seen) -> bytes:
+        return wrong.pop(0) if len(service.over) in (0, 2) else answer_to(seen)
+
+    async with (
+        straying(When.SAME, answer=answer) as service,
+        client_of(service.server.url) as client,
+    ):
+        assert (await client.get_application("app-1")).application_id == "app-1"
+        found = await client.find_application("loan-1")
+        assert found is not None
+        assert found.application_reference_id == "loan-1"
+        assert service.over == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("row", ["loan-2", "LOAN-1"])
+async def test_other_applications_do_not_mean_that_there_is_no_such_one(row: str) -> None:
+    """A service that ignores the reference has not answered."""
+    async with (
+        straying(When.SAME, answer=lambda _: page(row)) as service,
+        client_of(service.server.url) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError):
+            await client.find_application("loan-1")
+
+
+async def test_an_empty_list_means_that_there_is_no_such_application() -> None:
+    """Nothing else does."""
+    async with (
+        straying(When.SAME, answer=lambda _: page()) as service,
+        client_of(service.server.url) as client,
+    ):
+        assert await client.find_application("loan-1") is None
+
+
+async def test_refused_credentials_are_refused_for_their_own_call() -> None:
+    """A 401 that nobody asked for neither ends a call nor drops a token."""
+    async with (
+        straying(When.IDLE, b"", reply(401)) as service,
+        client_of(service.server.url, auth=OAUTH) as client,
+    ):
+        await client.get_application("app-1")
+        await service.pass_time()
+        await client.get_application("app-2")
+    assert [seen.path for seen in service.server.seen].count("/token") == 1
+
+
+async def test_credentials_that_are_refused_go_nowhere_else() -> None:
+    """A challenge that names another realm or address changes nothing."""
+    async with serving(always(reply())) as other:
+        challenge = f'Digest realm="{other.url}", domain="{other.url}", nonce="n"'
+        async with (
+            serving(with_tokens(always(reply(401, WWW_Authenticate=challenge)))) as server,
+            client_of(server.url, auth=OAUTH) as client,
+        ):
+            with pytest.raises(AuthenticationError):
+                await client.get_application("app-1")
+        shown = [seen.authorization for seen in server.seen]
+        assert shown == [CLIENT_HEADER, "Bearer token-1", CLIENT_HEADER, "Bearer token-2"]
+        assert other.seen == []

@@ -1,0 +1,404 @@
+"""Promise 16: a file at its place is whole, private or absent; it resumes, and trusts no name."""
+
+import asyncio
+import os
+import resource
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+
+from income_client import (
+    Document,
+    DownloadError,
+    DownloadProgress,
+    IncomeClient,
+    RetryPolicy,
+)
+from tests.support.cancelled import CancelledAt
+from tests.support.folders import (
+    check_file,
+    clear,
+    files_in,
+    folder_in_memory,
+    left_in,
+    mode_of,
+    watched,
+)
+from tests.support.storage import (
+    Asked,
+    Reply,
+    Trick,
+    document_at,
+    storing,
+)
+from tests.support.storage_scripts import PATH, Script, chunked, script, scripts
+
+ONCE = RetryPolicy(max_attempts=1)
+CONTENT = bytes(range(256)) * 3
+LONG = b"0123456789abcdef" * 200_000
+
+
+# Whole or absent
+
+
+@given(scripts())
+@example(script("cut body", "change"))
+@example(script("cut body", "ignore If-Range"))
+@example(script("cut body", "shift"))
+@example(script("cut body", "promise a longer file"))
+@example(script("cut body", "forget the tag"))
+@example(script("cut body", "400", keep_partial=True))
+@example(script("cut body", "change", "400", keep_partial=True))
+async def test_whatever_a_storage_does_a_file_is_one_whole_version_or_absent(
+    played: Script,
+) -> None:
+    """Cuts, changes and lies never mix bytes; what was kept is resumed, or void."""
+    policy = RetryPolicy(max_attempts=played.max_attempts)
+    async with storing(retry=policy) as (storage, client):
+        with folder_in_memory() as folder:
+            path = folder / "slip"
+            storage.tell("slip", storage.address(PATH, "s2"))
+            document = document_at(storage.address(PATH), "slip")
+            played.play(storage)
+            async with watched(path, played.contents):
+                try:
+                    file = await client.download(document, path, keep_partial=played.keep_partial)
+                except DownloadError:
+                    assert not path.exists()
+                    assert played.keep_partial or left_in(folder) == {}
+                else:
+                    check_file(file, path, played.contents)
+                storage.tricks.clear()
+                storage.expired.clear()
+                final = storage.files[PATH].content
+                file = await client.download(document, path, overwrite=True)
+            check_file(file, path, frozenset({final}))
+            assert left_in(folder) == {"slip": final}
+
+
+@pytest.mark.parametrize("framing", ["measured", "chunked"])
+async def test_a_reply_that_is_cut_at_any_byte_leaves_nothing(tmp_path: Path, framing: str) -> None:
+    """In its head, in its body, in the frame of a chunk: less than all of it is no file."""
+    async with storing(retry=ONCE) as (storage, client):
+        document = storage.store("/a", CONTENT[:100])
+        honest = storage.honest(Asked(b"GET /a?X-Signature=s1 HTTP/1.1\r\n\r\n"))
+        reply = chunked(honest) if framing == "chunked" else honest
+        for cut in range(len(bytes(reply))):
+            storage.tricks.extend([cut_at(reply, cut)] * 5)
+            with suppress(DownloadError):
+                await client.download(document, tmp_path / "slip")
+                assert cut > len(bytes(reply)) - len(b"\r\n\r\n")
+                (tmp_path / "slip").unlink()
+            assert storage.tricks
+            storage.tricks.clear()
+            assert files_in(tmp_path) == {}
+
+
+def cut_at(reply: Reply, cut: int, **settings: Any) -> Trick:
+    """Give the beginning of one reply, whatever was asked."""
+    return lambda asked, honest: Reply(
+        status=reply.status, fields=reply.fields, body=reply.body, cut=cut, **settings
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Content-Encoding": "gzip"},
+        {"Content-Encoding": "deflate"},
+        {"Content-Encoding": "br"},
+        {"Content-Length": None, "Connection": "close"},
+        {"Content-Range": "bytes 0-767/900"},
+        {"Content-Type": "multipart/byteranges; boundary=x"},
+        {"Content-Length": "769"},
+        {"Content-Length": "+768"},
+        {"Content-Length": None, "Transfer-Encoding": "identity", "Connection": "close"},
+    ],
+    ids=lambda fields: ",".join(f"{name}={value}" for name, value in fields.items()),
+)
+async def test_a_body_that_may_not_be_the_whole_file_is_refused(
+    tmp_path: Path, fields: dict[str, str | None]
+) -> None:
+    """An encoded body, one without an end, a part that is called all: no file comes of these."""
+
+    def trick(asked: Asked, honest: Reply) -> Reply:
+        reply = Reply(fields={**honest.fields, **fields}, body=honest.body)
+        return Reply(fields=reply.fields, body=reply.body, cut=len(bytes(reply)))
+
+    async with storing(retry=ONCE) as (storage, client):
+        document = storage.store("/a", CONTENT)
+        storage.tricks.append(trick)
+        with pytest.raises(DownloadError):
+            await client.download(document, tmp_path / "slip")
+        assert files_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize("keep_partial", [True, False])
+async def test_cancelled_at_any_await_a_file_is_whole_or_absent(
+    tmp_path: Path, keep_partial: bool
+) -> None:
+    """No task goes on; what is kept is hidden, private, and the beginning of the file."""
+    before = asyncio.all_tasks()
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        for number in range(1000):
+            storage.tricks.append(
+                lambda _, reply: Reply(
+                    status=reply.status, fields=reply.fields, body=reply.body, cut=300_000
+                )
+            )
+            work = client.download(document, tmp_path / "slip", keep_partial=keep_partial)
+            attempt = CancelledAt(work, number)
+            with suppress(asyncio.CancelledError):
+                await attempt
+            left = left_in(tmp_path)
+            for name, content in left.items():
+                assert content == LONG if name == "slip" else LONG.startswith(content)
+                assert name == "slip" or (keep_partial and name.startswith("."))
+            clear(tmp_path)
+            storage.tricks.clear()
+            if not attempt.is_cancelled:
+                break
+        assert left == {"slip": LONG}
+        assert number > 10
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    """What does not fit is a final error; with room again, the next call succeeds."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, most))
+        try:
+            with pytest.raises(DownloadError, match="file too large") as caught:
+                await client.download(document, tmp_path / "slip", keep_partial=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        assert not caught.value.retryable
+        assert left_in(tmp_path) == {}
+        await client.download(document, tmp_path / "slip")
+    assert left_in(tmp_path) == {"slip": LONG}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+@pytest.mark.parametrize("overwrite", [True, False])
+async def test_a_file_is_its_owner_s_alone(tmp_path: Path, umask: int, overwrite: bool) -> None:
+    """Whatever the umask says, and whatever the file was like that it replaces or finds there."""
+    path = tmp_path / "slip"
+    path.write_bytes(b"another" if overwrite else CONTENT)
+    path.chmod(0o666)
+    async with storing() as (storage, client):
+        document = storage.store("/a", CONTENT)
+        before = os.umask(umask)
+        try:
+            await client.download(document, path, overwrite=overwrite)
+            await client.download(document, tmp_path / "new")
+        finally:
+            os.umask(before)
+    assert files_in(tmp_path) == {"slip": CONTENT, "new": CONTENT}
+    assert {mode_of(tmp_path / name) for name in ("slip", "new")} == {0o600}
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+async def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    """All of its bytes are synced first; the name is, before the call returns."""
+    synced: dict[tuple[int, int], int] = {}
+    named: list[str] = []
+
+    def facts_of(path: Any) -> tuple[tuple[int, int], int]:
+        facts = os.fstat(path) if isinstance(path, int) else path.lstat()
+        return (facts.st_dev, facts.st_ino), facts.st_size
+
+    def watch_sync(name: str) -> None:
+        real = getattr(os, name)
+
+        def sync(descriptor: int) -> None:
+            real(descriptor)
+            identity, size = facts_of(descriptor)
+            synced[identity] = size
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                named.append("synced")
+
+        monkeypatch.setattr(os, name, sync)
+
+    def watch_naming(name: str) -> None:
+        real = getattr(os, name)
+
+        def give_name(source: Any, target: Any, **options: Any) -> None:
+            real(source, target, **options)
+            identity, size = facts_of(tmp_path / Path(target).name)
+            assert synced[identity] == size == len(LONG)
+            named.append("named")
+
+        monkeypatch.setattr(os, name, give_name)
+
+    for name in ("fsync", "fdatasync"):
+        watch_sync(name)
+    for name in ("link", "rename", "replace"):
+        watch_naming(name)
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        if overwrite:
+            (tmp_path / "slip").write_bytes(b"another")
+        await client.download(document, tmp_path / "slip", overwrite=overwrite)
+    assert named[-2:] == ["named", "synced"]
+
+
+# Resumed
+
+
+async def test_a_cut_file_is_resumed_with_the_version_that_it_began_with(tmp_path: Path) -> None:
+    """Each byte comes once, and only of the version whose tag was told at first."""
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        storage.tricks.extend(shortened(200_000) for _ in range(2))
+        await client.download(document, tmp_path / "slip")
+        ranges = [asked.headers.get("range") for asked in storage.asked]
+        assert ranges == [None, "bytes=200000-", "bytes=400000-"]
+        tags = [asked.headers.get("if-range") for asked in storage.asked]
+        assert tags == [None, '"v1"', '"v1"']
+    assert left_in(tmp_path) == {"slip": LONG}
+
+
+def shortened(count: int, **settings: Any) -> Trick:
+    """Cut a reply behind so many bytes of its body."""
+
+    def trick(_: Asked, reply: Reply) -> Reply:
+        head = len(bytes(reply)) - len(reply.body)
+        return cut_at(reply, head + count, **settings)(_, reply)
+
+    return trick
+
+
+@pytest.mark.parametrize("etag", ['W/"v1"', None, "v1"], ids=["weak", "none", "unquoted"])
+async def test_without_a_strong_tag_a_cut_file_starts_over(
+    tmp_path: Path, etag: str | None
+) -> None:
+    """Nothing vouches for its bytes being those of the same version."""
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG, etag=etag)
+        storage.tricks.append(shortened(200_000))
+        await client.download(document, tmp_path / "slip", keep_partial=True)
+        assert [asked.headers.get("range") for asked in storage.asked] == [None, None]
+    assert left_in(tmp_path) == {"slip": LONG}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_resumed"),
+    [("nothing", True), ("tag", False), ("length", False), ("address", False), ("document", False)],
+)
+async def test_what_was_kept_is_resumed_if_it_is_of_the_same_file(
+    tmp_path: Path, change: str, is_resumed: bool
+) -> None:
+    """Another version, another object and another document begin anew, and mix nothing."""
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        storage.tricks.append(shortened(2_000_000, is_held=True))
+        await cancelled_after(2_000_000, client, document, tmp_path / "slip")
+        ((name, kept),) = left_in(tmp_path).items()
+        assert name.startswith(".")
+        assert LONG.startswith(kept)
+        content = LONG
+        if change != "nothing":
+            content = LONG[::-1]
+            etag = '"v2"' if change == "tag" else '"v1"'
+            rest = content + b"x" if change == "length" else content
+            path = "/b" if change == "address" else "/a"
+            storage.store(path, rest, etag=etag)
+            document_id = "doc-2" if change == "document" else "a"
+            document, content = document_at(storage.address(path), document_id), rest
+        storage.asked.clear()
+        await client.download(document, tmp_path / "slip")
+        first = storage.asked[-1].headers.get("range")
+        assert first == (f"bytes={len(kept)}-" if is_resumed else None)
+    assert left_in(tmp_path) == {"slip": content}
+
+
+async def cancelled_after(count: int, client: IncomeClient, document: Document, path: Path) -> None:
+    """Cancel a download that keeps its part once about so many bytes were taken."""
+    is_far = asyncio.Event()
+
+    def told(progress: DownloadProgress) -> None:
+        if progress.received > count - 100_000:
+            is_far.set()
+
+    work = client.download(document, path, keep_partial=True, on_progress=told)
+    task = asyncio.ensure_future(work)
+    await is_far.wait()
+    task.cancel()
+    await asyncio.wait([task])
+
+
+# Fresh addresses
+
+
+async def test_an_expired_address_is_replaced_by_that_of_the_same_document(tmp_path: Path) -> None:
+    """By its type and id: neither the order of the documents nor another one's address counts."""
+    async with storing() as (storage, client):
+        for name in ("a", "b", "c"):
+            storage.store(f"/{name}", name.encode() * 1000)
+            storage.tell(name, storage.address(f"/{name}"))
+        documents = [document for _, document in (await client.get_documents("app-1")).all()]
+        storage.expired.add("s1")
+        storage.documents.clear()
+        storage.tell("b", storage.address("/wrong", "s2"), "1099")
+        for name in ("c", "b", "a"):
+            storage.store(f"/moved-{name}", name.encode() * 1000)
+            storage.tell(name, storage.address(f"/moved-{name}", "s2"))
+        for document in documents:
+            await client.download(document, tmp_path / document.document_id)
+    assert left_in(tmp_path) == {name: name.encode() * 1000 for name in ("a", "b", "c")}
+
+
+async def test_an_address_that_expires_in_the_middle_is_replaced(tmp_path: Path) -> None:
+    """The file is resumed at the fresh one, and so it is if it is not at the same path."""
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        storage.tell("a", storage.address("/a", "s2"))
+        cut = shortened(200_000)
+
+        def expiring(asked: Asked, reply: Reply) -> Reply:
+            storage.expired.add("s1")
+            return cut(asked, reply)
+
+        storage.tricks.append(expiring)
+        await client.download(document, tmp_path / "slip")
+        ranges = [asked.headers.get("range") for asked in storage.asked]
+        assert ranges == [None, "bytes=200000-", "bytes=200000-"]
+    assert left_in(tmp_path) == {"slip": LONG}
+
+
+@pytest.mark.parametrize("fresh", ["another object", "the same address", "none", "two", "unsafe"])
+async def test_an_address_without_a_good_one_in_its_place_is_an_error(
+    tmp_path: Path, fresh: str
+) -> None:
+    """What came of the old object is not gone on with at another; nothing is tried for ever."""
+    async with storing() as (storage, client):
+        document = storage.store("/a", CONTENT)
+        storage.store("/b", LONG)
+        storage.expired.add("s1")
+        addresses = {
+            "another object": [storage.address("/b", "s2")],
+            "the same address": [storage.address("/a", "s1")],
+            "none": [],
+            "two": [storage.address("/a", "s2"), storage.address("/b", "s2")],
+            "unsafe": ["http://127.0.0.1:1/a"],
+        }
+        for address in addresses[fresh]:
+            storage.tell("a", address)
+        if fresh == "another object":
+            await client.download(document, tmp_path / "slip")
+            assert left_in(tmp_path) == {"slip": LONG}
+            return
+        with pytest.raises(DownloadError):
+            await client.download(document, tmp_path / "slip")
+        assert len(storage.asked) <= 4
+        assert left_in(tmp_path) == {}

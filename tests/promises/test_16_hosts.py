@@ -1,0 +1,340 @@
+"""Promise 16: downloads carry no credentials, and go only where `DownloadPolicy` allows."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import Path
+
+import aiohttp
+import pytest
+import trustme
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import (
+    BasicAuth,
+    DownloadError,
+    DownloadPolicy,
+    IncomeClient,
+    RetryPolicy,
+    UnsafeLinkError,
+)
+from tests.support.folders import files_in
+from tests.support.lookups import Lookups, looking_up
+from tests.support.storage import (
+    PASSWORD,
+    USER,
+    Asked,
+    Reply,
+    Trick,
+    document_at,
+    serving,
+    storing,
+)
+
+ONCE = RetryPolicy(max_attempts=1)
+BUCKET = "bucket.s3.amazonaws.com"
+PUBLIC = "52.216.8.1"
+ALLOWED = re.compile(r"([a-z0-9_-]+\.)+amazonaws\.com")
+PLAINLY_ALLOWED = re.compile(
+    r"https://([a-z0-9_-]+\.)+amazonaws\.com(:443)?([/?]|\Z)", re.IGNORECASE
+)
+PLAIN = DownloadPolicy(allowed_hosts=("*.amazonaws.com:*",), require_https=False)
+SENT = {"host", "user-agent", "accept", "accept-encoding", "range", "if-range", "connection"}
+
+
+@pytest.fixture
+def lookups() -> Iterator[Lookups]:
+    """Lend a table of names."""
+    with looking_up() as table:
+        yield table
+
+
+def leading_to(location: str, status: str = "307 Temporary Redirect") -> Trick:
+    """Send the client elsewhere."""
+    fields = {"Location": location, "Content-Length": "0", "Set-Cookie": "of-the-storage=1"}
+    return lambda asked, honest: Reply(status=status, fields=fields)
+
+
+def refused(asked: Asked, honest: Reply) -> Reply:
+    """Fail once, in a way that is tried again."""
+    return Reply(status="503 Slow Down", fields={"Content-Length": "0", "Set-Cookie": "busy=1"})
+
+
+# Credentials
+
+
+async def test_a_storage_sees_no_credential_and_no_cookie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the client's, nor those of the caller's session, of a netrc file, or of a reply."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login netrc-user password netrc-password\n", "ascii")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    cookies = aiohttp.CookieJar(unsafe=True)
+    async with (
+        serving() as storage,
+        aiohttp.ClientSession(
+            headers={"Authorization": "Bearer of-the-session", "X-Key": "of-the-session"},
+            cookies={"session": "of-the-session"},
+            cookie_jar=cookies,
+            trust_env=True,
+        ) as session,
+        IncomeClient(
+            storage.url,
+            auth=BasicAuth(USER, PASSWORD),
+            session=session,
+            downloads=storage.policy,
+            retry=RetryPolicy(base_delay=0.001),
+        ) as client,
+    ):
+        storage.store("/a", bytes(100_000))
+        storage.tell("a", storage.address("/a"))
+        ((_, document),) = (await client.get_documents("app-1")).all()
+        assert "authorization" in storage.api_asked[0].headers
+        storage.expired.add("s1")
+        storage.documents.clear()
+        storage.tell("a", storage.address("/a", "s2"))
+
+        def cut(asked: Asked, reply: Reply) -> Reply:
+            return evolve(reply, cut=50_000)
+
+        passing = [refused, leading_to("/a?X-Signature=s1"), leading_to("/a?X-Signature=s2"), cut]
+        storage.tricks.extend(passing)
+        await client.download(document, tmp_path / "slip")
+        await client.download(document, tmp_path / "slip")
+        assert len(storage.asked) >= 6
+    for asked in storage.asked:
+        assert asked.headers.keys() <= SENT
+        for secret in ("of-the", "netrc", "busy", USER, PASSWORD, "Basic", "Bearer"):
+            assert secret.encode() not in asked.head
+
+
+async def test_a_host_that_cannot_prove_its_name_is_asked_nothing(
+    tmp_path: Path, lookups: Lookups
+) -> None:
+    """Over https, a name that leads elsewhere ends at the certificate."""
+    authority = trustme.CA()
+    lookups.names[BUCKET] = ["127.0.0.1"]
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    policy = DownloadPolicy(
+        allowed_hosts=("*.amazonaws.com:*", "localhost"), allow_private_networks=True, ssl=trusting
+    )
+    for name in (BUCKET, "other.example"):
+        seen: list[bytes] = []
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert(name).configure_cert(context)
+
+        async def answer(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: list[bytes] = seen
+        ) -> None:
+            seen.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfile")
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        document = document_at(f"https://{BUCKET}:{port}/a?X-Signature=s1")
+        async with server, storing(downloads=policy, retry=ONCE) as (_, client):
+            if name == BUCKET:
+                await client.download(document, tmp_path / "slip")
+                assert len(seen) == 1
+                continue
+            with pytest.raises(DownloadError, match="certificate") as caught:
+                await client.download(document, tmp_path / "other")
+            assert not caught.value.retryable
+            assert seen == []
+    assert files_in(tmp_path) == {"slip": b"file"}
+
+
+# IP addresses
+
+
+FORBIDDEN = (
+    "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
+    "100.64.0.0/10", "198.18.0.0/15", "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "192.0.0.0/24",
+    "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "168.63.129.16/32",
+)  # fmt: skip
+FORBIDDEN_6 = (
+    "::1/128", "::/128", "fe80::/10", "fc00::/7", "ff00::/8", "2001:db8::/32", "fec0::/10",
+    "fd00:ec2::254/128", "64:ff9b:1::/48", "100::/64",
+)  # fmt: skip
+
+
+@st.composite
+def forbidden_ips(draw: st.DrawFn) -> str:
+    """Draw an address that no file comes from, of either kind, or one kind in the other."""
+    if draw(st.booleans()):
+        net = IPv6Network(draw(st.sampled_from(FORBIDDEN_6)))
+        return str(IPv6Address(int(net[0]) + draw(st.integers(0, net.num_addresses - 1))))
+    inner = IPv4Network(draw(st.sampled_from(FORBIDDEN)))
+    ip = IPv4Address(int(inner[0]) + draw(st.integers(0, inner.num_addresses - 1)))
+    shapes = {
+        "plain": str(ip),
+        "mapped": f"::ffff:{ip}",
+        "NAT64": f"64:ff9b::{ip}",
+        "6to4": str(IPv6Address((0x2002 << 112) | (int(ip) << 80))),
+        "Teredo": str(IPv6Address((0x20010000 << 96) | (int(ip) ^ 0xFFFFFFFF))),
+    }
+    return draw(st.sampled_from(sorted(shapes.values())))
+
+
+@given(st.lists(forbidden_ips(), min_size=1, max_size=3))
+async def test_a_name_that_leads_to_no_public_address_is_refused(ips: list[str]) -> None:
+    """Before the first packet, and for good."""
+    with looking_up() as lookups:
+        lookups.names[BUCKET] = ips
+        async with storing(downloads=DownloadPolicy()) as (_, client):
+            with pytest.raises(UnsafeLinkError) as caught:
+                await client.download(document_at(f"https://{BUCKET}/a"), Path("never"))
+            assert not caught.value.retryable
+    assert lookups.looked_up == [(BUCKET, 443)]
+    assert lookups.connected == []
+
+
+@pytest.mark.parametrize("ip", ["127.0.0.1", "::ffff:127.0.0.1"])
+async def test_a_name_that_leads_to_this_machine_reaches_no_service_of_it(
+    tmp_path: Path, lookups: Lookups, ip: str
+) -> None:
+    """What listens here hears nothing, however the address is written."""
+    lookups.names[BUCKET] = [ip]
+    async with storing(downloads=PLAIN) as (storage, client):
+        storage.store("/a", b"inner")
+        address = storage.address("/a").replace("127.0.0.1", BUCKET)
+        with pytest.raises(UnsafeLinkError):
+            await client.download(document_at(address), tmp_path / "slip")
+        assert storage.asked == []
+    assert lookups.connected == []
+    assert files_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("ips", "policy", "connected"),
+    [
+        ([PUBLIC], DownloadPolicy(), [PUBLIC]),
+        ([PUBLIC, "10.0.0.1"], DownloadPolicy(), [PUBLIC]),
+        (["10.0.0.1", PUBLIC], DownloadPolicy(), [PUBLIC]),
+        (["10.0.0.1"], DownloadPolicy(allow_private_networks=True), ["10.0.0.1"]),
+        (["169.254.169.254"], DownloadPolicy(allow_private_networks=True), []),
+        (["127.0.0.1"], DownloadPolicy(allow_private_networks=True), []),
+        (["::1"], DownloadPolicy(allow_private_networks=True), []),
+    ],
+    ids=[
+        "public", "public first", "private first", "private allowed", "metadata", "this machine",
+        "this machine by IPv6",
+    ],
+)  # fmt: skip
+async def test_what_may_be_reached_is_tried_and_nothing_else(
+    lookups: Lookups, ips: list[str], policy: DownloadPolicy, connected: list[str]
+) -> None:
+    """Private networks on request, this machine only by name, metadata never."""
+    lookups.names[BUCKET] = ips
+    async with storing(downloads=policy, retry=ONCE) as (_, client):
+        with pytest.raises(DownloadError):
+            await client.download(document_at(f"https://{BUCKET}/a"), Path("never"))
+    assert {ip for ip, _ in lookups.connected} == set(connected)
+
+
+# Addresses
+
+
+HOSTS = st.sampled_from(
+    [
+        BUCKET, "S3.AMAZONAWS.COM", "amazonaws.com", "evil.example", "evilamazonaws.com",
+        f"{BUCKET}.evil.example", f"{BUCKET}.", "xn--amazonaws-.com", "\uff41mazonaws.com",
+        "s3\u3002amazonaws\u3002com", "s3\u00adx.amazonaws.com", "s3.amazon\u200baws.com",
+        "%73%33.amazonaws.com", "a..amazonaws.com", ".amazonaws.com", "*.amazonaws.com", "",
+        "localhost", "127.0.0.1", "127.1", "0x7f.1", "2130706433", "017700000001", "[::1]",
+        "[::ffff:127.0.0.1]", "[fe80::1%25lo]", "169.254.169.254", PUBLIC, f"[{PUBLIC}]",
+    ]
+)  # fmt: skip
+USERS = st.sampled_from(
+    ["", "", "", "@", "user@", "user:word@", f"{BUCKET}@", f"{BUCKET}:443@", "%40"]
+)
+PORTS = st.sampled_from(
+    ["", "", "", ":", ":443", ":0443", ":80", ":8443", ":0", ":65536", ":\uff14"]
+)
+SCHEMES = st.sampled_from(
+    ["https://", "https://", "HTTPS://", "http://", "//", "https:", "ftp://", "file://", ""]
+)
+PATHS = st.sampled_from(
+    ["/a?b=c", "", "/", "?a", "#a", "/a#b", "\\a", "/%2e%2e/a", "/a b", f"@{BUCKET}/a"]
+)
+STRAY = st.sampled_from(
+    ["", "", "", "@", "\\", "#", "?", "/", "\t", "\n", "\r\nHost: x", " ", "\0", "%00", ":"]
+)
+
+
+@st.composite
+def addresses(draw: st.DrawFn) -> str:
+    """Draw an address, or what somebody may take for one."""
+    text = "".join(draw(part) for part in (SCHEMES, USERS, HOSTS, PORTS, PATHS))
+    place = draw(st.integers(0, len(text)))
+    return text[:place] + draw(STRAY) + text[place:]
+
+
+@given(addresses())
+async def test_an_address_leads_to_an_allowed_host_or_nowhere(address: str) -> None:
+    """Over https, at its port, to a name below the domain, whatever a parser makes of the text."""
+    with looking_up() as lookups:
+        lookups.names["*"] = [PUBLIC]
+        async with storing(downloads=DownloadPolicy(), retry=ONCE) as (_, client):
+            with pytest.raises(DownloadError) as caught:
+                await client.download(document_at(address), Path("never"))
+    is_allowed = PLAINLY_ALLOWED.match(address)
+    assert all(ALLOWED.fullmatch(name) and port == 443 for name, port in lookups.looked_up)
+    assert lookups.connected in ([], [(PUBLIC, 443)])
+    assert is_allowed or isinstance(caught.value, UnsafeLinkError)
+    assert is_allowed or lookups.looked_up == []
+
+
+@given(addresses())
+async def test_a_redirect_leads_to_an_allowed_host_or_nowhere(location: str) -> None:
+    """Where it leads is checked like the address itself, before anything is sent there."""
+    with looking_up() as lookups:
+        lookups.names["*"] = [PUBLIC]
+        async with storing(retry=ONCE) as (storage, client):
+            port = int(storage.url.rpartition(":")[2])
+            printed = re.sub(r"[^ -~]", "", location)
+            storage.tricks.append(leading_to(printed))
+            with pytest.raises(DownloadError):
+                await client.download(document_at(storage.address("/b")), Path("never"))
+            # A relative one stays where it is.
+            assert {asked.headers["host"] for asked in storage.asked} == {f"127.0.0.1:{port}"}
+    assert lookups.looked_up == []
+    assert set(lookups.connected) <= {("127.0.0.1", port)}
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_to_another_service_of_this_machine_is_refused(
+    tmp_path: Path, status: int
+) -> None:
+    """Only the port that the policy names is reached."""
+    async with storing() as (storage, client), serving() as other:
+        other.store("/a", b"inner")
+        document = storage.store("/a", b"outer")
+        storage.tricks.append(leading_to(other.address("/a"), f"{status} Elsewhere"))
+        with pytest.raises(UnsafeLinkError):
+            await client.download(document, tmp_path / "slip")
+        assert (len(storage.asked), other.asked) == (1, [])
+    assert files_in(tmp_path) == {}
+
+
+async def test_redirects_within_a_storage_are_followed_three_times(tmp_path: Path) -> None:
+    """And no further; the bytes of the address are sent as they came."""
+    target = "/a?X-Signature=s1%2Fs%7E%2B+%20%27&b"
+    async with storing() as (storage, client):
+        document = storage.store("/a", b"file")
+        storage.tricks.extend(leading_to(target) for _ in range(3))
+        await client.download(document, tmp_path / "slip")
+        assert [asked.target for asked in storage.asked[1:]] == [target] * 3
+        storage.tricks.extend(leading_to(target) for _ in range(4))
+        with pytest.raises(DownloadError, match="redirects"):
+            await client.download(document, tmp_path / "other")
+    assert files_in(tmp_path) == {"slip": b"file"}

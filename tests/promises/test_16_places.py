@@ -1,0 +1,169 @@
+"""Promise 16: no name from outside is trusted, and nothing is replaced unasked."""
+
+import asyncio
+import hashlib
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from income_client import DownloadedFile, DownloadError
+from tests.support.folders import check_file, files_in, folder_in_memory, left_in, watched
+from tests.support.storage import document_at, storing
+
+CONTENT = bytes(range(256)) * 3
+LONG = b"0123456789abcdef" * 200_000
+HOSTILE = st.one_of(
+    st.text(max_size=300),
+    st.sampled_from(
+        [
+            "..", ".", "", "/", "\\", "../../slip", "..\\slip", "/etc/passwd", "C:\\slip", "C:slip",
+            "CON", "nul.pdf", "COM1", "lpt9.txt", "aux ", "-rf", "~root", "~", "$HOME", "a\0b",
+            "a\r\nb", "\u202efdp.exe", "\ud800", "a" * 1000, "a/b", "slip.", "slip ", ".bashrc",
+            "\uff0e\uff0e\uff0f", "e\u0301", "\u00e9", "SLIP", "slip", "a:b", "|", "{ext}", "%2e",
+        ]
+    ),
+)  # fmt: skip
+
+
+@given(st.lists(HOSTILE, min_size=1, max_size=3, unique=True), st.sampled_from(["id", "name"]))
+@example(["..", "../..", "/"], "name")
+async def test_names_from_outside_are_one_safe_component(names: list[str], field: str) -> None:
+    """Below the folder, and none in another's place; what is there already is left alone."""
+    template = {"id": "{document_id}.{ext}", "name": "x/{file_reference_id}"}[field]
+    async with storing() as (storage, client):
+        with folder_in_memory() as root:
+            folder = root / "outer" / "folder"
+            folder.mkdir(parents=True)
+            (folder.parent / "slip").write_bytes(b"mine")
+            for number, name in enumerate(names):
+                content = b"content of %d" % number
+                address = storage.store(f"/{number}", content).url
+                document = document_at(address, f"doc-{number}")
+                if field == "id":
+                    document = evolve(document, document_id=name)
+                document = evolve(document, file_reference_ids=(name,))
+                file = await client.download(document, folder, names=template)
+                assert isinstance(file.path, Path)
+                check_name(file.path.name)
+                assert file.path.parent == (folder if field == "id" else folder / "x")
+                assert file.path.read_bytes() == content
+            there = files_in(root)
+            assert there.pop("outer/slip") == b"mine"
+            assert sorted(there.values()) == [b"content of %d" % n for n in range(len(names))]
+
+
+def check_name(name: str) -> None:
+    """Check that a name is harmless on every system."""
+    assert 0 < len(name.encode()) <= 255
+    assert not set(name) & set('/\\:*?"<>|')
+    assert not any(unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp") for sign in name)
+    assert name[0] not in ".-~ "
+    assert name[-1] not in ". "
+    assert name.partition(".")[0].rstrip(" ").upper() not in DEVICES
+
+
+DEVICES = {"CON", "PRN", "AUX", "NUL"} | {
+    f"{kind}{n}" for kind in ("COM", "LPT") for n in range(10)
+}
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "pipe", "link to a folder"])
+async def test_nothing_but_a_file_is_ever_replaced(
+    tmp_path: Path, kind: str, overwrite: bool
+) -> None:
+    """A link is not followed, a pipe is not waited for, and all of it stays as it was."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "victim").write_bytes(b"mine")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    path = folder / "slip"
+    match kind:
+        case "link":
+            path.symlink_to(outside / "victim")
+        case "dangling link":
+            path.symlink_to(outside / "nothing")
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.symlink_to(outside)
+    before = path.lstat()
+    async with storing() as (storage, client):
+        document = evolve(storage.store("/a", CONTENT), document_id="slip")
+        template = "slip/{document_id}" if kind == "link to a folder" else "{document_id}"
+        with pytest.raises(DownloadError) as caught:
+            await client.download(document, folder, names=template, overwrite=overwrite)
+        assert not caught.value.retryable
+    assert os.path.samestat(path.lstat(), before)
+    assert files_in(outside) == {"victim": b"mine"}
+    assert [one.name for one in folder.iterdir()] == ["slip"]
+
+
+@pytest.mark.parametrize("there", ["the same", "another", "another of its length", "an empty one"])
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("etag", [hashlib.md5(CONTENT).hexdigest(), "v1"], ids=["MD5", "tag"])
+async def test_a_file_is_replaced_only_if_that_is_asked_for(
+    tmp_path: Path, there: str, overwrite: bool, etag: str
+) -> None:
+    """The same file is left alone, and another one is an error unless it is overwritten."""
+    contents = {
+        "the same": CONTENT,
+        "another": b"another",
+        "another of its length": bytes(len(CONTENT)),
+        "an empty one": b"",
+    }
+    path = tmp_path / "slip"
+    path.write_bytes(contents[there])
+    before = path.stat()
+    async with storing() as (storage, client):
+        document = storage.store("/a", CONTENT, etag=f'"{etag}"')
+        if there == "the same" or overwrite:
+            file = await client.download(document, path, overwrite=overwrite)
+            assert file.was_there is (there == "the same")
+            check_file(file, path, frozenset({CONTENT}))
+        else:
+            with pytest.raises(DownloadError, match="another file"):
+                await client.download(document, path)
+    assert files_in(tmp_path) == {"slip": CONTENT if overwrite else contents[there]}
+    if there == "the same" or not overwrite:
+        assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("count", [2, 8])
+async def test_downloads_to_one_place_do_not_disturb_each_other(
+    tmp_path: Path, count: int, overwrite: bool
+) -> None:
+    """One of them is there in the end, whole; the others are refused, or were replaced."""
+    async with storing() as (storage, client):
+        contents = [bytes([65 + number]) * 400_000 for number in range(count)]
+        documents = [storage.store(f"/{content[:1]!r}", content) for content in contents]
+        path = tmp_path / "slip"
+        async with watched(path, frozenset(contents)):
+            downloads = (client.download(one, path, overwrite=overwrite) for one in documents)
+            found = await asyncio.gather(*downloads, return_exceptions=True)
+        files = [one for one in found if isinstance(one, DownloadedFile)]
+        assert all(isinstance(one, DownloadedFile | DownloadError) for one in found)
+        assert len(files) == (count if overwrite else 1)
+        hashes = {file.sha256 for file in files}
+    ((name, content),) = left_in(tmp_path).items()
+    assert name == "slip"
+    assert hashlib.sha256(content).hexdigest() in hashes
+
+
+async def test_downloads_of_one_document_to_one_place_all_succeed(tmp_path: Path) -> None:
+    """All of them find the same file in the end."""
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        downloads = (client.download(document, tmp_path / "slip") for _ in range(6))
+        files = await asyncio.gather(*downloads)
+    assert len({file.sha256 for file in files}) == 1
+    assert left_in(tmp_path) == {"slip": LONG}

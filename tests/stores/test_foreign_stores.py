@@ -1,0 +1,228 @@
+"""Stores of somebody else: what they raise shows nothing of them, and only mistakes are final."""
+
+import asyncio
+import contextlib
+import sqlite3
+import ssl
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import income_client
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    DeadLetter,
+    IncomeClientError,
+    MemoryCheckpointStore,
+    StoredCheckpoint,
+)
+from tests.support.polling import first, rest, scene, take
+
+DSN: Final = "postgresql://lender:c4n4ry@db/checkpoints"
+PACKAGE: Final = Path(income_client.__file__).parent
+
+
+class DriverError(Exception):
+    """What some driver raises; its message holds the address."""
+
+
+class Driver(MemoryCheckpointStore):
+    """A store whose calls fail as it is told, in frames and by errors that hold its address."""
+
+    def __init__(self, failing: str, error: BaseException, times: int | None = None) -> None:
+        super().__init__()
+        self.dsn = DSN
+        self.failing, self.error, self.times = failing, error, times
+
+    def __repr__(self) -> str:
+        return f"Driver({self.dsn})"
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        """Load, or fail."""
+        await self.fail("load")
+        return await super().load(name)
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        """Save, or fail."""
+        await self.fail("save")
+        more: dict[str, Any] = {"dead_letters": dead_letters, "resolved": resolved}
+        return await super().save(name, checkpoint, version=version, **more)
+
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
+        """Load, or fail."""
+        await self.fail("dead_letters")
+        return await super().dead_letters(name)
+
+    async def fail(self, call: str) -> None:
+        """Raise the error from another one, as a driver does."""
+        if call != self.failing or self.times == 0:
+            return
+        self.times = None if self.times is None else self.times - 1
+        try:
+            await self.connect(self.dsn)
+        except DriverError as cause:
+            if isinstance(self.error, asyncio.CancelledError):
+                raise self.error  # noqa: B904 - a context is what is tested
+            raise self.error from cause
+
+    async def connect(self, address: str) -> None:
+        """Fail as a driver does whose database is away."""
+        raise DriverError(address)
+
+
+def chained(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and all that it leads to."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def shown(error: BaseException) -> str:
+    """Return what a crash reporter sends of an error: its texts, and the package's frames."""
+    texts = []
+    for one in chained(error):
+        texts += [repr(one), str(one), repr(vars(one))]
+        for frame, _ in traceback.walk_tb(one.__traceback__):
+            if Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+                texts.append(repr(frame.f_locals))
+    return "\n".join(texts)
+
+
+def frames_of_store(error: BaseException) -> list[str]:
+    """Return the names of the store's functions whose frames an error holds."""
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [code.co_name for code in codes if code.co_filename == __file__]
+    return [name for name in names if name in {"fail", "connect", *CALLS}]
+
+
+CALLS: Final = ("load", "save", "dead_letters")
+FINAL: Final[Mapping[str, Callable[[], Exception]]] = {
+    "a mistake": lambda: AttributeError(DSN),
+    "a missing key": lambda: KeyError(DSN),
+    "a wrong value": lambda: ValueError(DSN),
+    "a missing method": lambda: NotImplementedError(DSN),
+    "a store that cannot be used": lambda: CheckpointError("damaged"),
+    "a conflict": lambda: CheckpointConflictError("another has taken over"),
+}
+PASSING: Final[Mapping[str, Callable[[], Exception]]] = {
+    "a driver's error": lambda: DriverError(DSN),
+    "a timeout": lambda: TimeoutError(DSN),
+    "a lost connection": lambda: ConnectionResetError(DSN),
+    "an expired certificate": lambda: ssl.SSLCertVerificationError(DSN),
+    "a database that is away": lambda: sqlite3.OperationalError(DSN),
+    "a store that may come back": lambda: CheckpointError("locked", retryable=True),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", FINAL)
+async def test_a_mistake_in_a_store_ends_the_poller_and_shows_nothing(call: str, name: str) -> None:
+    """Its error has no cause, no context and none of the store's frames."""
+    async with scene() as place:
+        place.store = Driver(call, FINAL[name]())
+        with pytest.raises(CheckpointError) as caught:
+            await first(place.poll(), 1)
+        error = caught.value
+        assert (error.__cause__, error.__context__) == (None, None)
+        assert "c4n4ry" not in shown(error)
+        assert not frames_of_store(error)
+        assert not error.retryable
+
+
+@pytest.mark.parametrize("name", ["a mistake", "a missing key", "a wrong value"])
+async def test_a_mistake_is_found_by_its_author(name: str) -> None:
+    """The message names the class of the error and the lines it passed."""
+    async with scene() as place:
+        place.store = Driver("load", FINAL[name]())
+        with pytest.raises(CheckpointError, match="mistake") as caught:
+            await first(place.poll(), 1)
+        assert type(FINAL[name]()).__name__ in caught.value.message
+        assert f"{Path(__file__).name}:" in caught.value.message
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", PASSING)
+async def test_a_passing_failure_of_a_store_is_retried(call: str, name: str) -> None:
+    """Until the store is back; the status shows the failure, and nothing of the store."""
+    async with scene() as place:
+        store = Driver(call, PASSING[name](), times=5)
+        place.store = store
+        place.touch(1)
+        place.service.advance(10)
+        poller = place.poll()
+        assert len(await first(poller, 1)) == 1
+        assert store.times == 0
+        error = poller.status.last_error
+        assert isinstance(error, CheckpointError)
+        assert (error.__cause__, error.__context__) == (None, None)
+        assert "c4n4ry" not in shown(error)
+        assert error.retryable
+
+
+@pytest.mark.parametrize("name", PASSING)
+async def test_a_passing_failure_that_is_raised_shows_nothing(name: str) -> None:
+    """It is, where a poller was stopped before its batch could be stored."""
+    async with scene() as place:
+        place.store = store = Driver("", PASSING[name]())
+        place.touch(1)
+        place.service.advance(10)
+        poller = place.poll()
+        batch = await take(poller)
+        store.failing = "save"
+        poller.stop()
+        with pytest.raises(CheckpointError) as caught:
+            await batch.commit()
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+        assert "c4n4ry" not in shown(caught.value)
+        assert not frames_of_store(caught.value)
+
+
+async def test_a_cancellation_shows_nothing_of_a_store() -> None:
+    """A driver may be ended in the middle of handling an error of its own."""
+    async with scene() as place:
+        place.store = Driver("load", asyncio.CancelledError())
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await first(place.poll(), 1)
+        assert "c4n4ry" not in shown(caught.value)
+        assert not frames_of_store(caught.value)
+
+
+@pytest.mark.parametrize("given", [None, 7, ("text",), [{"application_id": "app-1"}]])
+@pytest.mark.parametrize("call", ["load", "dead_letters"])
+async def test_what_is_not_what_a_store_gives_is_an_error_of_the_tree(
+    call: str, given: object
+) -> None:
+    """A store that returns rows, or nothing, is found out at its first call."""
+
+    async def gives(_name: str) -> object:
+        return given
+
+    async with scene() as place:
+        store = MemoryCheckpointStore()
+        setattr(store, call, gives)
+        with pytest.raises(CheckpointError):
+            await first(place.client.poll(store), 1)
+
+
+async def test_a_store_that_comes_back_after_an_hour_is_used_again() -> None:
+    """No number of failures is the last one."""
+    async with scene() as place:
+        place.store = store = Driver("save", OSError("disk"), times=80)
+        place.touch(1)
+        place.service.advance(10)
+        with contextlib.suppress(IncomeClientError):
+            await first(place.poll(), 1)
+        assert store.times == 0
+        assert len(await rest(place.poll())) == 1

@@ -1,0 +1,82 @@
+"""``income-client export`` of a service to one place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from income_client.emulator import Fault
+from income_client.testing import IncomeService
+
+from .beside import until
+from .cli import Cli, Ran, Running
+
+
+class Export:
+    """Runs the command.
+
+    Attributes:
+        target: where to; in a folder that has nothing else in it.
+    """
+
+    def __init__(self, cli: Cli, service: IncomeService, folder: Path) -> None:
+        folder.mkdir()
+        self.target = folder / "all"
+        self._cli = cli
+        self._service = service
+
+    def __call__(self, *arguments: str, **options: Any) -> Ran:
+        """Run it."""
+        return self._cli("export", "--to", str(self.target), *arguments, **options)
+
+    def interrupted(self, *arguments: str, by: str = "terminate") -> Ran:
+        """Run it until a hundred lines or more are kept and the service goes silent; stop it."""
+        before = self._reads()
+        self._service.faults.add(Fault("stall", skip=270, times=None, path="*/app-*"))
+
+        def stop(running: Running) -> None:
+            until(lambda: self._reads() - before > 130 and self.kept)
+            getattr(running, by)()
+
+        ran = self(*arguments, during=stop)
+        self._service.faults.clear()
+        return ran
+
+    @property
+    def part(self) -> Path:
+        """Where what has come is kept."""
+        return self.target.with_name(f"{self.target.name}.part")
+
+    @property
+    def kept(self) -> list[str]:
+        """The applications that are kept in the part."""
+        path = self.part / "records.jsonl"
+        return [_id_in(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    @property
+    def lines(self) -> list[Any]:
+        """The lines of the file."""
+        return [json.loads(line) for line in self.target.read_bytes().splitlines()]
+
+    @property
+    def ids(self) -> list[str]:
+        """The applications of the file, sorted."""
+        return sorted(map(_id_in, self.target.read_bytes().splitlines()))
+
+    @property
+    def manifest(self) -> Any:
+        """What is said beside the file."""
+        path = self.target.with_name(f"{self.target.name}.manifest.json")
+        return json.loads(path.read_text("utf-8"))
+
+    @property
+    def left(self) -> set[str]:
+        """The names beside the target, itself included."""
+        return {path.name for path in self.target.parent.iterdir()}
+
+    def _reads(self) -> int:
+        return self._service.requests.count("get_application")
+
+
+def _id_in(line: bytes) -> str:
+    application_id: str = json.loads(line)["application"]["application_id"]
+    return application_id

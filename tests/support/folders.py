@@ -1,0 +1,85 @@
+"""What is in a folder to which files are downloaded: whole, private, or a hidden part."""
+
+import asyncio
+import hashlib
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from income_client import DownloadedFile
+
+
+@contextmanager
+def folder_in_memory() -> Iterator[Path]:
+    """Lend a folder; in memory where the system has that, since each file is synced."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        yield Path(name)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Return the content of all below a folder that is no folder, hidden ones included."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if not path.is_dir()
+    }
+
+
+def mode_of(path: Path) -> int:
+    """Return the permission bits of a file."""
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def check_private(folder: Path) -> None:
+    """Check that nobody else may read what is in a folder, parts included."""
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):
+            assert mode_of(path) & 0o077 == 0
+
+
+def left_in(folder: Path) -> dict[str, bytes]:
+    """Return what is in a folder, all of it private."""
+    check_private(folder)
+    return files_in(folder)
+
+
+def clear(folder: Path) -> None:
+    """Remove all files of a folder."""
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@asynccontextmanager
+async def watched(path: Path, contents: frozenset[bytes]) -> AsyncIterator[None]:
+    """Look at a path with every turn of the loop: what is there is whole and private."""
+
+    def look() -> None:
+        with suppress(FileNotFoundError):
+            assert path.read_bytes() in contents
+            assert mode_of(path) == 0o600
+        check_private(path.parent)
+
+    async def watch() -> None:
+        while True:
+            look()
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def check_file(file: DownloadedFile, path: Path, contents: frozenset[bytes]) -> None:
+    """Check that a file is what is said of it, and one of these contents."""
+    content = path.read_bytes()
+    assert content in contents
+    assert (file.path, file.size) == (path, len(content))
+    assert file.sha256 == hashlib.sha256(content).hexdigest()
+    assert mode_of(path) == 0o600

@@ -1,0 +1,199 @@
+"""Scripts of a storage that cuts, changes its file and lies, in every way that can be told.
+
+A reply that contradicts nothing, such as a short body with a length to match, is no lie that
+anyone could find out, and is not played.
+"""
+
+import gzip
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from attrs import evolve, field, frozen
+from hypothesis import strategies as st
+
+from tests.support.storage import Asked, File, Reply, Storage, Trick
+
+PATH: Final = "/slip"
+SIZES: Final = (5000, 700, 150_000, 5000, 2, 0)
+
+
+@frozen
+class Script:
+    """What a storage does, reply by reply; then it is honest."""
+
+    versions: tuple[File, ...]
+    """What the file is, and what it becomes."""
+    acts: tuple[tuple[str, Any], ...]
+    """What is done to each reply, by name, with a figure."""
+    max_attempts: int
+    """Of the client."""
+    keep_partial: bool
+    """Whether the client keeps what came."""
+    contents: frozenset[bytes] = field(init=False, repr=False)
+    """What may be at the place in the end."""
+
+    @contents.default
+    def _whole(self) -> frozenset[bytes]:
+        return frozenset(version.content for version in self.versions)
+
+    def play(self, storage: Storage) -> None:
+        """Have a storage do it, each change of the file with the next version."""
+        storage.files[PATH] = self.versions[0]
+        storage.tricks.extend(self._tricks(storage))
+
+    def _tricks(self, storage: Storage) -> Iterator[Trick]:
+        versions = iter(self.versions[1:])
+
+        def done(name: str, figure: Any) -> Trick:
+            def trick(asked: Asked, reply: Reply) -> Reply:
+                if name == "change":
+                    storage.files[PATH] = next(versions, storage.files[PATH])
+                    return storage.honest(asked)
+                if name == "expire":
+                    storage.expired.add(asked.target.partition("X-Signature=")[2])
+                    return storage.honest(asked)
+                if name == "ignore If-Range":
+                    return _part_of(next(versions, storage.files[PATH]), asked, reply)
+                return ACTS[name](reply, figure)
+
+            return trick
+
+        return (done(name, figure) for name, figure in self.acts)
+
+
+def script(*names: str, keep_partial: bool = False) -> Script:
+    """Make a script of acts, each in the middle of a reply, on two versions of one length."""
+    acts = tuple((name, 0.5) for name in names)
+    return Script(_versions(('"%d"', [5000, 5000])), acts, 3, keep_partial)
+
+
+def scripts() -> st.SearchStrategy[Script]:
+    """Make scripts up; most cut the first body, since all else matters only then."""
+    etags = st.sampled_from(['"%d"', '"%d"', '"%d"', '"%d"', 'W/"%d"', None])
+    sizes = st.lists(st.sampled_from(SIZES), min_size=1, max_size=3)
+    cuts = st.tuples(st.just("cut body"), st.floats(0.1, 0.9))
+    names = [*ACTS, *("change", "expire", "ignore If-Range", "400") * 3]
+    others = st.tuples(st.sampled_from(names), st.floats(0, 1))
+    return st.builds(
+        Script,
+        st.tuples(etags, sizes).map(_versions),
+        st.tuples(st.one_of(cuts, cuts, others), st.lists(st.one_of(cuts, others), max_size=5)).map(
+            lambda drawn: (drawn[0], *drawn[1])
+        ),
+        st.sampled_from([1, 3, 8]),
+        st.booleans(),
+    )
+
+
+def _versions(drawn: tuple[str | None, list[int]]) -> tuple[File, ...]:
+    etag, sizes = drawn
+    return tuple(
+        File(bytes([65 + number]) * size, etag % number if etag else None)
+        for number, size in enumerate(sizes)
+    )
+
+
+def _part_of(file: File, asked: Asked, reply: Reply) -> Reply:
+    """Go on with another version, as a storage does that does not know If-Range."""
+    wanted = asked.headers.get("range")
+    if wanted is None or "if-range" not in asked.headers:
+        return reply
+    first = int(wanted.removeprefix("bytes=").partition("-")[0])
+    part, total = file.content[first:], len(file.content)
+    fields = {
+        "ETag": file.etag,
+        "Content-Length": str(len(part)),
+        "Content-Range": f"bytes {first}-{total - 1}/{total}",
+    }
+    return Reply(status="206 Partial Content", fields=fields, body=part)
+
+
+def _changed(reply: Reply, **fields: str | None) -> Reply:
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    return evolve(reply, fields={**reply.fields, **named})
+
+
+def _cut(reply: Reply, figure: float) -> Reply:
+    return evolve(reply, cut=int(figure * len(bytes(reply))), is_reset=int(figure * 1000) % 2 == 1)
+
+
+def _cut_body(reply: Reply, figure: float) -> Reply:
+    head = len(bytes(reply)) - len(reply.body)
+    return evolve(reply, cut=head + int(figure * len(reply.body)))
+
+
+def chunked(reply: Reply, size: int = 64) -> Reply:
+    """Send the body in chunks, its length untold."""
+    pieces = [reply.body[at : at + size] for at in range(0, len(reply.body), size)]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    unmeasured = _changed(reply, Content_Length=None, Transfer_Encoding="chunked")
+    return evolve(unmeasured, body=body)
+
+
+def _compressed(reply: Reply, figure: float) -> Reply:
+    body = gzip.compress(reply.body)
+    told = _changed(reply, Content_Encoding="gzip", Content_Length=str(len(body)))
+    return evolve(told, body=body, cut=None if figure < 0.5 else len(bytes(told)) + len(body) // 2)
+
+
+def _unmeasured(reply: Reply, figure: float) -> Reply:
+    body = reply.body[: int(figure * len(reply.body))]
+    told = _changed(reply, Content_Length=None, Connection="close")
+    return evolve(told, body=body)
+
+
+def _too_long(reply: Reply, figure: float) -> Reply:
+    told = _changed(reply, Content_Length=str(len(reply.body) + 1 + int(figure * 9)))
+    return evolve(told, cut=len(bytes(told)))
+
+
+def _shifted(reply: Reply, figure: float) -> Reply:
+    """Give the part behind the one that was asked for."""
+    place = reply.fields.get("Content-Range")
+    if place is None or len(reply.body) < 2:
+        return reply
+    first, _, rest = place.removeprefix("bytes ").partition("-")
+    body = reply.body[1:]
+    told = _changed(
+        reply, Content_Range=f"bytes {int(first) + 1}-{rest}", Content_Length=str(len(body))
+    )
+    return evolve(told, body=body)
+
+
+def _longer_total(reply: Reply, figure: float) -> Reply:
+    place = reply.fields.get("Content-Range")
+    if place is None:
+        return reply
+    part, _, total = place.rpartition("/")
+    return _changed(reply, Content_Range=f"{part}/{int(total) + 7}")
+
+
+def _refused(status: str) -> Callable[[Reply, float], Reply]:
+    return lambda reply, figure: Reply(status=status, fields={"Content-Length": "0"})
+
+
+ACTS: Final[dict[str, Callable[[Reply, float], Reply]]] = {
+    "nothing": lambda reply, figure: reply,
+    "cut": _cut,
+    "cut body": _cut_body,
+    "chunk": lambda reply, figure: chunked(reply),
+    "chunk and cut": lambda reply, figure: _cut(chunked(reply), figure),
+    "compress": _compressed,
+    "do not measure": _unmeasured,
+    "promise more": _too_long,
+    "shift": _shifted,
+    "promise a longer file": _longer_total,
+    "forget the tag": lambda reply, figure: _changed(reply, ETag=None),
+    "weaken the tag": lambda reply, figure: _changed(reply, ETag=f"W/{reply.fields['ETag']}"),
+    "call it a part": lambda reply, figure: evolve(reply, status="206 Partial Content"),
+    "call it all": lambda reply, figure: evolve(reply, status="200 OK"),
+    "forget the place": lambda reply, figure: _changed(reply, Content_Range=None),
+    "500": _refused("500 Internal Server Error"),
+    "503": _refused("503 Slow Down"),
+    "416": _refused("416 Range Not Satisfiable"),
+    "404": _refused("404 Not Found"),
+    "304": _refused("304 Not Modified"),
+    "204": _refused("204 No Content"),
+    "400": _refused("400 Bad Request"),
+}
+"""What may be done to an honest reply, by name; the figure, from 0 to 1, says where or how."""
