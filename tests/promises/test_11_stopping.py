@@ -1,4 +1,4 @@
-"""The polling iterator in a process: pauses, waking, stopping, cancelling, status."""
+"""Promise 11: a poller that ends leaves no task, no connection and no half-written checkpoint."""
 
 import asyncio
 import gc

@@ -1,18 +1,23 @@
-"""Batches of the polling iterator: what commits them, and which come again."""
+"""Promise 9: the checkpoint moves forward only, over delivered batches, and has one holder."""
 
 import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from income_client import (
     Batch,
+    CheckpointConflictError,
     MemoryCheckpointStore,
+    Poller,
     SQLiteCheckpointStore,
 )
 from income_client.emulator import Fault
-from tests.support.polling import NOW_TEXT, ids_of, reached, rest, scene, take
-from tests.support.service import NOW
+from income_client.emulator.seconds import http_date, stamp
+from tests.support.polling import NOW_TEXT, Scene, first, ids_of, reached, rest, scene, take
+from tests.support.service import NOW, until
 
 
 def fail_if(condition: bool) -> None:
@@ -168,3 +173,140 @@ async def test_commits_beside_polls_do_not_take_each_other_for_rivals(tmp_path: 
                     poller.stop(after_poll=True)
         assert len(await place.letters()) == 10
         assert await rest(place.poll()) == []
+
+
+HOUR = 3600
+
+
+def run_ahead(place: Scene, seconds: int, replies: int) -> None:
+    """Have the service tell a time that is ahead, and list nothing, for so many list calls."""
+    ahead = place.service.now + seconds
+    page = {
+        "updated_after": "2026-06-30T11:59:59",
+        "updated_before": stamp(ahead),
+        "applications": [],
+    }
+    fault = Fault(
+        "body",
+        body=json.dumps(page).encode(),
+        headers={"Date": http_date(ahead)},
+        path="/v1/income/applications",
+        times=replies,
+    )
+    place.service.faults.add(fault)
+
+
+async def polled(poller: Poller, polls: int) -> "asyncio.Task[str | None]":
+    """Let a poller poll so often, and return a task that waits for its first record."""
+
+    async def next_id() -> str | None:
+        record = await anext(poller, None)
+        return None if record is None else record.application_id
+
+    waiting = asyncio.create_task(next_id())
+    await until(lambda: poller.status.polls >= polls)
+    return waiting
+
+
+@pytest.mark.parametrize("seconds", [HOUR, 365 * 24 * HOUR])
+@pytest.mark.parametrize("start", [None, NOW_TEXT])
+async def test_a_clock_that_is_set_back_is_followed(start: str | None, seconds: int) -> None:
+    """Also where polling began with the present of the clock that was ahead."""
+    async with scene() as place:
+        run_ahead(place, seconds, replies=3)
+        poller = place.poll(start=start)
+        waiting = await polled(poller, 3)
+        place.touch(3)
+        assert await waiting == place.ids[3]
+        updated = place.touch(4)
+        assert ids_of(await first(poller, 1)) == updated
+
+
+@pytest.mark.parametrize(("lookback", "found"), [(0, False), (HOUR, True)])
+async def test_a_lookback_covers_a_clock_that_was_set_back_meanwhile(
+    lookback: int, found: bool
+) -> None:
+    """What it is for: the poller was stopped, and the clock is where it was again by now."""
+    async with scene() as place:
+        run_ahead(place, HOUR, replies=1)
+        poller = place.poll(settle=0)
+        assert await rest(poller) == []
+        place.service.advance(10)
+        (updated,) = place.touch(3)
+        place.service.advance(2 * HOUR)
+        poller = place.poll(settle=0, lookback=lookback)
+        assert ids_of(await rest(poller)) == [updated] * found
+        assert await rest(place.poll(settle=0)) == []
+
+
+class LoggedStore(MemoryCheckpointStore):
+    """Keeps every text that it was given, and by whom the last one was saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.at_save: Callable[[], None] = lambda: None
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+        """Save, and remember."""
+        version = await super().save(name, checkpoint, **changes)
+        self.texts.append(checkpoint)
+        self.at_save()
+        return version
+
+
+async def test_any_saved_checkpoint_gives_what_it_does_not_cover() -> None:
+    """A poller that begins with the text of any commit delivers the rest, and loses nothing."""
+    async with scene(12) as place:
+        place.store = store = LoggedStore()
+        owed: list[set[str]] = []
+        delivered: set[str] = set()
+        updated: set[str] = set()
+        store.at_save = lambda: owed.append(updated - delivered)
+        for number in range(0, 12, 3):
+            updated |= set(place.touch(number, number + 1, number + 2))
+            place.service.advance(20)
+            async for batch in _batches(place):
+                async with batch:
+                    delivered |= set(ids_of(batch))
+        assert delivered == updated
+        for text, missing in zip(store.texts, owed, strict=True):
+            again = place.client.poll(
+                MemoryCheckpointStore(), start=text, documents=False, interval=1.0
+            )
+            assert missing <= set(ids_of(await rest(again)))
+
+
+def _batches(place: Scene) -> AsyncIterator[Batch]:
+    poller = place.poll(settle=5.0)
+    poller.stop(after_poll=True)
+    return poller.batches()
+
+
+async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun() -> None:
+    """Its commit is refused and changes nothing; the newer one delivers what it held."""
+    async with scene() as place:
+        place.store = store = LoggedStore()
+        (held,) = place.touch(1)
+        batch = await take(place.poll())
+        newer = place.poll()
+        record = await anext(aiter(newer))
+        texts = len(store.texts)
+        before = await store.load("default")
+        with pytest.raises(CheckpointConflictError):
+            async with batch:
+                pass
+        assert await store.load("default") == before
+        assert len(store.texts) == texts
+        assert record.application_id == held
+        await newer.aclose()
+
+
+@pytest.mark.parametrize("delay", [1, 5])
+async def test_a_checkpoint_stays_behind_the_service_s_time_by_settle(delay: int) -> None:
+    """What becomes visible up to that late is delivered by a later poll."""
+    async with scene(visibility_delay=delay) as place:
+        (late,) = place.touch(3)
+        assert await rest(place.poll(settle=float(delay))) == []
+        place.service.advance(delay + 1)
+        assert ids_of(await rest(place.poll(settle=float(delay)))) == [late]
