@@ -263,11 +263,9 @@ class PollRunner:
         results = await self._pauses.unless_stopped(self._source.read(read.application_ids))
         if results is None:
             return
-        # Credentials that others were read with are not what is wrong.
-        endings: tuple[type[IncomeClientError], ...] = (ClientClosedError, AuthenticationError)
         if any(isinstance(result, RecordVersion) for result in results.values()):
-            self._refused_since, endings = None, (ClientClosedError,)
-        ended = next((r for r in results.values() if isinstance(r, endings)), None)
+            self._refused_since = None
+        ended = next((r for r in results.values() if isinstance(r, ClientClosedError)), None)
         outcome = ended or poll.receive_records(results)
         self.tally.read_again(poll.unchanged, self._settle + self._lookback)
         del results, poll

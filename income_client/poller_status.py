@@ -34,7 +34,7 @@ class PollerStatus:
     saturated: tuple[Window, ...]
     """Seconds that held more rows than can be asked for when they were last listed."""
     failures: int
-    """Polls that failed since the last that did not."""
+    """Polls that failed, and tries to store something, since the last poll that did not."""
     last_error: IncomeClientError | None
     """Why the last one of these failed, also if others have come to their end since."""
     next_poll_at: datetime | None

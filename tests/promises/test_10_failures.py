@@ -462,6 +462,32 @@ async def test_one_refused_application_among_others_is_a_dead_letter() -> None:
         assert letter.application_id == ids[3]
 
 
+async def test_a_dead_letter_that_is_refused_again_ends_nothing() -> None:
+    """However often, and although nothing else is read beside it."""
+    async with refused() as scene:
+        ids = scene.service.world.ids
+        scene.service.faults.add(refusing(f"*/{ids[3]}"))
+        store = MemoryCheckpointStore()
+        poller = scene.client.poll(store, start="2026-06-30T11:00:00", documents=False)
+        for _ in range(len(ids) - 1):
+            await anext(poller)
+        waiting = asyncio.create_task(anext(poller, None))
+        attempts = 0
+        while attempts < 8:
+            await polled_since(poller, poller.status.polls)
+            (letter,) = await store.dead_letters("default")
+            attempts = letter.attempts
+        assert letter.application_id == ids[3]
+        assert poller.status.failures == 0
+        poller.stop()
+        assert await waiting is None
+
+
+async def polled_since(poller: Poller, polls: int) -> None:
+    """Wait until another poll has come to its end."""
+    await until(lambda: poller.status.polls > polls)
+
+
 @pytest.mark.parametrize("status", [403, 400, 404, 302])
 async def test_other_refusals_of_the_list_never_end_it(status: int) -> None:
     """Not even at its start: a firewall may answer so while it is deployed, for one."""
