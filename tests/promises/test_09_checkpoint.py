@@ -311,3 +311,19 @@ async def test_a_checkpoint_stays_behind_the_service_s_time_by_settle(delay: int
         assert await rest(place.poll(settle=float(delay))) == []
         place.service.advance(delay + 1)
         assert ids_of(await rest(place.poll(settle=float(delay)))) == [late]
+
+
+async def test_a_later_commit_does_not_cover_an_earlier_batch_that_failed() -> None:
+    """After a restart the failed one is delivered again."""
+    async with scene(250) as place:
+        updated = set(place.touch(*range(250)))
+        place.service.advance(30)
+        batches = place.poll().batches()
+        first_batch, second_batch = await anext(batches), await anext(batches)
+        with pytest.raises(ValueError, match="away"):
+            async with first_batch:
+                fail_if(condition=True)
+        async with second_batch:
+            pass
+        await batches.aclose()
+        assert set(ids_of(first_batch)) <= set(ids_of(await rest(place.poll()))) <= updated

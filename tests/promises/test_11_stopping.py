@@ -262,3 +262,18 @@ async def test_in_a_task_group_it_ends_with_its_group() -> None:
         assert got == updated
         await quiet(place.service)
         assert {t for t in client_tasks() if "income_client" not in t.get_name()} == set()
+
+
+async def test_a_batch_holds_about_a_hundred_records() -> None:
+    """However many applications were updated."""
+    async with scene(450) as place:
+        place.touch(*range(450))
+        place.service.advance(30)
+        poller = place.poll()
+        poller.stop(after_poll=True)
+        sizes = []
+        async for batch in poller.batches():
+            async with batch:
+                sizes.append(len(batch))
+        assert sum(sizes) == 450
+        assert max(sizes) <= 200
