@@ -1,0 +1,456 @@
+"""Promise 12: one token for all calls, renewed in time, replaced once when it is refused.
+
+All figures are counted at the server.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import (
+    AuthenticationError,
+    BasicAuth,
+    ConnectionFailedError,
+    IncomeClientError,
+    PermissionDeniedError,
+    RetryPolicy,
+    Timeouts,
+    TokenError,
+)
+from income_client.testing import JumpingClock
+from tests.support.ordered_clock import OrderedClock
+from tests.support.token_service import (
+    CUT,
+    Answer,
+    Asked,
+    ask,
+    in_turn,
+    outcomes,
+    page,
+    reply,
+    running,
+    token,
+    turns,
+    unauthorized,
+)
+
+HOUR = 3600
+STALE_FROM = HOUR - 300
+
+
+class Held:
+    """Answers that wait until they are let go.
+
+    Attributes:
+        arrived: is set by the first request.
+        released: lets all answers go.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.arrived = asyncio.Event()
+        self.released = asyncio.Event()
+
+    async def __call__(self, asked: Asked) -> bytes:
+        """Answer once released."""
+        self.arrived.set()
+        await self.released.wait()
+        return await self._answer(asked)
+
+
+async def test_a_thousand_first_calls_make_one_token_request() -> None:
+    """Calls that begin without a token wait for the same one."""
+    async with running() as (service, client):
+        found = await outcomes(client, ["a"] * 1000)
+        assert set(found) == {"done"}
+        assert (service.token_requests, len(service.calls)) == (1, 1000)
+
+
+@pytest.mark.parametrize("cancelled", [1, 5], ids=["the first", "all"])
+async def test_a_cancelled_waiter_harms_nobody(cancelled: int) -> None:
+    """The token request outlives those who wait for it, and serves all others."""
+    held = Held(in_turn(token("token-1")))
+    async with running(in_turn(page()), held) as (service, client):
+        waiters = [asyncio.create_task(ask(client)) for _ in range(5)]
+        await held.arrived.wait()
+        for waiter in waiters[:cancelled]:
+            waiter.cancel()
+        await asyncio.wait(waiters[:cancelled])
+        held.released.set()
+        await asyncio.gather(*waiters[cancelled:], ask(client))
+        assert all(waiter.cancelled() for waiter in waiters[:cancelled])
+        assert service.token_requests == 1
+
+
+async def test_each_waiter_gets_an_error_of_its_own() -> None:
+    """All calls that wait for a token fail with the same facts, each with its own error."""
+    async with running(token_request=in_turn(reply(503))) as (service, client):
+        errors = await asyncio.gather(*[ask(client) for _ in range(20)], return_exceptions=True)
+        assert {(type(error), str(error)) for error in errors} == {
+            (TokenError, "token: 503 Service Unavailable (3 attempts)"),
+        }
+        assert len({id(error) for error in errors}) == 20
+        assert service.token_requests == 3
+
+
+async def test_a_stale_token_serves_while_it_is_renewed_in_the_background() -> None:
+    """No call waits for the renewal; once it is done the new token is used."""
+    clock = JumpingClock()
+    held = Held(in_turn(token("token-2")))
+
+    async def issue(asked: Asked) -> bytes:
+        return await held(asked) if service.token_requests > 1 else token("token-1")
+
+    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+        await ask(client)
+        clock.advance(STALE_FROM - 1)
+        await ask(client)
+        assert service.token_requests == 1
+        clock.advance(2)
+        for _ in range(5):
+            await ask(client)
+        await held.arrived.wait()
+        await ask(client)
+        assert {call.token for call in service.calls} == {"token-1"}
+        held.released.set()
+        await turns()
+        await ask(client)
+        assert service.calls[-1].token == "token-2"
+        assert service.token_requests == 2
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [reply(503), reply(429, Retry_After="40"), unauthorized(), reply(400), reply(200), CUT],
+    ids=["503", "429", "401", "400", "no token", "cut"],
+)
+async def test_a_failed_early_renewal_keeps_the_usable_token(failure: bytes) -> None:
+    """While a token serves no call notices that, and the token endpoint is asked now and then."""
+    clock = JumpingClock()
+
+    async def issue(asked: Asked) -> bytes:
+        return failure if service.token_requests > 1 else token("token-1")
+
+    async with running(in_turn(page()), issue, clock=clock, retry=RetryPolicy(max_attempts=1)) as (
+        service,
+        client,
+    ):
+        await ask(client)
+        clock.advance(STALE_FROM)
+        for _ in range(57):
+            await ask(client)
+            await turns()
+            clock.advance(5)
+        assert {call.token for call in service.calls} == {"token-1"}
+        assert 4 <= service.token_requests - 1 <= 11
+        clock.advance(15)
+        with pytest.raises(IncomeClientError):
+            await ask(client)
+
+
+@given(lifetime=st.integers(1, 100_000), steps=st.integers(2, 40))
+def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int) -> None:
+    """Whatever its life, a token is renewed late in it, before its end, and never sent after it."""
+    clock = JumpingClock()
+
+    async def play() -> None:
+        async with running(in_turn(page()), issue, clock=clock) as (service, client):
+            for _ in range(3 * steps):
+                await ask(client)
+                await turns(20)
+                clock.advance(lifetime / steps)
+            issued = [asked.at for asked in service.asked if asked.is_token]
+            for call in service.calls:
+                assert call.at - issued[int(call.token) - 1] < lifetime
+            # No sooner than three quarters of a life after the one before.
+            assert len(issued) <= 1 + 3 / 0.75
+
+    made = 0
+
+    async def issue(asked: Asked) -> bytes:
+        nonlocal made
+        made += 1
+        return token(str(made), lifetime)
+
+    asyncio.run(play())
+
+
+async def test_a_refused_token_is_dropped_once_for_all_who_were_refused() -> None:
+    """Two hundred calls refused with one token make one token request; each is repeated once."""
+    refused = 0
+    all_here = asyncio.Event()
+
+    async def answer(asked: Asked) -> bytes:
+        nonlocal refused
+        if asked.token == "token-2":
+            return page()
+        refused += 1
+        if refused == 200:
+            all_here.set()
+        await all_here.wait()
+        return unauthorized()
+
+    async with running(answer, concurrency=200) as (service, client):
+        assert set(await outcomes(client, ["a"] * 200)) == {"done"}
+        assert (service.token_requests, len(service.calls)) == (2, 400)
+
+
+async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
+    """A call refused with a token that was replaced since is repeated with the new one."""
+    late = Held(in_turn(unauthorized()))
+
+    async def answer(asked: Asked) -> bytes:
+        if asked.token == "token-2":
+            return page()
+        return await late(asked) if asked.name == "late" else unauthorized()
+
+    async with running(answer) as (service, client):
+        slow = asyncio.create_task(ask(client, "late"))
+        await late.arrived.wait()
+        await ask(client, "other")
+        late.released.set()
+        await slow
+        assert service.names == ["late", "other", "other", "late"]
+        assert service.token_requests == 2
+        await ask(client)
+        assert service.token_requests == 2
+
+
+async def test_a_second_refusal_is_raised() -> None:
+    """A call is repeated once: after two requests the refusal is the caller's, without a pause."""
+    clock = JumpingClock()
+    async with running(in_turn(unauthorized()), clock=clock) as (service, client):
+        with pytest.raises(AuthenticationError) as caught:
+            await ask(client)
+        assert (caught.value.status, caught.value.attempts) == (401, 2)
+        assert (service.token_requests, len(service.calls), clock.slept) == (2, 2, [])
+
+
+async def test_a_call_is_repeated_once_whatever_comes_between() -> None:
+    """A second refusal is raised, although the first one was long before, in another attempt."""
+    replies = in_turn(unauthorized(), reply(503), unauthorized(), page())
+    async with running(replies) as (service, client):
+        with pytest.raises(AuthenticationError):
+            await ask(client)
+        assert (service.token_requests, len(service.calls)) == (2, 3)
+
+
+async def test_a_forbidden_call_keeps_the_token() -> None:
+    """403 is raised at once, and the next call has the same token."""
+    async with running(in_turn(reply(403), page())) as (service, client):
+        with pytest.raises(PermissionDeniedError):
+            await ask(client)
+        await ask(client)
+        assert (service.token_requests, len(service.calls)) == (1, 2)
+
+
+async def test_refused_user_and_password_are_raised_at_once() -> None:
+    """There is nothing to renew, and so nothing to repeat."""
+    auth = BasicAuth("user", "invented")
+    async with running(in_turn(unauthorized()), auth=auth) as (service, client):
+        with pytest.raises(AuthenticationError):
+            await ask(client)
+        assert (service.token_requests, len(service.calls)) == (0, 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_rate": 50}], ids=["any rate", "fifty a second"])
+async def test_no_call_fails_where_each_token_serves_forty_calls(options: dict[str, Any]) -> None:
+    """Those who were refused use a new token first, so that it does not run out before their turn.
+
+    So does a service behave that keeps one token of a client alive, while other processes
+    ask for tokens as well.
+    """
+    async with running(uses=40, concurrency=16, **options) as (service, client):
+        found = await outcomes(client, [str(number) for number in range(400)])
+        assert set(found) == {"done"}
+        assert service.token_requests == 10
+        assert all(service.names.count(str(number)) <= 2 for number in range(400))
+
+
+async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None:
+    """With one slot, the calls that queue for it are sent after the repetition."""
+    async with running(concurrency=1) as (service, client):
+        service.uses = 1
+        assert set(await outcomes(client, "abcd")) == {"done"}
+        assert service.names == list("abbccdd")
+
+
+async def test_a_repetition_goes_ahead_in_the_line_of_max_rate() -> None:
+    """It takes the next turn, before calls that wait for theirs; no turn is skipped."""
+    clock = OrderedClock()
+    async with running(clock=clock, max_rate=1, concurrency=4) as (service, client):
+        service.uses = 2
+        calls = asyncio.create_task(outcomes(client, "abcde"))
+        await clock.let_pass(20)
+        assert set(await calls) == {"done"}
+        assert service.names == list("abccdee")
+        assert [call.at for call in service.calls] == [0, 1, 2, 3, 4, 5, 6]
+
+
+async def test_a_repetition_waits_at_a_gate_that_was_closed_meanwhile() -> None:
+    """A 429 of another call holds it back too; it keeps its slot, and is first afterwards."""
+    clock = OrderedClock()
+    held = Held(in_turn(token("token-2")))
+
+    async def answer(asked: Asked) -> bytes:
+        if asked.name == "throttled":
+            await held.arrived.wait()
+            return reply(429, Retry_After="30")
+        return page() if asked.token == "token-2" else unauthorized()
+
+    async def issue(asked: Asked) -> bytes:
+        return await held(asked) if service.token_requests > 1 else token("token-1")
+
+    options: dict[str, Any] = {"clock": clock, "concurrency": 2, "max_rate": 1000}
+    async with running(answer, issue, retry=RetryPolicy(max_attempts=1), **options) as (
+        service,
+        client,
+    ):
+        calls = asyncio.create_task(outcomes(client, ["throttled", "refused", "later", "last"]))
+        await clock.let_pass(1)
+        held.released.set()
+        await clock.let_pass(28)
+        assert service.names == ["throttled", "refused"]
+        await clock.let_pass(2)
+        assert await calls == ["RateLimitedError", "done", "done", "done"]
+        assert service.names == ["throttled", "refused", "refused", "later", "last"]
+
+
+async def test_a_repetition_that_is_cancelled_leaves_its_slot() -> None:
+    """While it waits for the new token it can be cancelled; the next call then has the slot."""
+    held = Held(in_turn(token("token-2")))
+
+    async def issue(asked: Asked) -> bytes:
+        return await held(asked) if service.token_requests > 1 else token("token-1")
+
+    async with running(in_turn(unauthorized(), page()), issue, concurrency=1) as (service, client):
+        refused = asyncio.create_task(ask(client, "refused"))
+        await held.arrived.wait()
+        waiting = asyncio.create_task(ask(client, "next"))
+        await turns()
+        refused.cancel()
+        await asyncio.wait([refused])
+        held.released.set()
+        await waiting
+        assert refused.cancelled()
+        assert service.names == ["refused", "next"]
+        assert service.token_requests == 2
+
+
+async def test_a_repetition_counts_as_no_attempt() -> None:
+    """A call has all of its attempts beside the one repetition, which no pause precedes."""
+    clock = JumpingClock()
+    replies = [unauthorized(), reply(503), reply(503), page()]
+    async with running(in_turn(*replies), clock=clock) as (service, client):
+        await ask(client)
+        assert (len(service.calls), len(clock.slept)) == (4, 2)
+
+
+@pytest.mark.parametrize("status", [400, 401])
+async def test_refused_credentials_are_raised_at_once_and_asked_about_after_a_pause(
+    status: int,
+) -> None:
+    """For ten seconds each call says how long ago they were refused, and when to try again."""
+    clock = JumpingClock()
+    issue = in_turn(reply(status, b'{"error": "invalid_client"}'), token("token-1"))
+    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+        with pytest.raises(AuthenticationError) as caught:
+            await ask(client)
+        assert (caught.value.status, caught.value.retry_after) == (status, 10)
+        assert not caught.value.retryable
+        clock.advance(2.5)
+        errors = await asyncio.gather(*[ask(client) for _ in range(50)], return_exceptions=True)
+        expected = (
+            "token: the token endpoint refused the client credentials 2 s ago, "
+            "and is asked again in 8 s (retry after 7.5 s)"
+        )
+        assert {str(error) for error in errors} == {expected}
+        assert {(type(e), vars(e)["status"], vars(e)["retryable"]) for e in errors} == {
+            (AuthenticationError, status, False),
+        }
+        assert (service.token_requests, clock.slept) == (1, [])
+        clock.advance(7.5)
+        await ask(client)
+        assert service.token_requests == 2
+
+
+async def test_a_token_endpoint_that_wants_a_pause_is_left_alone() -> None:
+    """After its 429 a call waits for the pause without a request, or fails if it cannot."""
+    clock = JumpingClock()
+    issue = in_turn(reply(429, Retry_After="30"), token("token-1"))
+    once = RetryPolicy(max_attempts=1)
+    async with running(in_turn(page()), issue, clock=clock, retry=once) as (service, client):
+        with pytest.raises(TokenError):
+            await ask(client)
+        with pytest.raises(TokenError) as caught:
+            await ask(client.with_options(deadline=29))
+        assert (caught.value.retryable, caught.value.retry_after) == (True, 30)
+        assert (service.token_requests, clock.slept) == (1, [])
+        assert set(await outcomes(client, "abc")) == {"done"}
+        assert [asked.at for asked in service.asked if asked.is_token] == [0, 30]
+
+
+@pytest.mark.parametrize(
+    ("out", "cls", "requests"),
+    [
+        (reply(500), TokenError, 3),
+        (reply(200, b'{"access_to'), TokenError, 3),
+        (CUT, ConnectionFailedError, 3),
+        (reply(307, Location="/elsewhere"), TokenError, 1),
+        (reply(200, b"[]"), TokenError, 1),
+        (token("a b"), TokenError, 1),
+        (reply(200, b" " * 70_000), TokenError, 1),
+    ],
+    ids=["500", "half a reply", "cut", "redirect", "a list", "no token", "70 kB"],
+)
+async def test_a_token_request_has_attempts_of_its_own(
+    out: bytes, cls: type[Exception], requests: int
+) -> None:
+    """They are not multiplied by those of the call, which is never sent."""
+    async with running(token_request=in_turn(out)) as (service, client):
+        with pytest.raises(cls) as caught:
+            await ask(client)
+        assert type(caught.value) is cls
+        assert (service.token_requests, len(service.calls)) == (requests, 0)
+
+
+REFUSALS = st.lists(st.booleans(), max_size=40)
+
+
+@given(refusals=REFUSALS, calls=st.integers(1, 30), concurrency=st.integers(1, 8))
+def test_whatever_is_refused_no_call_is_sent_three_times(
+    refusals: list[bool], calls: int, concurrency: int
+) -> None:
+    """For any refusals: at most two requests a call, one token request for each refusal at most."""
+    left = list(refusals)
+
+    async def answer(asked: Asked) -> bytes:
+        return unauthorized() if left and left.pop(0) else page()
+
+    async def play() -> None:
+        names = [str(number) for number in range(calls)]
+        async with running(answer, concurrency=concurrency) as (service, client):
+            found = await outcomes(client, names)
+            refused = sum(refusals[: len(service.calls)])
+            assert service.token_requests <= 1 + refused
+            for name, outcome in zip(names, found, strict=True):
+                assert service.names.count(name) <= 2
+                assert outcome == "done" or service.names.count(name) == 2
+
+    asyncio.run(play())
+
+
+async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None:
+    """A token endpoint that hangs after a refusal holds nobody beyond the deadline."""
+
+    async def issue(asked: Asked) -> bytes:
+        if service.token_requests > 1:
+            await asyncio.Event().wait()
+        return token("token-1")
+
+    options: dict[str, Any] = {"timeouts": Timeouts(deadline=0.1), "concurrency": 1}
+    async with running(in_turn(unauthorized()), issue, **options) as (service, client):
+        assert await outcomes(client, "ab") == ["DeadlineExceededError"] * 2

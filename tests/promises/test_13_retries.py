@@ -1,0 +1,530 @@
+"""Promise 13: one deadline, retries within limits, pauses as the service asks, a gate for all.
+
+All figures are counted at the server.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import (
+    BasicAuth,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    DecodeError,
+    IncomeClient,
+    IncomeClientError,
+    InvalidRequestError,
+    RateLimitedError,
+    ResponseError,
+    RetryPolicy,
+    ServerError,
+    Timeouts,
+    TokenError,
+    UnexpectedResponseError,
+)
+from income_client.testing import JumpingClock
+from tests.support.ordered_clock import OrderedClock
+from tests.support.token_service import (
+    CUT,
+    Answer,
+    Asked,
+    TokenService,
+    ask,
+    in_turn,
+    outcomes,
+    page,
+    reply,
+    running,
+    token,
+    turns,
+    until,
+)
+
+BASIC = BasicAuth("user", "invented")
+ONCE = RetryPolicy(max_attempts=1)
+HALF_A_BODY = reply(200, b'{"updated_after": "2026-01-')
+ANOTHER_SHAPE = reply(200, b'{"updated_after": "2026-01-01T00:00:00"}')
+LOGIN_PAGE = reply(200, b"<html>").replace(b"application/json", b"text/html")
+
+
+@contextlib.asynccontextmanager
+async def calling(
+    answer: Answer, **options: Any
+) -> AsyncIterator[tuple[TokenService, IncomeClient, JumpingClock]]:
+    """Run a service that asks for no token, and a client of it on a clock that jumps."""
+    clock = JumpingClock()
+    usual: dict[str, Any] = {"auth": BASIC, "clock": clock}
+    async with running(answer, **usual | options) as (service, client):
+        yield service, client, clock
+
+
+async def failure(client: IncomeClient, name: str = "a") -> IncomeClientError:
+    """Make a call that fails, and return its error."""
+    with pytest.raises(IncomeClientError) as caught:
+        await ask(client, name)
+    return caught.value
+
+
+async def never(asked: Asked) -> bytes:
+    """Answer nothing."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+# One deadline
+
+
+@pytest.mark.parametrize("stage", ["token", "queue", "reply"])
+async def test_the_deadline_bounds_every_wait(stage: str) -> None:
+    """A call ends in time, whether it waits for a token, for its turn or for a reply."""
+
+    async def issue(asked: Asked) -> bytes:
+        return await never(asked) if stage == "token" else token("token-1")
+
+    async with running(never, issue, concurrency=1) as (_, client):
+        blocker = asyncio.create_task(ask(client)) if stage == "queue" else None
+        await turns()
+        error = await failure(client.with_options(deadline=0.1))
+        assert isinstance(error, DeadlineExceededError)
+        assert error.message == "list_applications: not done within 0.1 s"
+        if blocker is not None:
+            blocker.cancel()
+            await asyncio.wait([blocker])
+
+
+async def test_the_deadline_bounds_the_body() -> None:
+    """A reply whose body comes in drops is given up, although each drop comes in time."""
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(reply(200, b" " * 100_000)[:-100_000])
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.005)
+        writer.close()
+
+    before = asyncio.all_tasks()
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with IncomeClient(url, auth=BASIC, timeouts=Timeouts(deadline=0.1, read=5)) as client:
+        assert isinstance(await failure(client), DeadlineExceededError)
+    server.close()
+    await until(lambda: asyncio.all_tasks() == before)
+
+
+async def test_the_deadline_bounds_all_attempts_together() -> None:
+    """With each attempt taking fifty seconds, there are two within 120 and their pause."""
+
+    async def answer(asked: Asked) -> bytes:
+        clock.advance(50)
+        return reply(503)
+
+    patient = RetryPolicy(max_attempts=10, base_delay=30, max_delay=30)
+    random.seed(1)
+    async with calling(answer, retry=patient) as (service, client, clock):
+        began = clock.monotonic()
+        assert isinstance(await failure(client), ServerError)
+        assert len(service.calls) == 2
+        assert clock.monotonic() - began <= 120
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_pause_that_outlasts_the_deadline_raises_at_once(status: int) -> None:
+    """There is no waiting for what will be of no use."""
+    answer = in_turn(reply(status, Retry_After="50"), page())
+    async with calling(answer, timeouts=Timeouts(deadline=50)) as (service, client, clock):
+        error = await failure(client)
+        assert (error.status, error.retry_after, error.attempts) == (status, 50, 1)
+        assert (len(service.calls), clock.slept) == (1, [])
+
+
+async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
+    """Under ``max_rate`` a call whose turn comes too late is not sent."""
+    async with calling(in_turn(page()), max_rate=0.1) as (service, client, clock):
+        await ask(client)
+        error = await failure(client.with_options(deadline=9))
+        assert isinstance(error, DeadlineExceededError)
+        assert (len(service.calls), error.attempts, clock.slept) == (1, 0, [])
+
+
+# Which failures are retried
+
+
+@pytest.mark.parametrize(
+    ("out", "cls"),
+    [
+        (reply(408), InvalidRequestError),
+        (reply(429), RateLimitedError),
+        (reply(500), ServerError),
+        (reply(502), ServerError),
+        (reply(503), ServerError),
+        (reply(504), ServerError),
+        (CUT, ConnectionFailedError),
+        (HALF_A_BODY, DecodeError),
+        (reply(200, b""), DecodeError),
+        (LOGIN_PAGE, UnexpectedResponseError),
+    ],
+    ids=[
+        *("408", "429", "500", "502", "503", "504", "cut"),
+        *("half a body", "no body", "login page"),
+    ],
+)
+async def test_what_may_pass_is_tried_three_times(out: bytes, cls: type[Exception]) -> None:
+    """Two such failures are survived; the third is raised with the number of attempts."""
+    async with calling(in_turn(out, out, page())) as (service, client, clock):
+        await ask(client)
+        assert (len(service.calls), len(clock.slept)) == (3, 2)
+    async with calling(in_turn(out)) as (service, client, clock):
+        error = await failure(client)
+        assert type(error) is cls
+        assert (error.attempts, error.retryable) == (3, True)
+        assert (len(service.calls), len(clock.slept)) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        *(reply(status, b"") for status in (204, 302, 304, 999)),
+        *(reply(status) for status in range(400, 500) if status not in {408, 429}),
+        ANOTHER_SHAPE,
+        reply(200, b"[]"),
+        reply(200, b"null"),
+    ],
+    ids=[
+        *("204", "302", "304", "999"),
+        *(str(status) for status in range(400, 500) if status not in {408, 429}),
+        *("another shape", "a list", "null"),
+    ],
+)
+async def test_what_will_not_pass_is_tried_once(out: bytes) -> None:
+    """Other replies are raised at once: the next would be the same."""
+    async with calling(in_turn(out, page())) as (service, client, clock):
+        error = await failure(client)
+        assert isinstance(error, ResponseError | DecodeError)
+        assert (error.attempts, error.retryable) == (1, False)
+        assert (len(service.calls), clock.slept) == (1, [])
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+async def test_there_are_no_more_attempts_than_the_policy_allows(most: int) -> None:
+    """The number of requests of a call is that of the policy."""
+    policy = RetryPolicy(max_attempts=most)
+    async with calling(in_turn(reply(500)), retry=policy) as (service, client, _):
+        assert (await failure(client)).attempts == most
+        assert len(service.calls) == most
+
+
+# How long the pauses are
+
+
+async def test_pauses_have_full_jitter() -> None:
+    """Pauses of many calls are spread evenly from nothing to the bound."""
+    policy = RetryPolicy(max_attempts=2, base_delay=1, budget=10_000)
+    random.seed(7)
+    async with calling(in_turn(reply(500)), retry=policy) as (_, client, clock):
+        await outcomes(client, ["a"] * 500)
+        fifths = [sum(n / 5 <= pause < (n + 1) / 5 for pause in clock.slept) for n in range(5)]
+        assert sum(fifths) == 500
+        assert all(60 < count < 140 for count in fifths)
+
+
+async def test_the_bound_of_the_pauses_doubles_up_to_the_longest() -> None:
+    """After the first failure it is the base, then twice that, and never above ``max_delay``."""
+    policy = RetryPolicy(max_attempts=5, base_delay=1, max_delay=3, budget=100_000)
+    random.seed(7)
+    async with calling(in_turn(reply(500)), retry=policy) as (_, client, clock):
+        for _ in range(100):
+            await failure(client)
+        longest = [max(clock.slept[number::4]) for number in range(4)]
+        assert longest == pytest.approx([1, 2, 3, 3], rel=0.1)
+        assert all(found <= bound for found, bound in zip(longest, [1, 2, 3, 3], strict=True))
+
+
+async def test_a_429_without_a_pause_has_the_longer_bound() -> None:
+    """``throttled_delay`` takes the place of ``base_delay``."""
+    policy = RetryPolicy(max_attempts=2, base_delay=0, throttled_delay=8, budget=10_000)
+    random.seed(7)
+    async with calling(in_turn(reply(429)), retry=policy) as (_, client, clock):
+        for _ in range(50):
+            await failure(client)
+        retries = clock.slept[::2]
+        assert max(retries) == pytest.approx(8, rel=0.1)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Retry_After": "60"},
+        {
+            "Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT",
+            "Date": "Wed, 01 Jul 2026 12:00:00 GMT",
+        },
+    ],
+    ids=["seconds", "date"],
+)
+async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -> None:
+    """A pause that the service asks for is kept, as long as it is not above the cap of 60 s."""
+    answer = in_turn(reply(status, **headers), page())
+    async with calling(answer) as (service, client, clock):
+        await ask(client)
+        assert clock.slept == [60]
+        assert [call.at for call in service.calls] == [0, 60]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_retry_after_beyond_the_cap_is_raised(status: int) -> None:
+    """The error says at once for how long, and there is no pause."""
+    answer = in_turn(reply(status, Retry_After="61"), page())
+    async with calling(answer, timeouts=Timeouts(deadline=1000)) as (service, client, clock):
+        error = await failure(client)
+        assert (error.retry_after, error.retryable) == (61, True)
+        assert (len(service.calls), clock.slept) == (1, [])
+
+
+@pytest.mark.parametrize("text", ["-5", "soon", "", "1e9"])
+async def test_a_retry_after_that_says_nothing_is_ignored(text: str) -> None:
+    """What cannot be read as a pause is as good as absent."""
+    async with calling(in_turn(reply(503, Retry_After=text), page())) as (_, client, clock):
+        await ask(client)
+        assert len(clock.slept) == 1
+        assert clock.slept[0] <= 0.05
+
+
+# The budget
+
+
+async def test_the_budget_ends_retries_and_no_first_attempt() -> None:
+    """Two retries are paid; from then on calls fail with their first failure, and all are sent."""
+    async with calling(in_turn(reply(500)), retry=RetryPolicy(budget=10)) as (service, client, _):
+        view = client.with_options(retry=RetryPolicy(budget=500))
+        found = [(await failure(client if n % 2 else view)).attempts for n in range(20)]
+        assert found == [3] + [1] * 19
+        assert len(service.calls) == 22
+
+
+async def test_success_pays_back() -> None:
+    """A retry that succeeds is free; five successes of first attempts pay for one retry."""
+    answer = in_turn(reply(500), page(), reply(500), page(), reply(500), reply(500), page())
+    async with calling(answer, retry=RetryPolicy(budget=5, max_attempts=2)) as (service, client, _):
+        await ask(client)
+        await ask(client)
+        assert (await failure(client)).attempts == 2
+        assert len(service.calls) == 6
+    answer = in_turn(reply(500), reply(500), reply(500), *[page()] * 5, reply(500), page())
+    async with calling(answer, retry=RetryPolicy(budget=5, max_attempts=2)) as (service, client, _):
+        assert (await failure(client)).attempts == 2
+        assert (await failure(client)).attempts == 1
+        for _ in range(6):
+            await ask(client)
+        assert len(service.calls) == 10
+
+
+async def test_token_requests_spend_the_same_budget() -> None:
+    """A token endpoint that fails uses up what calls would spend on retries."""
+    issue = in_turn(reply(500), reply(500), token("token-1"))
+    policy = RetryPolicy(budget=5)
+    async with running(in_turn(reply(500)), issue, retry=policy) as (service, client):
+        assert isinstance(await failure(client), TokenError)
+        assert service.token_requests == 2
+        assert (await failure(client)).attempts == 1
+
+
+# The gate
+
+
+async def test_a_429_holds_everybody_back() -> None:
+    """No call is sent before the service wants to hear again, of whatever task."""
+    clock = OrderedClock()
+    answer = in_turn(reply(429, Retry_After="30"), page())
+    async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
+        calls = asyncio.create_task(outcomes(client, list("abcdefgh")))
+        await clock.let_pass(10)
+        assert service.names[:1] == ["a"]
+        # What was on its way already, with two slots.
+        assert len(service.calls) <= 2
+        late = asyncio.create_task(outcomes(client, ["late"]))
+        await clock.let_pass(19.9)
+        assert len(service.calls) <= 2
+        await clock.let_pass(0.2)
+        assert set(await calls) == {"done"}
+        assert await late == ["done"]
+        assert all(call.at >= 30 for call in service.calls[2:])
+
+
+async def test_a_call_that_cannot_wait_for_the_gate_fails_at_once() -> None:
+    """It is not sent, and says for how long the service wants to be left alone."""
+    answer = in_turn(reply(429, Retry_After="30"), page())
+    async with calling(answer, retry=ONCE) as (service, client, clock):
+        assert isinstance(await failure(client), RateLimitedError)
+        error = await failure(client.with_options(deadline=30))
+        assert isinstance(error, RateLimitedError)
+        assert (error.status, error.retry_after, error.attempts) == (None, 30, 0)
+        assert (len(service.calls), clock.slept) == (1, [])
+        await ask(client)
+        assert [call.at for call in service.calls] == [0, 30]
+
+
+async def test_a_queued_call_that_cannot_wait_for_the_gate_fails_at_once() -> None:
+    """Calls that can wait for the gate keep no slot from those behind them."""
+    clock = OrderedClock()
+    answer = in_turn(reply(429, Retry_After="30"), page())
+    async with running(answer, auth=BASIC, clock=clock, concurrency=1) as (service, client):
+        patient = asyncio.create_task(outcomes(client, list("abc")))
+        hurried = asyncio.create_task(outcomes(client.with_options(deadline=20), ["hurried"]))
+        await clock.let_pass(1)
+        assert hurried.done()
+        assert await hurried == ["RateLimitedError"]
+        await clock.let_pass(30)
+        assert set(await patient) == {"done"}
+        assert "hurried" not in service.names
+
+
+async def test_the_gate_is_closed_no_longer_than_the_cap() -> None:
+    """A service that asks for a day's pause holds the others back for 60 seconds."""
+    answer = in_turn(reply(429, Retry_After="86400"), page())
+    async with calling(answer) as (service, client, _):
+        assert (await failure(client)).retry_after == 86400
+        await ask(client)
+        assert [call.at for call in service.calls] == [0, 60]
+
+
+async def test_another_failure_holds_back_its_own_call_only() -> None:
+    """A 503 with a pause closes no gate."""
+    clock = OrderedClock()
+    answer = in_turn(reply(503, Retry_After="30"), page())
+    async with running(answer, auth=BASIC, clock=clock) as (service, client):
+        failing = asyncio.create_task(ask(client, "failing"))
+        await clock.let_pass(1)
+        await ask(client, "other")
+        await clock.let_pass(30)
+        await failing
+        assert [(call.name, call.at) for call in service.calls] == [
+            ("failing", 0),
+            ("other", 1),
+            ("failing", 30),
+        ]
+
+
+async def test_a_429_costs_nobody_the_place_in_the_line_of_max_rate() -> None:
+    """Calls that wait for their turn when the gate closes are the first after it opens."""
+    clock = OrderedClock()
+    answer = in_turn(reply(429, Retry_After="1.5"), page())
+    options: dict[str, Any] = {"auth": BASIC, "retry": ONCE, "max_rate": 1, "concurrency": 2}
+    async with running(answer, clock=clock, **options) as (service, client):
+        calls = asyncio.create_task(outcomes(client, list("abcdef")))
+        await clock.let_pass(20)
+        assert await calls == ["RateLimitedError"] + ["done"] * 5
+        assert [(call.name, call.at) for call in service.calls] == [
+            ("a", 0),
+            ("b", 1.5),
+            ("c", 2.5),
+            ("d", 3.5),
+            ("e", 4.5),
+            ("f", 5.5),
+        ]
+
+
+# First attempts
+
+
+async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
+    """While calls pause before their retries, others are sent at once, even with one slot."""
+    clock = OrderedClock()
+
+    async def answer(asked: Asked) -> bytes:
+        return reply(503, Retry_After="30") if asked.name == "failing" else page()
+
+    options: dict[str, Any] = {"auth": BASIC, "clock": clock, "concurrency": 1}
+    async with running(answer, retry=RetryPolicy(budget=50), **options) as (service, client):
+        failing = [asyncio.create_task(outcomes(client, ["failing"])) for _ in range(20)]
+        await until(lambda: len(service.calls) == 20)
+        await clock.let_pass(1)
+        for number in range(20):
+            await ask(client, str(number))
+        assert {call.at for call in service.calls[20:]} == {1}
+        await clock.let_pass(100)
+        await asyncio.wait(failing)
+
+
+async def test_success_waits_for_nothing() -> None:
+    """Calls that succeed at once sleep never."""
+    async with calling(in_turn(page())) as (service, client, clock):
+        assert set(await outcomes(client, ["a"] * 100)) == {"done"}
+        assert (len(service.calls), clock.slept) == (100, [])
+
+
+# All of it together
+
+REPLIES = {
+    "page": page(),
+    "500": reply(500),
+    "429": reply(429),
+    "429, 7 s": reply(429, Retry_After="7"),
+    "503, 90 s": reply(503, Retry_After="90"),
+    "404": reply(404),
+    "cut": CUT,
+    "half a body": HALF_A_BODY,
+    "another shape": ANOTHER_SHAPE,
+}
+FINAL = {"page", "503, 90 s", "404", "another shape"}
+
+
+@given(
+    scripts=st.lists(st.lists(st.sampled_from(sorted(REPLIES)), max_size=6), max_size=8),
+    most=st.integers(1, 5),
+    budget=st.integers(0, 60),
+    deadline=st.floats(1, 200),
+    rate=st.none() | st.floats(0.5, 100),
+    concurrency=st.integers(1, 4),
+)
+def test_whatever_the_service_replies_the_limits_hold(
+    scripts: list[list[str]],
+    most: int,
+    budget: int,
+    deadline: float,
+    rate: float | None,
+    concurrency: int,
+) -> None:
+    """For any replies: no request too many, no retry that is not paid, no pause too long."""
+    left = {str(number): list(script) for number, script in enumerate(scripts)}
+    seen: dict[str, list[str]] = {name: [] for name in left}
+
+    async def answer(asked: Asked) -> bytes:
+        kind = left[asked.name].pop(0) if left[asked.name] else "page"
+        seen[asked.name].append(kind)
+        return REPLIES[kind]
+
+    async def play() -> None:
+        options: dict[str, Any] = {
+            "retry": RetryPolicy(max_attempts=most, budget=budget),
+            "timeouts": Timeouts(deadline=deadline),
+            "concurrency": concurrency,
+            "max_rate": rate,
+        }
+        async with calling(answer, **options) as (service, client, clock):
+            began = clock.monotonic()
+            found = await outcomes(client, list(left))
+            assert clock.monotonic() - began <= deadline + 1e-6
+            assert all(pause <= deadline + 1e-6 for pause in clock.slept)
+            calls = len(service.calls)
+        retries = 0
+        for (name, kinds), outcome in zip(seen.items(), found, strict=True):
+            assert len(kinds) <= most, name
+            assert not FINAL.intersection(kinds[:-1]), name
+            assert (outcome == "done") == (kinds[-1:] == ["page"]), name
+            retries += max(0, len(kinds) - 1)
+        # Each success pays back 5 at the most.
+        assert 5 * retries <= budget + 5 * found.count("done")
+        assert calls == sum(map(len, seen.values()))
+
+    asyncio.run(play())
