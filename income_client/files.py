@@ -149,8 +149,8 @@ class DocumentFiles(ServiceStreams):
         """Have the files of many documents in one folder or store (contract section 2.3).
 
         Each file is yielded once it is whole, in no special order; what is there
-        already is yielded too. Addresses that have expired are replaced by one request
-        for each application, however many of its documents are asked for.
+        already is yielded too. Addresses that have expired are replaced by about one
+        request a minute for each application, which all downloads of the client share.
 
         Args:
             documents: documents, replies of `get_documents` or records with documents;

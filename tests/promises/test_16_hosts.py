@@ -1,6 +1,7 @@
 """Promise 16: downloads carry no credentials, and go only where `DownloadPolicy` allows."""
 
 import asyncio
+import io
 import re
 import ssl
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ from tests.support.storage import (
 ONCE = RetryPolicy(max_attempts=1)
 BUCKET = "bucket.s3.amazonaws.com"
 PUBLIC = "52.216.8.1"
-ALLOWED = re.compile(r"([a-z0-9_-]+\.)+amazonaws\.com")
+ALLOWED = re.compile(r"([a-z0-9_-]+\.)+amazonaws\.com", re.IGNORECASE)
 PLAINLY_ALLOWED = re.compile(
     r"https://([a-z0-9_-]+\.)+amazonaws\.com(:443)?([/?]|\Z)", re.IGNORECASE
 )
@@ -192,7 +193,7 @@ async def test_a_name_that_leads_to_no_public_address_is_refused(ips: list[str])
         lookups.names[BUCKET] = ips
         async with storing(downloads=DownloadPolicy()) as (_, client):
             with pytest.raises(UnsafeLinkError) as caught:
-                await client.download(document_at(f"https://{BUCKET}/a"), Path("never"))
+                await client.download(document_at(f"https://{BUCKET}/a"), io.BytesIO())
             assert not caught.value.retryable
     assert lookups.looked_up == [(BUCKET, 443)]
     assert lookups.connected == []
@@ -237,46 +238,62 @@ async def test_what_may_be_reached_is_tried_and_nothing_else(
     lookups.names[BUCKET] = ips
     async with storing(downloads=policy, retry=ONCE) as (_, client):
         with pytest.raises(DownloadError):
-            await client.download(document_at(f"https://{BUCKET}/a"), Path("never"))
+            await client.download(document_at(f"https://{BUCKET}/a"), io.BytesIO())
     assert {ip for ip, _ in lookups.connected} == set(connected)
 
 
 # Addresses
 
 
-HOSTS = st.sampled_from(
-    [
-        BUCKET, "S3.AMAZONAWS.COM", "amazonaws.com", "evil.example", "evilamazonaws.com",
-        f"{BUCKET}.evil.example", f"{BUCKET}.", "xn--amazonaws-.com", "\uff41mazonaws.com",
-        "s3\u3002amazonaws\u3002com", "s3\u00adx.amazonaws.com", "s3.amazon\u200baws.com",
-        "%73%33.amazonaws.com", "a..amazonaws.com", ".amazonaws.com", "*.amazonaws.com", "",
-        "localhost", "127.0.0.1", "127.1", "0x7f.1", "2130706433", "017700000001", "[::1]",
-        "[::ffff:127.0.0.1]", "[fe80::1%25lo]", "169.254.169.254", PUBLIC, f"[{PUBLIC}]",
-    ]
-)  # fmt: skip
-USERS = st.sampled_from(
-    ["", "", "", "@", "user@", "user:word@", f"{BUCKET}@", f"{BUCKET}:443@", "%40"]
-)
-PORTS = st.sampled_from(
-    ["", "", "", ":", ":443", ":0443", ":80", ":8443", ":0", ":65536", ":\uff14"]
-)
-SCHEMES = st.sampled_from(
-    ["https://", "https://", "HTTPS://", "http://", "//", "https:", "ftp://", "file://", ""]
-)
-PATHS = st.sampled_from(
-    ["/a?b=c", "", "/", "?a", "#a", "/a#b", "\\a", "/%2e%2e/a", "/a b", f"@{BUCKET}/a"]
-)
-STRAY = st.sampled_from(
-    ["", "", "", "@", "\\", "#", "?", "/", "\t", "\n", "\r\nHost: x", " ", "\0", "%00", ":"]
-)
+GOOD = {"scheme": "https://", "user": "", "host": BUCKET, "port": "", "path": "/a?b=c"}
+BAD = {
+    "scheme": ("http://", "//", "https:", "https:/", "ftp://", "file://", ""),
+    "user": ("@", "user@", "user:word@", f"{BUCKET}@", f"{BUCKET}:443@", "%40", "evil.example\\@"),
+    "host": (
+        "amazonaws.com", "evil.example", "evilamazonaws.com", f"{BUCKET}.evil.example",
+        f"{BUCKET}.", "\uff41mazonaws.com", "s3\u3002amazonaws\u3002com",
+        "s3\u00adx.amazonaws.com", "s3.amazon\u200baws.com", "%73%33.amazonaws.com",
+        "a..amazonaws.com", ".amazonaws.com", "*.amazonaws.com", "", "localhost", "127.0.0.1",
+        "127.1", "0x7f.1", "2130706433", "017700000001", "[::1]", "[::ffff:127.0.0.1]",
+        "[fe80::1%25lo]", "169.254.169.254", PUBLIC, f"[{PUBLIC}]",
+    ),
+    "port": (":", ":0443", ":80", ":8443", ":0", ":65536", ":-1", ":\uff14\uff14\uff13"),
+    "path": ("#a", "/a#b", "\\a", "/a b", "/a\tb", "/a\r\nHost: x", "/\u00e9", f"@{BUCKET}/a"),
+}  # fmt: skip
+ALIKE = {
+    "scheme": "HTTPS://", "host": "S3.AMAZONAWS.COM", "port": ":443", "path": "/%2e%2e/a?b=%2F",
+}  # fmt: skip
+STRAY = ("", "", "", "@", "\\", "#", "?", "/", "\t", "\n", "\r\n", " ", "\0", "%00", ":")
 
 
 @st.composite
 def addresses(draw: st.DrawFn) -> str:
-    """Draw an address, or what somebody may take for one."""
-    text = "".join(draw(part) for part in (SCHEMES, USERS, HOSTS, PORTS, PATHS))
+    """Draw an address with a fault or two, or one that only looks odd."""
+    parts = dict(GOOD)
+    for name in draw(st.sets(st.sampled_from(sorted(ALIKE)))):
+        parts[name] = ALIKE[name]
+    for name in draw(st.sets(st.sampled_from(sorted(BAD)), max_size=2)):
+        parts[name] = draw(st.sampled_from(BAD[name]))
+    text = "".join(parts.values())
     place = draw(st.integers(0, len(text)))
-    return text[:place] + draw(STRAY) + text[place:]
+    return text[:place] + draw(st.sampled_from(STRAY)) + text[place:]
+
+
+@pytest.mark.parametrize("part", BAD)
+async def test_one_fault_is_enough_to_refuse_an_address(lookups: Lookups, part: str) -> None:
+    """Nothing is looked up, and nothing is sent; without the fault it is."""
+    lookups.names["*"] = [PUBLIC]
+    async with storing(downloads=DownloadPolicy(), retry=ONCE) as (_, client):
+        for fault in BAD[part]:
+            address = "".join((GOOD | {part: fault}).values())
+            with pytest.raises(UnsafeLinkError):
+                await client.download(document_at(address), io.BytesIO())
+            assert (lookups.looked_up, lookups.connected) == ([], [])
+        for alike in (GOOD, GOOD | ALIKE):
+            with pytest.raises(DownloadError) as caught:
+                await client.download(document_at("".join(alike.values())), io.BytesIO())
+            assert not isinstance(caught.value, UnsafeLinkError)
+            assert lookups.connected.pop() == (PUBLIC, 443)
 
 
 @given(addresses())
@@ -286,7 +303,7 @@ async def test_an_address_leads_to_an_allowed_host_or_nowhere(address: str) -> N
         lookups.names["*"] = [PUBLIC]
         async with storing(downloads=DownloadPolicy(), retry=ONCE) as (_, client):
             with pytest.raises(DownloadError) as caught:
-                await client.download(document_at(address), Path("never"))
+                await client.download(document_at(address), io.BytesIO())
     is_allowed = PLAINLY_ALLOWED.match(address)
     assert all(ALLOWED.fullmatch(name) and port == 443 for name, port in lookups.looked_up)
     assert lookups.connected in ([], [(PUBLIC, 443)])
@@ -304,7 +321,7 @@ async def test_a_redirect_leads_to_an_allowed_host_or_nowhere(location: str) -> 
             printed = re.sub(r"[^ -~]", "", location)
             storage.tricks.append(leading_to(printed))
             with pytest.raises(DownloadError):
-                await client.download(document_at(storage.address("/b")), Path("never"))
+                await client.download(document_at(storage.address("/b")), io.BytesIO())
             # A relative one stays where it is.
             assert {asked.headers["host"] for asked in storage.asked} == {f"127.0.0.1:{port}"}
     assert lookups.looked_up == []

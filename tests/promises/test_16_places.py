@@ -138,6 +138,27 @@ async def test_a_file_is_replaced_only_if_that_is_asked_for(
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("old", [b"1,2,3", b"1,2,3,4,5,6,7,8,90"], ids=["shorter", "as long"])
+async def test_a_file_with_another_extension_has_the_same_place(
+    tmp_path: Path, overwrite: bool, old: bytes
+) -> None:
+    """What a file is shows only when it comes; until then, any that is known is in its place."""
+    (tmp_path / "a.csv").write_bytes(old)
+    async with storing() as (storage, client):
+        document = storage.store("/a", b"%PDF-1.7 and so on")
+        download = client.download(
+            document, tmp_path, names="{document_id}.{ext}", overwrite=overwrite
+        )
+        if overwrite:
+            await download
+            assert files_in(tmp_path) == {"a.pdf": b"%PDF-1.7 and so on"}
+        else:
+            with pytest.raises(DownloadError, match="another file"):
+                await download
+            assert files_in(tmp_path) == {"a.csv": old}
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
 @pytest.mark.parametrize("count", [2, 8])
 async def test_downloads_to_one_place_do_not_disturb_each_other(
     tmp_path: Path, count: int, overwrite: bool

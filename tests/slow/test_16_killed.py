@@ -94,12 +94,12 @@ async def test_a_process_that_was_killed_is_succeeded_by_the_next(
 async def test_a_process_that_is_killed_at_any_byte_leaves_no_half_file(tmp_path: Path) -> None:
     """What has a name is whole, whatever was on its way; in the end all is there, and no part."""
     chance = Random(7)
-    contents = {f"doc-{number}": chance.randbytes(chance.randrange(600_000)) for number in range(6)}
+    contents = {f"doc-{number}": chance.randbytes(chance.randrange(600_000)) for number in range(5)}
     async with serving() as storage:
         for name, content in contents.items():
             storage.store(f"/{name}", content)
             storage.tell(name, storage.address(f"/{name}"))
-        for _ in range(5):
+        for _ in range(3):
             count = chance.randrange(400_000)
             storage.tricks.clear()
             storage.tricks.extend(held_after(count) for _ in range(20))

@@ -145,10 +145,10 @@ class Storage:
         """Return what a storage answers that does as the standards say."""
         signature = asked.target.partition("X-Signature=")[2]
         file = self.files.get(asked.path)
-        if signature in self.expired or file is None:
-            body = _EXPIRED if file is not None else b"<Error><Code>NoSuchKey</Code></Error>"
-            status = "404 Not Found" if file is None else "403 Forbidden"
-            return Reply(status=status, fields={"Content-Length": str(len(body))}, body=body)
+        if file is None:
+            return Reply(status="404 Not Found", fields={"Content-Length": "0"})
+        if signature in self.expired:
+            return self.refused()
         fields: dict[str, str | None] = {"Content-Type": file.content_type, "ETag": file.etag}
         wanted = asked.headers.get("range")
         if wanted is None or asked.headers.get("if-range", file.etag) != file.etag:
@@ -164,6 +164,11 @@ class Storage:
         fields |= {"Content-Range": f"bytes {start}-{until}/{total}"}
         fields["Content-Length"] = str(len(part))
         return Reply(status="206 Partial Content", fields=fields, body=part)
+
+    def refused(self) -> Reply:
+        """Return what a storage answers that finds the address expired."""
+        fields = {"Content-Length": str(len(_EXPIRED))}
+        return Reply(status="403 Forbidden", fields=fields, body=_EXPIRED)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""

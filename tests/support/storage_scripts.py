@@ -43,6 +43,8 @@ class Script:
 
     def _tricks(self, storage: Storage) -> Iterator[Trick]:
         versions = iter(self.versions[1:])
+        # What no reply has told before can be no contradiction.
+        is_length_known = not any(name.startswith("chunk") for name, _ in self.acts)
 
         def done(name: str, figure: Any) -> Trick:
             def trick(asked: Asked, reply: Reply) -> Reply:
@@ -54,6 +56,8 @@ class Script:
                     return storage.honest(asked)
                 if name == "ignore If-Range":
                     return _part_of(next(versions, storage.files[PATH]), asked, reply)
+                if name == "promise a shorter file" and is_length_known:
+                    return _shorter_total(reply)
                 return ACTS[name](reply, figure)
 
             return trick
@@ -88,9 +92,15 @@ def scripts() -> st.SearchStrategy[Script]:
 def _versions(drawn: tuple[str | None, list[int]]) -> tuple[File, ...]:
     etag, sizes = drawn
     return tuple(
-        File(bytes([65 + number]) * size, etag % number if etag else None)
+        File(_content(number, size), etag % number if etag else None)
         for number, size in enumerate(sizes)
     )
+
+
+def _content(number: int, size: int) -> bytes:
+    """Return bytes that tell of which version they are, and of which place in it."""
+    cycle = bytes((place + 50 * number) % 251 for place in range(251))
+    return (cycle * (size // 251 + 1))[:size]
 
 
 def _part_of(file: File, asked: Asked, reply: Reply) -> Reply:
@@ -160,6 +170,32 @@ def _shifted(reply: Reply, figure: float) -> Reply:
     return evolve(told, body=body)
 
 
+def _half_of_the_rest(reply: Reply, figure: float) -> Reply:
+    """Give less of a part than was asked for, and say so."""
+    place = reply.fields.get("Content-Range")
+    if place is None or len(reply.body) < 2:
+        return reply
+    first, _, rest = place.removeprefix("bytes ").partition("-")
+    body = reply.body[: len(reply.body) // 2]
+    last = int(first) + len(body) - 1
+    told = _changed(
+        reply,
+        Content_Range=f"bytes {first}-{last}/{rest.partition('/')[2]}",
+        Content_Length=str(len(body)),
+    )
+    return evolve(told, body=body)
+
+
+def _shorter_total(reply: Reply) -> Reply:
+    """Give less of a part than was asked for, and call that the end of the file."""
+    told = _half_of_the_rest(reply, 0.5)
+    place = told.fields.get("Content-Range")
+    if place is None:
+        return reply
+    part = place.partition("/")[0]
+    return _changed(told, Content_Range=f"{part}/{int(part.partition('-')[2]) + 1}")
+
+
 def _longer_total(reply: Reply, figure: float) -> Reply:
     place = reply.fields.get("Content-Range")
     if place is None:
@@ -183,6 +219,8 @@ ACTS: Final[dict[str, Callable[[Reply, float], Reply]]] = {
     "promise more": _too_long,
     "shift": _shifted,
     "promise a longer file": _longer_total,
+    "promise a shorter file": lambda reply, figure: reply,
+    "give half of the rest": _half_of_the_rest,
     "forget the tag": lambda reply, figure: _changed(reply, ETag=None),
     "weaken the tag": lambda reply, figure: _changed(reply, ETag=f"W/{reply.fields['ETag']}"),
     "call it a part": lambda reply, figure: evolve(reply, status="206 Partial Content"),
