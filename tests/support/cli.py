@@ -471,20 +471,21 @@ def _arguments(*arguments: str) -> Iterator[None]:
 def _standard_logging() -> Iterator[None]:
     """Have no handler but the command's own, and none of those afterwards."""
     root = logging.getLogger()
-    ours = [
-        logger
-        for name, logger in root.manager.loggerDict.items()
-        if name.partition(".")[0] == "income_client" and isinstance(logger, logging.Logger)
-    ]
-    before = [(logger, logger.handlers[:], logger.level) for logger in (root, *ours)]
+    before = {logger: (logger.handlers[:], logger.level) for logger in (root, *_package_loggers())}
     root.handlers = []
     with warnings.catch_warnings():
         try:
             yield
         finally:
-            for logger, handlers, level in before:
-                logger.handlers = handlers
+            for logger in (root, *_package_loggers()):
+                logger.handlers, level = before.get(logger, ([], logging.NOTSET))
                 logger.setLevel(level)
+
+
+def _package_loggers() -> list[logging.Logger]:
+    """Return the package's loggers; those of a run may be made by it."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("income_client")]
+    return [logging.getLogger(name) for name in ("income_client", *names)]
 
 
 @contextmanager
