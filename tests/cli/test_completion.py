@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from tests.cli.entry import run
+from tests.support.cli import Cli
 
-_BASH: Final = shutil.which("bash")
-_ASK: Final = """
+BASH: Final = shutil.which("bash") or ""
+ASK: Final = """
 source "$1"
 shift
 COMP_WORDS=("$@")
@@ -20,56 +20,36 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def script(cli: Cli) -> Path:
     """The script for bash."""
-    ran = run("completion", "bash")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    path = tmp_path_factory.mktemp("completion") / "income-client"
+    ran = cli("completion", "bash")
+    assert (ran.status, ran.stderr) == (0, "")
+    path = cli.folder / "income-client"
     path.write_text(ran.stdout, "utf-8")
     return path
 
 
-def completed(script: Path, *words: str) -> list[str]:
-    """Return what bash offers for the last word."""
-    assert _BASH is not None
-    return subprocess.run(
-        [_BASH, "-c", _ASK, "bash", str(script), *words],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        timeout=50,
-    ).stdout.split()
+@pytest.mark.skipif(not BASH, reason="bash is not installed")
+def test_bash_offers_commands_and_options(script: Path) -> None:
+    """What begins with the letters typed is offered, and the options of a sub-command."""
 
+    def offered(*words: str) -> list[str]:
+        asked = [BASH, "-c", ASK, "bash", str(script), *words]
+        return subprocess.run(
+            asked, capture_output=True, encoding="utf-8", check=True, timeout=20
+        ).stdout.split()
 
-@pytest.mark.skipif(_BASH is None, reason="there is no bash")
-def test_bash_takes_it(script: Path) -> None:
-    """It is a script without a mistake."""
-    assert _BASH is not None
-    ran = subprocess.run([_BASH, "-n", str(script)], capture_output=True, check=False, timeout=50)
-    assert (ran.returncode, ran.stderr) == (0, b"")
-
-
-@pytest.mark.skipif(_BASH is None, reason="there is no bash")
-def test_bash_offers_sub_commands_and_options(script: Path) -> None:
-    """What begins with the letters typed is offered, and what a sub-command takes behind it."""
-    assert {"demo", "documents", "download"} <= set(completed(script, "income-client", "d"))
-    assert completed(script, "income-client", "dead") == ["dead-letters"]
-    assert "--updated-after" in completed(script, "income-client", "applications", "--")
-    assert "bash" in completed(script, "income-client", "completion", "")
+    assert {"demo", "documents", "download"} <= set(offered("income-client", "d"))
+    assert offered("income-client", "dead") == ["dead-letters"]
+    assert "--updated-after" in offered("income-client", "applications", "--")
+    assert "bash" in offered("income-client", "completion", "")
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_theirs(shell: str) -> None:
+def test_other_shells_have_scripts(shell: str, cli: Cli) -> None:
     """Each names the sub-commands."""
-    ran = run("completion", shell)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = cli("completion", shell)
+    assert (ran.status, ran.stderr) == (0, "")
     for name in ("applications", "dead-letters", "find", "documents"):
         assert name in ran.stdout
-
-
-def test_a_shell_that_it_does_not_know() -> None:
-    """It says which there are."""
-    ran = run("completion", "csh")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "zsh" in ran.stderr

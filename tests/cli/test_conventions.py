@@ -1,113 +1,301 @@
-"""What holds of every sub-command's help and arguments, whatever it does."""
+"""What holds for every sub-command: help, arguments, streams, colours, secrets and endings."""
 
 import re
-from collections.abc import Sequence
+import sys
 from typing import Final
 
 import pytest
-from cyclopts.argument import Argument
 
-from income_client.cli.app import command_line, run
-from income_client.cli.command_table import ABOUT, COMMANDS
-from income_client.cli.exit_status import ExitStatus
-from tests.cli.conventions import examples_in, summary_of
+from income_client import __version__
+from income_client.emulator import Fault
+from income_client.testing import IncomeService, LoopRunner, make_record
+from tests.support.beside import beside, until
+from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe, spelt
+from tests.support.commands import (
+    CASES,
+    FORMS,
+    NAMES,
+    READING,
+    SERVING,
+    Form,
+    examples_in,
+    prepare,
+    spoilt,
+)
+from tests.support.fronts import changing
+from tests.support.served import served
 
-_WIDTH: Final = 80
-_SUMMARY: Final = 78
-_SECRET: Final = re.compile(r"(^|-)(pass(word|phrase)|secret|token|credentials?)$")
-
-
-@pytest.fixture(autouse=True)
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every help text be as wide as a terminal usually is."""
-    monkeypatch.setenv("COLUMNS", str(_WIDTH))
-
-
-def arguments_of(name: str) -> Sequence[Argument]:
-    """Return the arguments of a sub-command, as cyclopts sees them."""
-    return command_line()[name].assemble_argument_collection(parse_docstring=True)
-
-
-def test_help_is_in_the_order_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """What one tries first comes first, and not what begins with an A."""
-    assert run(["--help"]) == 0
-    listed = re.findall(r"^│ ([a-z-]+) ", capsys.readouterr().out, re.MULTILINE)
-    assert [name for name in listed if not name.startswith("-")] == list(COMMANDS)
-
-
-def test_every_exit_status_is_told() -> None:
-    """The help of the command has them all, and no other."""
-    told = re.findall(r"^  (\d+) +\w", ABOUT, re.MULTILINE)
-    assert [int(one) for one in told] == sorted(ExitStatus)
+WIDTH: Final = 80
+COLOUR: Final = re.compile(r"\x1b\[[0-9;]*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
+SECRET: Final = re.compile(r"--([a-z-]+-)?(pass(word|phrase)|secret|token|credentials?)\b(?!-)")
+HARMFUL: Final = "\x1b[2J\x07\x9b5A\u202eZoë"
+WITHOUT_SECRETS: Final = tuple(form for form in FORMS if "--reveal" not in form.more)
+SHOWING: Final = tuple(
+    form for form in FORMS if CASES[form.name].reads and form.name not in ("find", "token")
+)
+few: Final = pytest.mark.income_service(applications=3)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_it_is_told_in_a_line(name: str) -> None:
-    """The first line says what it does, in one sentence that fits a terminal."""
-    summary = summary_of(name)
-    assert re.fullmatch(r"[A-Z][^.]*\.", summary)
-    assert len(summary) <= _SUMMARY
-    assert max(map(len, COMMANDS[name].splitlines())) <= _WIDTH, "it would be broken once more"
+@pytest.fixture
+def ready(service_cli: Cli, income_run: LoopRunner) -> Cli:
+    """The command with a service and with all files that any command reads."""
+    prepare(service_cli.folder, income_run)
+    return service_cli
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_its_help_fits_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Help is data: on standard output, plain in a pipe, and no wider than a terminal."""
-    assert run([name, "--help"]) == 0
-    shown = capsys.readouterr()
-    assert shown.err == ""
-    assert f"Usage: income-client {name}" in shown.out
-    assert f"Example: income-client {name}" in shown.out
-    assert "\x1b" not in shown.out
-    assert max(map(len, shown.out.splitlines())) <= _WIDTH
+# Help
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_its_examples_can_be_typed(name: str) -> None:
-    """Each command line of the example is one that can be meant."""
-    examples = list(examples_in(COMMANDS[name]))
-    assert any(example[0] == name for example in examples)
-    for example in examples:
-        assert example[0] in COMMANDS
-        command_line().parse_args(example)
+def test_help_lists_every_command(cli: Cli) -> None:
+    """What one tries first comes first, and each exit status has a line."""
+    shown = cli("--help")
+    listed = re.findall(r"^│ ([a-z-]+) ", shown.stdout, re.MULTILINE)
+    names = [name for name in listed if not name.startswith("-")]
+    assert (names[0], sorted(names)) == ("demo", sorted(NAMES))
+    statuses = re.findall(r"^  (\d+) +\w", shown.stdout, re.MULTILINE)
+    assert statuses == ["0", "1", "2", "4", "130", "141", "143"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_is_explained(name: str) -> None:
-    """No option is without a text, and that begins with what it is and ends its sentence."""
-    for argument in arguments_of(name):
-        if argument.parse and argument.show:
-            assert argument.parameter.help, argument.names
-            assert argument.parameter.help.rstrip().endswith(".")
+def test_the_version_is_alone_on_its_line(cli: Cli) -> None:
+    """It is the package's."""
+    ran = cli("--version")
+    assert (ran.status, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_secret_is_an_argument(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
+    """It is data: on standard output, plain in a pipe, as wide as a terminal, with an example."""
+    shown = cli(name, "--help")
+    assert (shown.status, shown.stderr) == (0, "")
+    assert f"Usage: income-client {name}" in shown.stdout
+    assert f"Example: income-client {name}" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert max(map(len, shown.lines)) <= WIDTH
+    summary = cli("--help").words
+    assert name in summary
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_secret_is_an_option(name: str, cli: Cli) -> None:
     """What is typed is in the history of the shell and in the list of processes."""
-    for argument in arguments_of(name):
-        for option in argument.names:
-            is_switch = argument.hint is bool
-            assert is_switch or not _SECRET.search(option), option
+    options = re.findall(r"--[a-z-]+", cli(name, "--help").stdout)
+    assert not [option for option in options if SECRET.fullmatch(option)]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_wrong_option_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong usage is told on standard error, with status 2, and begins nothing."""
-    assert run([name, "--no-such-option", "value"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    # Where something is missing as well, that is told first.
-    assert "--no-such-option" in shown.err or "requires an argument" in shown.err
-    assert max(map(len, shown.err.splitlines())) <= _WIDTH
+def test_names_of_secrets_are_recognised() -> None:
+    """Names of places and files are none."""
+    assert all(map(SECRET.fullmatch, ("--password", "--client-secret", "--access-token")))
+    assert not any(map(SECRET.fullmatch, ("--token-path", "--callback-token-url", "--to")))
 
 
-def test_examples_are_found_in_pipes() -> None:
-    """A pipe is two commands, and where its output goes is no part of it."""
-    text = "Example: income-client a -q 'x y' | income-client b - >> file\nincome-client c\n"
-    assert list(examples_in(text)) == [["a", "-q", "x y"], ["b", "-"], ["c"]]
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_can_be_typed(name: str, cli: Cli) -> None:
+    """Each command line of the example is understood; without settings it ends, or is ended."""
+    examples = list(examples_in(cli(name, "--help").stdout))
+    assert any(example[0] == name for example in examples)
+
+    def stop(running: Running) -> None:
+        if example[0] in ("emulate", "listen", "demo"):
+            running.stderr.wait_until(lambda: "http" in running.stderr.text
+                                      or "Walking" in running.stderr.text)  # fmt: skip
+            running.interrupt()
+
+    for example in examples:
+        shown = cli(*example, terminal=Terminal(), during=stop)
+        assert "Traceback" not in shown.screen
+        assert "--help says more" not in shown.screen
 
 
-def test_secrets_are_recognised() -> None:
-    """Names of places are none."""
-    assert all(map(_SECRET.search, ("--password", "--client-secret", "--access-token")))
-    assert not any(map(_SECRET.search, ("--token-path", "--callback-token-url", "--to")))
+# Arguments
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_option_is_named(name: str, cli: Cli) -> None:
+    """Wrong usage is explained on standard error, with status 2, and starts nothing."""
+    ran = cli(name, "--no-such-option", "value")
+    assert (ran.status, ran.stdout) == (2, "")
+    # Where something is missing as well, that is said first.
+    assert "--no-such-option" in ran.stderr or "requires an argument" in ran.stderr
+    assert max(map(len, ran.stderr.splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("nonsense",), "nonsense"),
+        (("demo", "--applications", "many"), "many"),
+        (("demo", "--applications", "0"), "--applications"),
+        (("demo", "surplus"), "Unexpected argument: surplus."),
+        (("emulate", "--port", "70000"), "70000"),
+        (("emulate", "--latency", "-1"), "-1"),
+        (("emulate", "--start", "tomorrow"), "tomorrow"),
+        (("export", "--to", "x", "--output", "parquet"), "--format"),
+        (("export", "--to", "x", "--output=parquet"), "--format"),
+        (("export", "--to", "x", "-o", "parquet"), "--format"),
+        (("completion", "csh"), "zsh"),
+    ],
+    ids=lambda value: spelt(value) or "",
+)
+def test_misuse_is_explained(arguments: tuple[str, ...], named: str, cli: Cli) -> None:
+    """The message names the argument, or what was meant, with status 2."""
+    ran = cli(*arguments)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert named in ran.words
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("applications", "--output", "\x1b[31m"),
+        ("x\x1b[31m",),
+        ("demo", "x\x1b[31m"),
+        ("demo", "--x\x1b[31m"),
+        ("find", "LOAN-1", "--output", "\x07\u202e"),
+    ],
+    ids=spelt,
+)
+def test_what_was_typed_cannot_act_on_a_terminal(arguments: tuple[str, ...], cli: Cli) -> None:
+    """A wrong argument is quoted without the characters that would do harm."""
+    ran = cli(*arguments)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "?" in ran.stderr
+    assert ran.stderr.replace("\n", "").isprintable()
+
+
+def test_without_the_extra_it_names_what_to_install(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its libraries are missing, the status is 1."""
+    monkeypatch.setitem(sys.modules, "cyclopts", None)
+    ran = cli("--version")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "pip install 'income-client[cli]'" in ran.stderr
+
+
+# Streams
+
+
+def test_every_command_is_tried() -> None:
+    """A new sub-command is either tried here, or serves until it is told to end."""
+    assert set(NAMES) == {*CASES, *SERVING}
+
+
+@few
+@pytest.mark.parametrize("name", CASES)
+def test_a_pipe_gets_plain_text(name: str, ready: Cli, income_service: IncomeService) -> None:
+    """What is no terminal gets no colours and no motion, on neither stream."""
+    ran = ready(*Form(name).line(income_service))
+    assert ran.status in CASES[name].statuses, ran.stderr
+    assert ran.stdout
+    assert not re.search(r"[\x1b\x07\r]", ran.stdout + ran.stderr)
+
+
+@few
+@pytest.mark.parametrize("name", CASES)
+def test_no_color_is_respected(name: str, ready: Cli, income_service: IncomeService) -> None:
+    """NO_COLOR takes the colours from a terminal."""
+    line = Form(name).line(income_service)
+    shown = ready(*line, terminal=Terminal(), env={"NO_COLOR": "1"})
+    assert shown.status in CASES[name].statuses, shown.screen
+    assert not COLOUR.search(shown.screen)
+
+
+@few
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_closed_pipe_is_quiet(form: Form, ready: Cli, income_service: IncomeService) -> None:
+    """When nobody reads the output any more it ends with 141, and says nothing of it."""
+    with closed_pipe() as pipe:
+        ran = ready(*form.line(income_service), stdout=pipe)
+    assert ran.status == 141, ran.stderr
+    assert "ipe" not in ran.stderr
+
+
+@few
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_full_disk_is_one_line(form: Form, ready: Cli, income_service: IncomeService) -> None:
+    """Where standard output takes nothing, that is said once, with status 1."""
+    ran = ready(*form.line(income_service), stdout=FULL)
+    assert ran.status == 1, ran.stderr
+    assert ran.stderr.count("cannot write to standard output: no space left on device") == 1
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("poll", "--help")], ids=spelt)
+def test_help_on_a_full_disk_is_one_line(arguments: tuple[str, ...], cli: Cli) -> None:
+    """What cannot be written is said once, wherever it waited before."""
+    ran = cli(*arguments, stdout=FULL)
+    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
+    assert "no space left on device" in ran.stderr
+
+
+@few
+@pytest.mark.parametrize("name", READING)
+def test_ctrl_c_is_quiet(name: str, ready: Cli, income_service: IncomeService) -> None:
+    """Interrupted while the service keeps it waiting, it ends with 130 and prints nothing."""
+    line = Form(name).line(income_service)
+    asked = len(income_service.requests)
+    income_service.faults.add(Fault("stall", times=None))
+
+    def stop(running: Running) -> None:
+        until(lambda: len(income_service.requests) > asked)
+        running.interrupt()
+
+    ran = ready(*line, during=stop)
+    assert (ran.status, ran.stdout) == (130, "")
+    assert "Interrupt" not in ran.stderr
+
+
+# Secrets and data
+
+
+@pytest.mark.income_service(applications=0)
+@pytest.mark.parametrize("form", SHOWING, ids=str)
+def test_data_cannot_act_on_a_terminal(
+    form: Form, ready: Cli, income_service: IncomeService
+) -> None:
+    """A name that would clear a screen, ring a bell or turn the text is shown without that."""
+    record = income_service.add(make_record(application_reference_id=HARMFUL))
+    one = record.application_id
+    line = form.line(income_service)
+    for path, rest in ((f"*/{one}", ""), (f"*/{one}/documents", "/documents")):
+        body = spoilt(served(income_service, one, rest), HARMFUL)
+        income_service.faults.add(Fault("body", body=body, path=path, times=None))
+    shown = ready(*line, terminal=Terminal())
+    assert shown.status in CASES[form.name].statuses, shown.screen
+    assert not any(each in shown.screen for each in ("\x1b[2J", "\x07", "\x9b", "\u202e"))
+
+
+@few
+@pytest.mark.parametrize("form", WITHOUT_SECRETS, ids=str)
+def test_no_secret_is_shown(form: Form, ready: Cli, income_service: IncomeService) -> None:
+    """Neither stream has a client secret, a token or a signature in it."""
+    issued: list[str] = []
+
+    def note(piece: bytes) -> bytes:
+        issued.extend(re.findall(r'"access_token":"([^"]+)"', piece.decode("latin-1")))
+        return piece
+
+    line = form.line(income_service)
+    with beside(changing(income_service.url, replies=note)) as port:
+        env = {"INCOME_BASE_URL": f"http://127.0.0.1:{port}"}
+        shown, piped = ready(*line, terminal=Terminal(), env=env), ready(*line, env=env)
+    assert bool(issued) is CASES[form.name].reads
+    everything = shown.screen + piped.stdout + piped.stderr
+    secrets = (income_service.oauth2.client_secret.reveal(), *issued)
+    assert not any(secret in everything for secret in secrets)
+    assert "signature=" not in everything.lower()
+
+
+# The service
+
+
+@few
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize("name", sorted({*READING} - {"doctor"}))
+def test_a_service_that_is_down_is_said_once(
+    name: str, ready: Cli, income_service: IncomeService
+) -> None:
+    """The status is 1, and nothing is printed."""
+    line = Form(name).line(income_service)
+    ran = ready(*line, env={"INCOME_BASE_URL": "http://127.0.0.1:1"})
+    assert (ran.status, ran.stdout) == (1, "")
+    assert ran.stderr.count("connection refused") == 1

@@ -1,195 +1,561 @@
 """``income-client emulate`` until it is told to stop."""
 
 import asyncio
+import json
 import re
 import shlex
-import signal
 import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from time import perf_counter
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
+from attrs import fields_dict
 
 from income_client import (
     BasicAuth,
     DownloadPolicy,
     IncomeClient,
     MemoryCheckpointStore,
+    OAuth2ClientCredentials,
     RetryPolicy,
 )
-from tests.cli.entry import run, start
+from income_client.emulator import ServiceRules
+from tests.scripted_server import always, forever, reply, serving, with_tokens
+from tests.support.beside import beside, until
+from tests.support.cli import Cli, Ran, Running, spelt
+from tests.support.listening import BASIC, BASIC_VARIABLES, OAUTH2_VARIABLES
 
-HERE = DownloadPolicy(
+HERE: Final = DownloadPolicy(
     allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
 )
+NOBODY: Final = "http://127.0.0.1:9/callbacks"
+TLS: Final = "https://127.0.0.1:9/"
 
 
-@contextmanager
-def emulating(*arguments: str) -> "Iterator[subprocess.Popen[str]]":
-    """Run the emulator beside what happens inside."""
-    process = start("emulate", "--applications", "40", *arguments)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+class Emulating:
+    """The command while it runs.
+
+    Attributes:
+        running: it.
+        variables: what it exports, as a shell would read it.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        lines = running.stdout.wait_for("# Its files: ").splitlines()
+        assert lines[0].startswith("# 40 invented applications at http://127.0.0.1:")
+        exported = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
+        self.variables: Final = dict(one.split("=", 1) for one in exported)
+
+    @property
+    def service_time(self) -> datetime:
+        """The service time that it prints."""
+        shown = re.search(r"Service time is (\d\S+\d)\b", self.running.stdout.text)
+        assert shown
+        return datetime.fromisoformat(shown[1])
+
+    def client(self, **options: Any) -> IncomeClient:
+        """Return a client that the exported variables lead to it."""
+        url = self.variables["INCOME_BASE_URL"]
+        if "INCOME_USERNAME" in self.variables:
+            auth: Any = BasicAuth(
+                self.variables["INCOME_USERNAME"], self.variables["INCOME_PASSWORD"]
+            )
+        else:
+            auth = OAuth2ClientCredentials(
+                self.variables["INCOME_CLIENT_ID"], self.variables["INCOME_CLIENT_SECRET"]
+            )
+        return IncomeClient(url, auth=auth, **options)
 
 
-def variables_of(process: "subprocess.Popen[str]", count: int = 3) -> dict[str, str]:
-    """Read the variables that it prints, as a shell would."""
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("# 40 invented applications at http://127.0.0.1:")
-    assert process.stdout.readline().startswith("# Service time is ")
-    variables = {}
-    for _ in range(count):
-        export, assignment = shlex.split(process.stdout.readline())
-        assert export == "export"
-        name, _, variables[name] = assignment.partition("=")
-    hint = "# Its files: income-client download --to files --allow-host 127.0.0.1 app-"
-    assert process.stdout.readline().startswith(hint)
-    return variables
+Emulate = Callable[..., Ran]
 
 
-def service_time_of(process: "subprocess.Popen[str]") -> datetime:
-    """Read the service time that it prints."""
-    assert process.stdout is not None
-    process.stdout.readline()
-    line = process.stdout.readline()
-    shown = re.fullmatch(r"# Service time is (\S+), and passes\.\n", line)
-    assert shown, line
-    return datetime.fromisoformat(shown[1])
+@pytest.fixture
+def emulate(cli: Cli) -> Emulate:
+    """Runs the emulator beside a visit, and ends it by SIGTERM unless the visit did."""
+
+    def run(visit: Callable[[Emulating], Any], *arguments: str, **env: str) -> Ran:
+        def during(running: Running) -> None:
+            result = visit(Emulating(running))
+            if isinstance(result, Coroutine):
+                asyncio.run(result)
+            if not running.has_ended:
+                running.terminate()
+
+        return cli("emulate", "--applications", "40", *arguments, env=env, during=during)
+
+    return run
 
 
-@pytest.mark.parametrize("arguments", [(), ("--oauth",), ("--basic",)])
-async def test_its_variables_lead_a_client_to_it(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--oauth",), ("--basic",)], ids=spelt)
+def test_its_variables_lead_a_client_to_it(arguments: tuple[str, ...], emulate: Emulate) -> None:
     """A client made from the printed environment reads every application."""
-    with emulating(*arguments) as process:
-        variables = await asyncio.to_thread(variables_of, process)
-        assert ("INCOME_PASSWORD" in variables) is (arguments == ("--basic",))
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        async with IncomeClient.from_env() as client:
-            found = {row.application_id async for row in client.list_applications()}
-    assert len(found) == 40
+
+    async def read(emulator: Emulating) -> None:
+        assert ("INCOME_PASSWORD" in emulator.variables) is (arguments == ("--basic",))
+        async with emulator.client() as client:
+            assert len({row.application_id async for row in client.list_applications()}) == 40
+
+    assert emulate(read, *arguments).stderr == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_it_cleanly(number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM are how it is meant to end: status 0, nothing said."""
-    with emulating() as process:
-        variables_of(process)
-        process.send_signal(number)
-        assert process.communicate(timeout=50) == ("", "")
-        assert process.returncode == 0
+@pytest.mark.parametrize("signal", ["interrupt", "terminate"])
+def test_signals_end_it_quietly(signal: str, emulate: Emulate) -> None:
+    """Ctrl-C and SIGTERM are how it is meant to end: nothing is said."""
+
+    def stop(emulator: Emulating) -> None:
+        getattr(emulator.running, signal)()
+
+    ran = emulate(stop)
+    assert ran.status in (0, 130)
+    assert ran.stderr == ""
 
 
-def test_its_present_is_ours() -> None:
+def test_its_present_is_that_of_the_machine(emulate: Emulate) -> None:
     """Unless told otherwise, service time is the machine's, in UTC."""
-    with emulating() as process:
-        shown = service_time_of(process)
-    assert abs(datetime.now(UTC).replace(tzinfo=None) - shown) < timedelta(minutes=5)
+
+    def compare(emulator: Emulating) -> None:
+        here = datetime.now(UTC).replace(tzinfo=None)
+        assert abs(here - emulator.service_time) < timedelta(minutes=1)
+
+    emulate(compare)
 
 
 @pytest.mark.parametrize(
     "start", ["2026-06-30", "2026-06-30T00:00:00", "2026-06-30T02:00:00+02:00"]
 )
-def test_its_present_can_be_chosen(start: str) -> None:
+def test_its_present_can_be_chosen(start: str, emulate: Emulate) -> None:
     """Service time begins where it is told to, in UTC where there is no zone."""
-    with emulating("--start", start) as process:
-        passed = service_time_of(process) - datetime(2026, 6, 30)  # noqa: DTZ001 - service time
-    assert timedelta(0) <= passed < timedelta(minutes=1)
+
+    def compare(emulator: Emulating) -> None:
+        passed = emulator.service_time - datetime(2026, 6, 30)  # noqa: DTZ001 - service time
+        assert timedelta(0) <= passed < timedelta(minutes=1)
+
+    emulate(compare, "--start", start)
 
 
-async def test_latency_holds_replies_back() -> None:
+def test_latency_holds_replies_back(emulate: Emulate) -> None:
     """Every reply takes as long as it is told to."""
-    with emulating("--latency", "0.05", "--basic") as process:
-        variables = await asyncio.to_thread(variables_of, process)
-        auth = BasicAuth(variables["INCOME_USERNAME"], variables["INCOME_PASSWORD"])
-        async with IncomeClient(variables["INCOME_BASE_URL"], auth=auth) as client:
+
+    async def ask(emulator: Emulating) -> None:
+        async with emulator.client() as client:
             began = perf_counter()
             await client.get_application_page()
-    assert perf_counter() - began >= 0.05
+            assert perf_counter() - began >= 0.05
+
+    emulate(ask, "--latency", "0.05", "--basic")
 
 
-def test_a_taken_port_is_one_line() -> None:
-    """A port that somebody else has is said in one line, with status 1."""
+def test_a_port_can_be_chosen(emulate: Emulate, cli: Cli) -> None:
+    """The port asked for is the one it listens on; one that is taken is one line, status 1."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+
+    def look(emulator: Emulating) -> None:
+        assert emulator.variables["INCOME_BASE_URL"] == f"http://127.0.0.1:{port}"
+
+    emulate(look, "--port", port)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1]
-        ended = run("emulate", "--port", str(port))
-    assert ended.returncode == 1
-    assert ended.stdout == ""
-    assert ended.stderr == (
-        f"income-client: cannot listen on port {port}: address already in use\n"
-    )
+        port = str(taken.getsockname()[1])
+        ran = cli("emulate", "--port", port)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert port in ran.stderr
+    assert "address already in use" in ran.stderr
 
 
-def test_a_chosen_port_is_taken() -> None:
-    """The port asked for is the one it listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with emulating("--port", str(port)) as process:
-        assert variables_of(process)["INCOME_BASE_URL"] == f"http://127.0.0.1:{port}"
+def test_it_updates_as_many_as_it_is_told(emulate: Emulate) -> None:
+    """One application after the other changes, for somebody who wants to see some."""
 
-
-async def test_it_updates_as_many_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One application after the other changes, for whoever wants to see some."""
-    with emulating("--updates", "100") as process:
-        variables = await asyncio.to_thread(variables_of, process)
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
+    async def poll(emulator: Emulating) -> None:
         changed: set[str] = set()
-        async with IncomeClient.from_env() as client:
+        async with emulator.client() as client:
             poller = client.poll(MemoryCheckpointStore(), interval=0.2, documents=False)
             async for record in poller:
                 changed.add(record.application_id)
                 if len(changed) == 5:
                     break
 
+    emulate(poll, "--updates", "100")
 
-async def test_it_behaves_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options for the service hold of what it serves: sizes of files, expiry, width of windows."""
-    options = ("--file-size", "3kB", "--expiry", "77", "--max-span", str(86_400 * 30))
-    with emulating(*options) as process:
-        variables = await asyncio.to_thread(variables_of, process)
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        async with IncomeClient.from_env(downloads=HERE) as client:
-            page = await client.get_application_page(updated_after=datetime(2020, 1, 1, tzinfo=UTC))
-            assert page.updated_before - page.updated_after == timedelta(days=30)
-            walk = client.list_applications(page.updated_before - timedelta(days=91))
-            found = {row.application_id async for row in walk}
-            assert len(found) == 40
-            documents = await client.get_documents(min(found))
+
+# How the service behaves
+
+
+def test_files_and_addresses_are_as_it_is_told(emulate: Emulate) -> None:
+    """Size and expiry of files, and how far they are redirected."""
+
+    async def read(emulator: Emulating) -> None:
+        async with emulator.client(downloads=HERE) as client:
+            rows = [row async for row in client.list_applications()]
+            documents = await client.get_documents(rows[0].application_id)
             entry = next(documents.all())
             assert "X-Amz-Expires=77&" in entry.document.url
-            file = await client.download(entry.document, BytesIO())
-            assert file.size == 3000
+            assert (await client.download(entry.document, BytesIO())).size == 3000
+
+    emulate(read, "--file-size", "3kB", "--expiry", "77", "--file-redirects", "1")
 
 
-async def test_faults_fall_on_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client meets them and reads everything; at the end it is told how many there were."""
-    with emulating("--faults", "503:20%@application,drop:0.1@list") as process:
-        variables = await asyncio.to_thread(variables_of, process)
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1", 1), ("20000", 20_000), ("20000 B", 20_000), ("5KB", 5_000), ("0.5 MB", 500_000),
+        ("1MiB", 2**20), (" 64KiB ", 65_536),
+    ],
+)  # fmt: skip
+def test_sizes_are_in_powers_of_ten_and_of_two(text: str, size: int, emulate: Emulate) -> None:
+    """In any case of letters, with and without a space."""
+
+    async def read(emulator: Emulating) -> None:
+        async with emulator.client(downloads=HERE) as client:
+            rows = [row async for row in client.list_applications()]
+            documents = await client.get_documents(rows[0].application_id)
+            file = await client.download(next(documents.all()).document, BytesIO())
+            assert file.size == size
+
+    emulate(read, "--file-size", text)
+
+
+BOUNDS: Final = {"neither": (False, False), "after": (True, False),
+                 "before": (False, True), "both": (True, True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_bounds_may_be_inclusive(name: str, emulate: Emulate) -> None:
+    """The name says which bound's very second is in the window."""
+
+    async def ask(emulator: Emulating) -> None:
+        async with emulator.client() as client:
+            rows = [row async for row in client.list_applications()]
+            read = await client.get_application(rows[0].application_id)
+            second = read.last_updated_at.replace(tzinfo=None)
+            after = await client.get_application_page(second, second + timedelta(seconds=1))
+            before = await client.get_application_page(second - timedelta(seconds=1), second)
+            found = tuple(
+                read.application_id in {row.application_id for row in page.applications}
+                for page in (after, before)
+            )
+            assert found == BOUNDS[name]
+
+    emulate(ask, "--bounds", name)
+
+
+@pytest.mark.parametrize(
+    ("options", "applied"),
+    [
+        (("--max-span", "86400"), ("2026-06-29T12:00:00", "2026-06-30T12:00:00")),
+        (
+            ("--max-span", "86400", "--span-clamp", "before"),
+            ("2026-06-01T00:00:00", "2026-06-02T00:00:00"),
+        ),
+        (("--oldest", "2026-06-20"), ("2026-06-20T00:00:00", "2026-06-30T12:00:00")),
+        (
+            ("--oldest", "2026-06-20T05:00:00+05:00"),
+            ("2026-06-20T00:00:00", "2026-06-30T12:00:00"),
+        ),
+        ((), ("2026-06-01T00:00:00", "2026-06-30T12:00:00")),
+    ],
+    ids=lambda value: spelt(value[:4:2]) if value and value[0].startswith("-") else "",
+)
+def test_windows_are_narrowed(
+    options: tuple[str, ...], applied: tuple[str, str], emulate: Emulate
+) -> None:
+    """By the widest span, at either end, or by the oldest time that is kept."""
+
+    async def ask(emulator: Emulating) -> None:
+        async with emulator.client() as client:
+            page = await client.get_application_page(datetime(2026, 6, 1))  # noqa: DTZ001
+            after, before = page.updated_after, page.updated_before
+            assert after.isoformat()[:15] == applied[0][:15]
+            assert before.isoformat()[:15] == applied[1][:15]
+
+    emulate(ask, "--start", "2026-06-30T12:00:00", *options)
+
+
+def test_an_emulated_service_has_every_option_of_its_rules(cli: Cli) -> None:
+    """What the emulator can be told in Python it can be told on the command line."""
+    rules = {name.replace("_", "-") for name in fields_dict(ServiceRules)}
+    renamed = {
+        "lower-closed": "bounds", "upper-closed": "bounds", "url-lifetime": "expiry",
+        "file-bytes": "file-size",
+    }  # fmt: skip
+    options = set(re.findall(r"--([a-z-]+)", cli("emulate", "--help").stdout))
+    assert {renamed.get(name, name) for name in rules} <= options
+
+
+def fetched(emulator: Emulating, path: str) -> tuple[int, str, str]:
+    """Return status, head and body of a reply, asked with the Basic credentials it exports."""
+    auth = BasicAuth(emulator.variables["INCOME_USERNAME"], emulator.variables["INCOME_PASSWORD"])
+    headers = {"Authorization": auth.authorization().reveal()}
+    try:
+        with urlopen(Request(emulator.variables["INCOME_BASE_URL"] + path, headers=headers)) as got:
+            return got.status, str(got.headers), got.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, str(error.headers), ""
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "status", "words"),
+    [
+        (("--future", "refuse"), "?updated_before=2100-01-01", 400, ""),
+        (("--clock-offset", "-86400", "--start", "2026-06-30T12:00"), "", 200, "29 Jun 2026"),
+        (("--default-span", "60", "--start", "2026-06-30T12:00:00"), "", 200, "T11:59:"),
+        ((), "?updated_before=2100-01-01", 200, "2100-01-01"),
+    ],
+    ids=["future", "clock", "default span", "as usual"],
+)
+def test_other_habits_are_as_it_is_told(
+    options: tuple[str, ...], path: str, status: int, words: str, emulate: Emulate
+) -> None:
+    """Bounds in the future, the Date header, and the span of a question without bounds."""
+
+    def ask(emulator: Emulating) -> None:
+        found, head, body = fetched(emulator, f"/v1/income/applications{path}")
+        assert found == status
+        assert words in head + body
+
+    emulate(ask, "--basic", *options)
+
+
+def test_rows_come_in_the_order_that_is_asked_for(emulate: Emulate) -> None:
+    """Descending is ascending backwards."""
+    orders: dict[str, list[str]] = {}
+
+    for order in ("ascending", "descending"):
+
+        def ask(emulator: Emulating, order: str = order) -> None:
+            body = fetched(emulator, "/v1/income/applications?limit=1000")[2]
+            orders[order] = [row["application_id"] for row in json.loads(body)["applications"]]
+
+        emulate(ask, "--basic", "--order", order, "--start", "2026-06-30")
+    assert len(orders["ascending"]) == 40
+    assert orders["ascending"] == orders["descending"][::-1]
+
+
+def test_addresses_may_be_expired_and_tokens_short(emulate: Emulate) -> None:
+    """Addresses may be as old as they can get, and tokens live as long as is asked for."""
+
+    async def read(emulator: Emulating) -> None:
+        async with emulator.client() as client:
+            rows = [row async for row in client.list_applications()]
+            documents = await client.get_documents(rows[0].application_id)
+            url = next(documents.all()).document.url
+            with pytest.raises(HTTPError) as caught:
+                await asyncio.to_thread(urlopen, url)
+            caught.value.close()
+
+    emulate(read, "--url-age", "900", "--url-signed-once", "--visibility-delay", "1",
+            "--token-lifetime", "5")  # fmt: skip
+
+
+# What goes wrong
+
+
+def test_faults_fall_on_their_share(emulate: Emulate) -> None:
+    """A client meets them and reads everything; at the end their number is reported."""
+
+    async def read(emulator: Emulating) -> None:
         quick = RetryPolicy(max_attempts=10, base_delay=0.0)
-        async with IncomeClient.from_env(retry=quick) as client:
+        async with emulator.client(retry=quick) as client:
             rows = [row async for row in client.list_applications()]
             records = [one async for one in client.fetch_records(rows, documents=False)]
         assert len(records) == 40
-        process.send_signal(signal.SIGINT)
-        lines, errors = await asyncio.to_thread(process.communicate, timeout=50)
-    assert (lines, process.returncode) == ("", 0)
-    told = re.fullmatch(r"income-client: faults: (\d+) of (\d+) requests \((.+)\)\n", errors)
-    assert told, errors
+
+    ran = emulate(read, "--faults", "503:20%@application,drop:0.1@list")
+    told = re.search(r"(\d+) of (\d+) requests \((.+)\)", ran.stderr)
+    assert told, ran.stderr
     assert 0 < int(told[1]) < int(told[2])
     assert "503 " in told[3]
+
+
+@pytest.mark.parametrize(
+    ("faults", "met"),
+    [
+        ("500:1@documents", {"documents"}),
+        ("429:100%@list", {"list"}),
+        ("404:1@application, 404:1@documents", {"application", "documents"}),
+        ("500:100%", {"list", "application", "documents"}),
+        ("500:0", set()),
+    ],
+)
+def test_a_fault_falls_on_the_calls_that_it_names(
+    faults: str, met: set[str], emulate: Emulate
+) -> None:
+    """All of them unless one is named; other calls are left alone."""
+
+    def ask(emulator: Emulating) -> None:
+        one = "app-4158a36c27"
+        paths = {"list": "", "application": f"/{one}", "documents": f"/{one}/documents"}
+        for call, path in paths.items():
+            status, head, _ = fetched(emulator, f"/v1/income/applications{path}")
+            assert (status != 200) is (call in met), call
+            assert ("Retry-After" in head) is (status == 429)
+
+    emulate(ask, "--basic", "--faults", faults)
+
+
+def test_the_same_requests_meet_the_same_faults(emulate: Emulate) -> None:
+    """Whatever their order, a path's first, second and third request fare as the seed says."""
+    found: list[dict[str, list[int]]] = []
+
+    for backwards in (False, True):
+
+        def ask(emulator: Emulating, backwards: bool = backwards) -> None:
+            rows = json.loads(fetched(emulator, "/v1/income/applications?limit=1000")[2])
+            ids = sorted(row["application_id"] for row in rows["applications"])
+            statuses: dict[str, list[int]] = {one: [] for one in ids}
+            for one in (ids * 3)[:: -1 if backwards else 1]:
+                statuses[one].append(fetched(emulator, f"/v1/income/applications/{one}")[0])
+            found.append(statuses)
+
+        emulate(ask, "--basic", "--faults", "503:20%@application,502:0.1@application")
+    assert found[0] == found[1]
+    every = [status for statuses in found[0].values() for status in statuses]
+    assert 12 <= every.count(503) <= 36
+    assert 4 <= every.count(502) <= 22
+
+
+# Misuse
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "named"),
+    [
+        ("--order", "sorted", "ascending"),
+        ("--bounds", "open", "neither"),
+        ("--max-span", "0", "--max-span"),
+        ("--expiry", "0", "--expiry"),
+        ("--file-redirects", "-1", "--file-redirects"),
+        ("--oldest", "yesterday", "--oldest"),
+        *(("--file-size", text, "--file-size") for text in
+          ("", "k", "0", "0.1", "-1", "1e3", "1,000", "5TB", "3GiB", "nan", "1kB2", "٣", "9" * 99)),
+        *(("--faults", text, "--faults") for text in ("", "500", "500:0.1,", "500:-1")),
+        ("--faults", "500:2", "from 0 to 1"),
+        ("--faults", "500:101%", "from 0 to 1"),
+        ("--faults", "200:0.1", "400"),
+        ("--faults", "body:0.1", "reset"),
+        ("--faults", "500:0.1@files", "token"),
+        ("--faults", "500:0.6,cut:0.6", "1"),
+        ("--faults", "500:0.6,cut:0.6@file", "1"),
+    ],
+)  # fmt: skip
+def test_an_invalid_option_is_explained(option: str, text: str, named: str, cli: Cli) -> None:
+    """The message says what would be right, and nothing is started."""
+    ran = cli("emulate", f"{option}={text}")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert named in ran.words
+
+
+# Callbacks
+
+
+def test_updates_send_callbacks(emulate: Emulate) -> None:
+    """Each update is told with the credentials of the environment; at the end they are counted."""
+    with beside(serving(always(reply()))) as server:
+
+        def watch(emulator: Emulating) -> None:
+            until(lambda: len(server.seen) >= 45)
+            shown = emulator.running.stdout.text
+            assert f"{server.url}/in" in shown
+            assert "hidden" not in shown
+
+        ran = emulate(
+            watch, "--updates", "200", "--callbacks", f"{server.url}/in?key=hidden",
+            **BASIC_VARIABLES,
+        )  # fmt: skip
+    assert re.search(r"\d+ delivered, 0 not", ran.stderr)
+    assert {(one.path, one.query) for one in server.seen} == {("/in", "key=hidden")}
+    assert {one.authorization for one in server.seen} == {BASIC.authorization().reveal()}
+    assert len({json.loads(one.body)["application_id"] for one in server.seen}) == 40
+
+
+def test_callbacks_carry_tokens_or_nothing(emulate: Emulate) -> None:
+    """With an address for tokens, client id and secret get one; else there is none."""
+    for arguments, variables, carried in (
+        (("--callback-token-url", "{}/token"), OAUTH2_VARIABLES, "Bearer token-1"),
+        ((), {}, ""),
+    ):
+        with beside(serving(with_tokens(always(reply())))) as server:
+
+            def watch(_: Emulating, seen: Any = server.seen) -> None:
+                until(lambda: sum(one.path != "/token" for one in seen) >= 3)
+
+            emulate(
+                watch, "--updates", "100", "--callbacks", server.url,
+                *(each.format(server.url) for each in arguments), **variables,
+            )  # fmt: skip
+        sent = {one.authorization for one in server.seen if one.path != "/token"}
+        assert sent == {carried}
+
+
+def test_an_endpoint_that_hangs_holds_nothing_back(emulate: Emulate) -> None:
+    """No more than 16 callbacks are under way; updates continue, and those left out are counted."""
+
+    async def silent(*_: object) -> None:
+        await forever()
+
+    with beside(serving(silent)) as server:
+
+        def watch(_: Emulating) -> None:
+            until(lambda: len(server.seen) >= 16)
+
+        ran = emulate(watch, "--updates", "500", "--callbacks", server.url)
+        assert len(server.seen) == 16
+    assert "16" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "named", "status"),
+    [
+        (("--callback-token-url", NOBODY), {}, "--callbacks", 2),
+        (("--callback-ca", "x.pem"), {}, "--callbacks", 2),
+        (("--callbacks", "http://example.com/"), {}, "--callbacks", 2),
+        (("--callbacks", "http://u:hidden@127.0.0.1/"), {}, "--callbacks", 2),
+        (
+            ("--callbacks", NOBODY, "--callback-token-url", NOBODY),
+            {},
+            "INCOME_CALLBACK_CLIENT_ID",
+            2,
+        ),
+        (("--callbacks", NOBODY), OAUTH2_VARIABLES, "--callback-token-url", 2),
+        (
+            ("--callbacks", NOBODY),
+            {"INCOME_CALLBACK_PASSWORD": "hidden"},
+            "INCOME_CALLBACK_USERNAME",
+            2,
+        ),
+        (
+            ("--callbacks", NOBODY, "--callback-token-url", "http://example.com/?hidden"),
+            {},
+            "--callback-token-url",
+            2,
+        ),
+        (("--callbacks", NOBODY, "--callback-ca", "x.pem"), {}, "https", 2),
+        (("--callbacks", TLS, "--callback-certificate", "x.pem"), {}, "together", 2),
+        (("--callbacks", TLS, "--callback-ca", "nowhere.pem"), {}, "certificate", 1),
+        (
+            ("--callbacks", TLS, "--callback-certificate", "nowhere", "--callback-key", "nowhere"),
+            {},
+            "private key",
+            1,
+        ),
+    ],
+    ids=lambda value: spelt(value) or ("" if isinstance(value, dict | int) else value),
+)
+def test_invalid_callbacks_are_one_line(
+    arguments: tuple[str, ...], env: dict[str, str], named: str, status: int, cli: Cli
+) -> None:
+    """A wrong option or variable is one line with status 2, a file one with 1; none is shown."""
+    ran = cli("emulate", *arguments, env=env)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (status, "", 1)
+    assert named in ran.stderr
+    assert "hidden" not in ran.stderr

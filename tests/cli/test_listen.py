@@ -1,156 +1,204 @@
-"""``income-client listen`` takes callbacks and writes them as lines of JSON."""
+"""``income-client listen``: takes callbacks, prints them as lines of JSON, and hands them on."""
 
-import asyncio
 import json
-import signal
-from collections.abc import AsyncIterator
+import shlex
+import socket
+import ssl
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+import trustme
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client import BasicAuth
-from income_client.emulator import CallbackTarget, Emulator
-from tests.cli.entry import run
-from tests.cli.listening import (
+from income_client import BasicAuth, Callback, CallbackBasicAuth, CallbackTokenIssuer
+from income_client.emulator import CallbackTarget
+from income_client.receivers import CallbackReceiver
+from income_client.testing import IncomeService
+from tests.callback_servers import served_by_aiohttp
+from tests.scripted_server import always, reply, serving
+from tests.support.beside import beside
+from tests.support.cli import FULL, Cli, Running, closed_pipe, spelt
+from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
     OAUTH2,
     OAUTH2_VARIABLES,
+    Listen,
     Listening,
-    listening,
 )
-from tests.cli.polling import ended
+from tests.support.served import served
+
+pytestmark = pytest.mark.income_service(applications=5)
+Visited = Listening[Running]
+HOSTILE: Final = "\x1b]0;x\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600"
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner)
+    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    max_leaves=10,
+)  # fmt: skip
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Emulator]:
-    """Who sends the callbacks."""
-    async with Emulator(5) as emulator:
-        yield emulator
+def listen(cli: Cli, income_service: IncomeService) -> Listen:
+    """Listens beside a visit of the service."""
+    return Listen(cli, income_service)
 
 
-async def test_made_up_credentials_lead_to_it(service: Emulator) -> None:
-    """Without credentials in the environment it prints some, with which a callback arrives."""
-    with listening() as command:
-        assert command.url.startswith("http://127.0.0.1:")
-        variables = await asyncio.to_thread(command.exported)
-        auth = BasicAuth(*variables.values())
-        assert list(variables) == ["INCOME_CALLBACK_USERNAME", "INCOME_CALLBACK_PASSWORD"]
-        delivery = await service.fire_callback(target=command.target(auth=auth))
-        line = await command.read_line()
-    assert (delivery.attempts, delivery.is_json) == ((200,), True)
-    received_at = datetime.fromisoformat(line.pop("received_at"))
-    assert abs(datetime.now(UTC) - received_at) < timedelta(minutes=5)
-    number = service.world.number_of(delivery.application_id or "")
-    assert number is not None
-    assert line == {
-        "event_type": "income_calculations",
-        "application_id": delivery.application_id,
-        "application_reference_id": service.world.reference_of(number),
-        "is_repeat": False,
-    }
+# Lines
 
 
-async def test_made_up_credentials_are_new_each_time() -> None:
-    """Nobody knows them from an earlier run."""
+def test_a_callback_is_a_line(listen: Listen, income_service: IncomeService) -> None:
+    """Its time, its event and its application, without what else the payload holds."""
+    one = income_service.ids[0]
+
+    def visit(command: Visited) -> None:
+        delivery = command.fire(one)
+        assert (delivery.attempts, delivery.is_json) == ((200,), True)
+        (line,) = command.lines(1)
+        received_at = datetime.fromisoformat(line.pop("received_at"))
+        assert abs(datetime.now(UTC) - received_at) < timedelta(minutes=5)
+        assert line == {
+            "event_type": "income_calculations",
+            "application_id": one,
+            "application_reference_id": served(income_service, one)["application_reference_id"],
+            "is_repeat": False,
+        }
+
+    ran = listen(visit)
+    assert (ran.status, ran.stderr.count("\n")) == (0, 1)
+
+
+def test_repeats_are_marked(listen: Listen, income_service: IncomeService) -> None:
+    """The same bytes once more are written once more, and marked as a repeat."""
+
+    def visit(command: Visited) -> None:
+        for _ in range(2):
+            command.fire(income_service.ids[0])
+        assert [line["is_repeat"] for line in command.lines(2)] == [False, True]
+
+    listen(visit)
+
+
+def test_a_payload_is_written_when_asked_for(listen: Listen) -> None:
+    """What a payload holds besides the hints is not written unless --payload says so."""
+    payload = {"application_id": "app-1", "borrower": "invented-name"}
+    for arguments in ((), ("--payload",)):
+
+        def visit(command: Visited, arguments: tuple[str, ...] = arguments) -> None:
+            command.fire(payload=payload)
+            (line,) = command.lines(1)
+            assert line["application_id"] == "app-1"
+            assert line.get("payload") == (payload if arguments else None)
+            assert ("invented-name" in str(line)) is bool(arguments)
+
+        listen(visit, *arguments)
+
+
+@given(payload=JSON)
+def test_a_line_is_plain_ascii_and_says_the_same(payload: Any, listen: Listen) -> None:
+    """Whatever a payload holds, its line is printable ASCII, and reads as it was sent."""
+
+    def visit(command: Visited) -> None:
+        command.fire(payload={"event_type": HOSTILE, "more": payload})
+        (line,) = command.lines(1)
+        assert line["payload"] == {"event_type": HOSTILE, "more": payload}
+        raw = command.running.stdout.text
+        assert raw.isascii()
+        assert raw.removesuffix("\n").isprintable()
+
+    listen(visit, "--payload")
+
+
+def test_unknown_shapes_are_lines_too(listen: Listen) -> None:
+    """A callback that says nothing known is still written."""
+    payloads: list[Any] = [b"", b"null", [1], "text", {"event_type": 7}]
+
+    def visit(command: Visited) -> None:
+        for payload in payloads:
+            command.fire(payload=payload)
+        for line in command.lines(len(payloads)):
+            assert (line["event_type"], line["application_id"]) == (None, None)
+
+    listen(visit)
+
+
+# Who may call
+
+
+def test_made_up_credentials_lead_to_it(listen: Listen) -> None:
+    """Without credentials in the environment it prints some, new ones each time."""
     passwords = set()
+
+    def visit(command: Visited) -> None:
+        lines = command.running.stderr.wait_until(
+            lambda: (
+                command.running.stderr.text.count("export ") == 2
+                and command.running.stderr.text.endswith("\n")
+            )
+        ).splitlines()
+        exported = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
+        variables = dict(one.split("=", 1) for one in exported)
+        assert list(variables) == ["INCOME_CALLBACK_USERNAME", "INCOME_CALLBACK_PASSWORD"]
+        target = command.target(auth=BasicAuth(*variables.values()))
+        assert command.fire(target=target).attempts == (200,)
+        passwords.add(variables["INCOME_CALLBACK_PASSWORD"])
+
     for _ in range(2):
-        with listening() as command:
-            variables = await asyncio.to_thread(command.exported)
-            passwords.add(variables["INCOME_CALLBACK_PASSWORD"])
+        listen(visit, env={})
     assert len(passwords) == 2
 
 
-async def test_repeats_are_marked(service: Emulator) -> None:
-    """The same bytes once more are written once more, and said to be a repeat."""
-    with listening(**BASIC_VARIABLES) as command:
-        name = service.world.ids[0]
-        for is_repeat in (False, True):
-            await service.fire_callback(name, target=command.target())
-            assert (await command.read_line())["is_repeat"] is is_repeat
+@pytest.mark.parametrize("path", ["/token", "/issue"])
+def test_tokens_are_issued_beside_it(path: str, listen: Listen) -> None:
+    """With both kinds of credentials set, either passes, and nothing without a token or name."""
 
-
-async def test_a_payload_is_written_when_asked_for(service: Emulator) -> None:
-    """What a payload holds besides the hints is not written unless ``--payload`` says so."""
-    payload = {"application_id": "app-1", "borrower": "invented-name"}
-    for arguments in ((), ("--payload",)):
-        with listening(*arguments, **BASIC_VARIABLES) as command:
-            await service.fire_callback(payload=payload, target=command.target())
-            line = await command.read_line()
-        assert line["application_id"] == "app-1"
-        assert line.get("payload") == (payload if arguments else None)
-        assert ("invented-name" in str(line)) is bool(arguments)
-
-
-async def test_no_character_acts_on_a_terminal(service: Emulator) -> None:
-    """Escapes, DEL, C1 controls, line separators and changes of direction are never written raw."""
-    hostile = "\x1b]0;x\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\ud83d\ude00"
-    text = hostile.encode("utf-16", "surrogatepass").decode("utf-16")
-    with listening("--payload", **BASIC_VARIABLES) as command:
-        sent = {"event_type": text, text: text}
-        await service.fire_callback(payload=sent, target=command.target())
-        assert command.process.stdout is not None
-        raw = await asyncio.to_thread(command.process.stdout.readline)
-    assert raw.isascii()
-    assert raw.removesuffix("\n").isprintable()
-    line = json.loads(raw)
-    assert line["payload"] == sent
-    assert line["event_type"] is None
-
-
-@pytest.mark.parametrize("payload", [b"", b"null", [1], "text", {"event_type": 7}])
-async def test_unknown_shapes_are_lines_too(service: Emulator, payload: Any) -> None:
-    """A callback that says nothing known is still written."""
-    with listening(**BASIC_VARIABLES) as command:
-        await service.fire_callback(payload=payload, target=command.target())
-        line = await command.read_line()
-    assert (line["event_type"], line["application_id"]) == (None, None)
-
-
-async def test_tokens_are_sold_beside_it(service: Emulator) -> None:
-    """A client id and secret make a token address, and callbacks with its tokens pass."""
-    with listening(**OAUTH2_VARIABLES) as command:
-        target = command.target(auth=OAUTH2, token_url=command.token_url)
-        assert (await service.fire_callback(target=target)).attempts == (200,)
-        await command.read_line()
-        assert (await service.fire_callback(target=command.target())).attempts == (401,)
-
-
-async def test_both_kinds_of_credentials_may_be_set(service: Emulator) -> None:
-    """With both in the environment, either passes."""
-    with listening("--token-path", "/sell", **BASIC_VARIABLES, **OAUTH2_VARIABLES) as command:
-        token_url = command.token_url.replace("/token", "/sell")
+    def visit(command: Visited) -> None:
+        token_url = command.token_url.replace("/token", path)
         for target in (command.target(), command.target(auth=OAUTH2, token_url=token_url)):
-            assert (await service.fire_callback(target=target)).attempts == (200,)
+            assert command.fire(target=target).attempts == (200,)
+        assert command.fire(target=command.target(auth=None)).attempts == (401,)
+
+    listen(visit, "--token-path", path, env={**BASIC_VARIABLES, **OAUTH2_VARIABLES})
 
 
-async def test_refusals_are_told_by_reason(service: Emulator) -> None:
-    """Who is refused learns a status, the operator the reason, and all of them at the end."""
+def test_basic_credentials_are_refused_where_only_tokens_are_set(listen: Listen) -> None:
+    """What is not set in the environment is not accepted."""
+
+    def visit(command: Visited) -> None:
+        assert command.fire().attempts == (401,)
+
+    listen(visit, env=OAUTH2_VARIABLES)
+
+
+def test_refusals_are_reported_by_reason(listen: Listen) -> None:
+    """The caller learns a status, the operator each reason once, and all of them at the end."""
     wrong = BasicAuth(BASIC.username, "another-password")
-    with listening(**BASIC_VARIABLES) as command:
-        await service.fire_callback(target=command.target())
+
+    def visit(command: Visited) -> None:
+        command.fire()
         for _ in range(2):
-            delivery = await service.fire_callback(target=command.target(auth=wrong))
-            assert delivery.attempts == (401,)
-        form = {"Content-Type": "text/plain"}
-        delivery = await service.fire_callback(target=command.target(), headers=form)
-        assert delivery.attempts == (415,)
-        command.process.send_signal(signal.SIGTERM)
-        lines, errors = await ended(command.process)
-    assert len((lines or "").splitlines()) == 1
-    assert errors == (
-        "income-client: callback refused with 401: a wrong user name or password "
-        "(from 127.0.0.1)\n"
-        "income-client: callback refused with 415: a content type that is not JSON "
-        "(from 127.0.0.1)\n"
-        "income-client: 1 taken; not taken: content_type 1, password_wrong 2\n"
-    )
-    assert "password" not in (lines or "")
+            assert command.fire(target=command.target(auth=wrong)).attempts == (401,)
+        assert command.fire(headers={"Content-Type": "text/plain"}).attempts == (415,)
+
+    ran = listen(visit)
+    assert len(ran.lines) == 1
+    _, first, second, last = ran.stderr.splitlines()
+    assert "401" in first
+    assert "415" in second
+    assert all("127.0.0.1" in line for line in (first, second))
+    assert all(words in last for words in ("1 taken", "content_type 1", "password_wrong 2"))
+    assert "another-password" not in ran.stderr
 
 
-async def test_networks_and_proxies(service: Emulator) -> None:
-    """An address outside the networks is refused; a trusted proxy may tell one inside."""
+def test_networks_and_proxies(listen: Listen) -> None:
+    """An address outside the networks is refused; a trusted proxy may report one inside."""
     inside = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}
     for arguments, headers, status in (
         (("--network", "127.0.0.0/8"), {}, 200),
@@ -159,38 +207,318 @@ async def test_networks_and_proxies(service: Emulator) -> None:
         (("--network", "198.51.100.0/24", "--trusted-proxy", "127.0.0.1"), inside, 200),
         (("--network", "203.0.113.9", "--trusted-proxy", "127.0.0.1"), inside, 403),
     ):
-        with listening(*arguments, **BASIC_VARIABLES) as command:
-            delivery = await service.fire_callback(target=command.target(), headers=headers)
-            assert delivery.attempts == (status,), arguments
+
+        def visit(
+            command: Visited, headers: dict[str, str] = headers, status: int = status
+        ) -> None:
+            assert command.fire(headers=headers).attempts == (status,)
+
+        listen(visit, *arguments)
 
 
-async def test_its_path_can_be_chosen(service: Emulator) -> None:
-    """Callbacks come to the path that is given, and nowhere else."""
-    with listening("--path", "/hooks/income", **BASIC_VARIABLES) as command:
+def test_its_path_can_be_chosen(listen: Listen) -> None:
+    """Callbacks come to the path that is given; the first one to another path is reported."""
+
+    def visit(command: Visited) -> None:
         assert command.url.endswith("/hooks/income")
-        assert (await service.fire_callback(target=command.target())).delivered
+        assert command.fire().delivered
         elsewhere = CallbackTarget(f"{command.url}/x", auth=BASIC)
-        assert (await service.fire_callback(target=elsewhere)).attempts == (404,)
+        for _ in range(2):
+            assert command.fire(target=elsewhere).attempts == (404,)
+
+    ran = listen(visit, "--path", "/hooks/income")
+    assert ran.stderr.count("/hooks/income/x") == 1
 
 
-def test_its_help_fits_a_terminal() -> None:
-    """Its help names the variables, gives an example and is no wider than a terminal."""
-    for name in ("listen", "trigger"):
-        ended_help = run(name, "--help")
-        assert (ended_help.returncode, ended_help.stderr) == (0, "")
-        assert f"\nExample: income-client {name} " in ended_help.stdout
-        assert max(map(len, ended_help.stdout.splitlines())) <= 80
+def test_it_outlives_bad_callbacks(listen: Listen) -> None:
+    """Whatever is sent, it continues to listen."""
 
-
-def _is_listening(command: Listening) -> bool:
-    return command.process.poll() is None
-
-
-async def test_it_outlives_bad_callbacks(service: Emulator) -> None:
-    """Whatever is sent, it goes on to listen."""
-    with listening(**BASIC_VARIABLES) as command:
+    def visit(command: Visited) -> None:
         for payload in (b"\xff", b"[" * 5000, b'{"a":1,"a":2}', b"x" * 2**21):
-            delivery = await service.fire_callback(payload=payload, target=command.target())
-            assert not delivery.delivered
-        assert _is_listening(command)
-        assert (await service.fire_callback(target=command.target())).delivered
+            assert not command.fire(payload=payload).delivered
+        assert command.fire().delivered
+
+    listen(visit)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
+def test_others_need_credentials(host: str, cli: Cli) -> None:
+    """Where other machines can call, nothing is made up: status 2."""
+    ran = cli("listen", "--port", "0", "--host", host, "--network", "192.0.2.0/24")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD" in ran.stderr
+    assert "export" not in ran.stderr
+
+
+# TLS
+
+
+@frozen
+class Certificates:
+    """Files as the options name them."""
+
+    folder: Path
+    """Where they are."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of a server with TLS."""
+        return "--certificate", self.path("server.pem"), "--key", self.path("server.key")
+
+    def path(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(self.folder / name)
+
+    def context(self, *, certified: bool = False) -> ssl.SSLContext:
+        """Return what a caller needs, perhaps with a certificate of its own."""
+        context = ssl.create_default_context(cafile=self.path("ca.pem"))
+        if certified:
+            context.load_cert_chain(self.path("caller.pem"), self.path("caller.key"))
+        return context
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """The files of an authority, a server and a caller."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    for name, issued in (
+        ("server", authority.issue_cert("localhost", "127.0.0.1")),
+        ("caller", authority.issue_cert("callbacks.income.invalid")),
+    ):
+        issued.private_key_pem.write_to_path(str(folder / f"{name}.key"))
+        for blob in issued.cert_chain_pems:
+            blob.write_to_path(str(folder / f"{name}.pem"), append=True)
+    return Certificates(folder)
+
+
+def test_credentials_over_tls(listen: Listen, certificates: Certificates) -> None:
+    """With a certificate and a key it listens over TLS, the token address included."""
+
+    def visit(command: Visited) -> None:
+        assert command.url.startswith("https://127.0.0.1:")
+        target = command.target(
+            auth=OAUTH2, token_url=command.token_url, ssl=certificates.context()
+        )
+        assert command.fire(target=target).attempts == (200,)
+        assert command.fire().attempts == ("tls",)
+
+    listen(visit, *certificates.options, env=OAUTH2_VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("names", "status"),
+    [
+        ((), 200),
+        (("--san", "callbacks.income.invalid"), 200),
+        (("--san", "other.invalid", "--san", "callbacks.income.invalid"), 200),
+        (("--san", "other.invalid"), 403),
+        (("--subject", "CN=somebody else"), 403),
+    ],
+    ids=spelt,
+)
+def test_client_certificates(
+    names: tuple[str, ...], status: int, listen: Listen, certificates: Certificates
+) -> None:
+    """Any certificate of the authority passes unless names are given; then only those."""
+
+    def visit(command: Visited) -> None:
+        target = command.target(auth=None, ssl=certificates.context(certified=True))
+        assert command.fire(target=target).attempts == (status,)
+        without = command.target(auth=None, ssl=certificates.context())
+        assert not isinstance(command.fire(target=without).attempts[0], int)
+
+    listen(visit, *certificates.options, "--client-ca", certificates.path("ca.pem"), *names, env={})
+
+
+# Handed on
+
+
+def test_an_application_gets_what_the_service_sent(listen: Listen) -> None:
+    """The JSON is handed on with the same credentials, and its 200 is the service's 200."""
+    payload = {"event_type": "error", "more": [1, 2.5, None, "\u00e9\u202e"]}
+
+    def visit(command: Visited) -> None:
+        assert command.fire(payload=payload).attempts == (200,)
+        assert command.lines(1)[0]["event_type"] == "error"
+        assert command.fire(target=command.target(auth=None)).attempts == (401,)
+
+    with beside(serving(always(reply()))) as server:
+        listen(visit, "--forward-to", f"{server.url}/hook?from=listen")
+    (seen,) = server.seen
+    assert (seen.method, seen.path, seen.query) == ("POST", "/hook", "from=listen")
+    assert seen.authorization == BASIC.authorization().reveal()
+    assert seen.headers["content-type"] == "application/json"
+    assert json.loads(seen.body) == payload
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [reply(500), reply(202), reply(307, Location="/"), None],
+    ids=["500", "202", "redirect", "dropped"],
+)
+def test_what_is_not_handed_on_is_sent_again(answer: bytes | None, listen: Listen) -> None:
+    """Any answer but 200 makes it 503 and no line, so that the service sends again."""
+
+    def visit(command: Visited) -> None:
+        assert command.fire(target=command.target(pauses=(0,))).attempts == (503, 200)
+
+    with beside(serving(always(answer, reply()))) as server:
+        ran = listen(visit, "--forward-to", server.url)
+    assert (len(server.seen), len(ran.lines)) == (2, 1)
+    told = ran.stderr.splitlines()[1]
+    assert "--forward-to" in told
+    assert (answer.split()[1].decode() if answer else "dropped") in told
+
+
+def test_what_cannot_be_written_was_handed_on_before(listen: Listen) -> None:
+    """A line means that a callback was handed on, and not the other way round."""
+
+    def visit(command: Visited) -> None:
+        assert command.fire().attempts == (503,)
+        command.running.wait()
+
+    with beside(serving(always(reply()))) as server:
+        assert listen(visit, "--forward-to", server.url, stdout=FULL).status == 1
+    assert len(server.seen) == 1
+
+
+def test_an_application_may_check_as_it_would_the_service(
+    listen: Listen, income_service: IncomeService
+) -> None:
+    """An application with a receiver of its own takes what is handed on, of either method."""
+    received: list[Callback] = []
+    issuer = CallbackTokenIssuer(OAUTH2.client_id, OAUTH2.client_secret)
+    basic = CallbackBasicAuth(BASIC.username, BASIC.password)
+
+    def by_name(command: Visited) -> None:
+        assert command.fire(income_service.ids[0]).attempts == (200,)
+
+    def by_token(command: Visited) -> None:
+        target = command.target(auth=OAUTH2, token_url=command.token_url)
+        assert command.fire(income_service.ids[0], target=target).attempts == (200,)
+
+    for auth, variables, visit in (
+        (basic, BASIC_VARIABLES, by_name),
+        (issuer.auth, OAUTH2_VARIABLES, by_token),
+    ):
+        receiver = CallbackReceiver(received.append, auth=auth)
+        with beside(served_by_aiohttp(receiver)) as url:
+            listen(visit, "--forward-to", f"{url}/callbacks", env=variables)
+    assert [one.application_id for one in received] == [income_service.ids[0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("address", "leads_back"),
+    [
+        ("http://127.0.0.1:{}/callbacks?again", True),
+        ("http://localhost:{}/callbacks", True),
+        ("http://127.0.0.2:{}/callbacks", True),
+        ("http://[::1]:{}/callbacks", True),
+        ("http://localhost:{}/%63allbacks", True),
+        ("http://localhost:{}/callbacks/", False),
+        ("http://localhost:{}/hook?/callbacks", False),
+        ("http://localhost:1/callbacks", False),
+    ],
+)
+def test_it_does_not_call_itself(
+    address: str, leads_back: bool, cli: Cli, income_service: IncomeService
+) -> None:
+    """An address that leads back to it is refused, however it is written."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+
+    def stop(running: Any) -> None:
+        if not leads_back:
+            running.stderr.wait_for("http")
+            running.terminate()
+
+    ran = cli(
+        "listen", "--port", port, "--forward-to", address.format(port),
+        env=BASIC_VARIABLES, during=stop,
+    )  # fmt: skip
+    assert ran.status == (2 if leads_back else 0)
+    assert ("--forward-to leads back" in ran.stderr) is leads_back
+
+
+# How it ends, and why it does not begin
+
+
+@pytest.mark.parametrize(("signal", "status"), [("interrupt", 130), ("terminate", 0)])
+def test_signals_end_it_cleanly(signal: str, status: int, listen: Listen) -> None:
+    """Ctrl-C is 130 and SIGTERM 0; what was taken is written, and nothing more is said."""
+
+    def visit(command: Visited) -> None:
+        assert command.fire().delivered
+        getattr(command.running, signal)()
+        command.running.wait()
+
+    ran = listen(visit)
+    assert (ran.status, len(ran.lines), ran.stderr.count("\n")) == (status, 1, 1)
+
+
+@pytest.mark.parametrize("kind", ["closed pipe", "full disk"])
+def test_a_line_that_cannot_be_written_is_not_taken(kind: str, listen: Listen) -> None:
+    """The callback is answered with 503, and the command ends."""
+
+    def visit(command: Visited) -> None:
+        assert command.fire().attempts == (503,)
+        command.running.wait()
+
+    if kind == "full disk":
+        ran = listen(visit, stdout=FULL)
+        assert (ran.status, "no space left on device" in ran.stderr) == (1, True)
+    else:
+        with closed_pipe() as pipe:
+            assert listen(visit, stdout=pipe).status == 141
+
+
+def test_a_taken_port_is_one_line(cli: Cli) -> None:
+    """A port that another program has is one line with status 1."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        ran = cli("listen", "--port", port, env=BASIC_VARIABLES)
+        assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+        assert "address already in use" in ran.stderr
+        others = cli("listen", "--host", "0.0.0.0", "--port", port, env=BASIC_VARIABLES)
+    assert others.status == 1
+    assert "TLS" in others.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "named", "status"),
+    [
+        (("--path", "hooks"), {}, "--path", 2),
+        (("--path", "/{all}"), {}, "--path", 2),
+        (("--token-path", "/callbacks"), {}, "--token-path", 2),
+        (("--certificate", "x.pem"), {}, "--certificate and --key", 2),
+        (("--client-ca", "x.pem"), {}, "--certificate and --key", 2),
+        (("--subject", "CN=x"), {}, "--client-ca", 2),
+        (("--certificate", "x.pem", "--key", "y.pem"), {}, "certificate", 1),
+        (("--network", "anywhere"), {}, "anywhere", 2),
+        (("--trusted-proxy", "0.0.0.0/0"), {}, "0.0.0.0/0", 2),
+        (("--forward-to", "http://example.com/"), {}, "--forward-to", 2),
+        (("--forward-to", "http://u:hidden@127.0.0.1/"), {}, "--forward-to", 2),
+        ((), {"INCOME_CALLBACK_USERNAME": "partner"}, "INCOME_CALLBACK_PASSWORD", 2),
+        ((), {"INCOME_CALLBACK_PASSWORD": "hidden"}, "INCOME_CALLBACK_USERNAME", 2),
+        (
+            (),
+            OAUTH2_VARIABLES | {"INCOME_CALLBACK_CLIENT_SECRET": "hidden"},
+            "32 characters",
+            2,
+        ),
+    ],
+    ids=lambda value: spelt(value) or ("" if isinstance(value, dict | int) else value),
+)
+def test_misuse(
+    arguments: tuple[str, ...], env: dict[str, str], named: str, status: int, cli: Cli
+) -> None:
+    """A wrong option or variable is one line with status 2, a file one with 1; none is shown."""
+    ran = cli("listen", "--port", "0", *arguments, env=env)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (status, "", 1)
+    assert named in ran.stderr
+    assert "hidden" not in ran.stderr

@@ -1,153 +1,214 @@
-"""``income-client token`` buys a token, and shows it only when told to."""
+"""``income-client token``: what it says of a token, and that it shows it only when told to."""
 
-import asyncio
 import json
-import subprocess
-from collections.abc import AsyncIterator
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client.emulator import Emulator
-from income_client.emulator.faults import Fault
-from tests.cli.claimed_tokens import jwt
-from tests.cli.entry import Shown, run, run_on_terminal
-from tests.cli.polling import variables
+from income_client.emulator import Fault
+from income_client.testing import IncomeService
+from tests.support.cli import Cli, Terminal
 
-_OPAQUE: Final = "an-opaque-token-of-no-form"
-
-_EMPTY_PAGE: Final = json.dumps(
+OPAQUE: Final = "an-opaque-token-of-no-form"
+EMPTY_PAGE: Final = json.dumps(
     {
         "updated_after": "2026-01-01T00:00:00",
         "updated_before": "2026-01-02T00:00:00",
         "applications": [],
     }
 ).encode()
-"""What a service lists where there is nothing."""
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES: Final = st.sampled_from(["exp", "iat", "scope", "aud", "sub", "email", "name"]) | st.text(
+    st.characters(categories=["L", "N", "P", "S"])
+)
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Emulator]:
-    """The emulator, whose present is that of this machine."""
+def service() -> Iterator[IncomeService]:
+    """A service whose present is that of this machine."""
     now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-    async with Emulator(5, start=now, time_flows=True) as emulator:
-        yield emulator
+    with IncomeService(5, start=now, time_flows=True) as made:
+        yield made
 
 
-async def token(
-    service: Emulator, *arguments: str, **changes: str
-) -> "subprocess.CompletedProcess[str]":
-    """Run the command while the service goes on."""
-    return await asyncio.to_thread(run, "token", *arguments, **{**variables(service), **changes})
+@pytest.fixture
+def token(cli: Cli, service: IncomeService) -> Cli:
+    """The command with the settings that lead to the service."""
+    return cli.at(service)
 
 
-async def on_terminal(service: Emulator, *arguments: str, **options: Any) -> Shown:
-    """Run the command on a terminal while the service goes on."""
-    together: dict[str, Any] = {**variables(service), **options}
-    return await asyncio.to_thread(run_on_terminal, "token", *arguments, **together)
+def part(value: Any) -> str:
+    """Return a value as a part of a token."""
+    return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def sell(service: Emulator, access_token: str, *, is_taken: bool = True) -> None:
-    """Have the token endpoint sell this, and perhaps the service take it."""
+def jwt(claims: Any, **header: Any) -> str:
+    """Return a token with these claims, signed by nobody."""
+    return f"{part({'alg': 'RS256', **header})}.{part(claims)}.c2lnbmF0dXJl"
+
+
+def issue(service: IncomeService, access_token: str, *, is_taken: bool = True) -> None:
+    """Have the token endpoint issue this, and perhaps the service accept it."""
     reply = {"access_token": access_token, "token_type": "Bearer", "expires_in": 600}
-    body = json.dumps(reply).encode()
-    service.faults.add(Fault("body", path="/token", times=None, body=body))
+    service.faults.clear()
+    service.faults.add(Fault("body", path="/token", times=None, body=json.dumps(reply).encode()))
     if is_taken:
-        service.faults.add(Fault("body", path="/v1/*", times=None, body=_EMPTY_PAGE))
+        service.faults.add(Fault("body", path="/v1/*", times=None, body=EMPTY_PAGE))
 
 
-async def test_it_tells_and_does_not_show(service: Emulator) -> None:
-    """End, lifetime and claims are told; the token is nowhere in the output."""
-    ended = await token(service)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    for words in ("Bearer, JWT", "lifetime  ", "3600 s", "claim iss", "income-emulator"):
-        assert words in ended.stdout
-    assert "its signature is for the service to verify" in ended.stdout
-    assert "eyJ" not in ended.stdout  # how every JWT begins
+def told_of(token: Cli, service: IncomeService, access_token: str) -> Any:
+    """Return what is said of a token, as JSON."""
+    issue(service, access_token)
+    ran = token("token", "-o", "json")
+    assert (ran.status, ran.stderr) == (0, "")
+    return json.loads(ran.stdout)
+
+
+# The token
+
+
+def test_a_token_is_described_and_not_shown(token: Cli, service: IncomeService) -> None:
+    """End, lifetime and claims are printed; the token is nowhere in the output."""
+    ran = token("token")
+    assert (ran.status, ran.stderr) == (0, "")
+    for words in ("Bearer, JWT", "3600 s", "iss", "income-emulator"):
+        assert words in ran.stdout
+    assert "eyJ" not in ran.stdout  # how every JWT begins
     assert service.token_requests == 1
 
 
-async def test_json_tells_the_same(service: Emulator) -> None:
-    """One object, with the end in UTC and the seconds that are left."""
-    ended = await token(service, "-o", "json")
-    told = json.loads(ended.stdout)
+def test_json_has_the_end_in_utc(token: Cli) -> None:
+    """One object, with the end and the seconds that are left."""
+    told = json.loads(token("token", "-o", "json").stdout)
     assert (told["type"], told["form"], told["lifetime"]) == ("Bearer", "JWT", 3600.0)
     assert told["verified"] is False
     assert 0 < told["seconds_left"] <= 3600
-    end, now = datetime.fromisoformat(told["expires_at"]), datetime.now(UTC)
-    assert (
-        now - timedelta(minutes=2)
-        < end - timedelta(seconds=told["seconds_left"])
-        <= now + timedelta(seconds=1)
-    )
+    issued = datetime.fromisoformat(told["expires_at"]) - timedelta(seconds=told["seconds_left"])
+    assert abs(datetime.now(UTC) - issued) < timedelta(minutes=2)
     assert told["claims"]["iss"] == "income-emulator"
     assert "jti" in told["not_shown"]
 
 
-async def test_reveal_prints_the_token_alone(service: Emulator) -> None:
-    """A pipe gets the token and a newline, nothing else."""
-    sell(service, _OPAQUE)
-    ended = await token(service, "--reveal")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{_OPAQUE}\n", "")
+def test_reveal_prints_the_token_alone(token: Cli, service: IncomeService) -> None:
+    """A pipe gets the token and a newline, a person on a terminal a warning beside it."""
+    issue(service, OPAQUE)
+    ran = token("token", "--reveal")
+    assert (ran.status, ran.stdout, ran.stderr) == (0, f"{OPAQUE}\n", "")
+    shown = token("token", "--reveal", terminal=Terminal())
+    assert OPAQUE in shown.screen
+    assert "income-client: " in shown.screen
+    beside = token("token", "--reveal", terminal=Terminal(), piped=True)
+    assert (beside.screen, beside.stdout) == ("", f"{OPAQUE}\n")
 
 
-async def test_a_terminal_is_warned(service: Emulator) -> None:
-    """On a terminal the token comes with a warning; in a pipe beside one it does not."""
-    sell(service, _OPAQUE)
-    shown = await on_terminal(service, "--reveal")
-    assert "whoever has this reads what you may read" in shown.screen
-    piped = await on_terminal(service, "--reveal", pipe_stdout=True)
-    assert (piped.screen, piped.piped) == ("", f"{_OPAQUE}\n")
+def test_a_token_that_is_refused_is_4(token: Cli, service: IncomeService) -> None:
+    """It was issued and is refused: both are said."""
+    issue(service, OPAQUE, is_taken=False)
+    ran = token("token")
+    assert ran.status == 4
+    assert ran.stderr.count("\n") == 1
+    assert "opaque" in ran.stdout
+    assert OPAQUE not in ran.stdout + ran.stderr
 
 
-async def test_opaque_tokens_are_fine(service: Emulator) -> None:
-    """A token that is no JWT has no claims to tell, and serves as well."""
-    sell(service, _OPAQUE)
-    ended = await token(service)
-    assert ended.returncode == 0
-    assert "Bearer, opaque, 26 characters" in ended.stdout
-    assert "600 s" in ended.stdout
-    assert _OPAQUE not in ended.stdout
+def test_refused_credentials_are_4(token: Cli) -> None:
+    """There is no token and no output, and neither of the credentials in what is said."""
+    ran = token("token", env={"INCOME_CLIENT_SECRET": "not-the-secret"})
+    assert (ran.status, ran.stdout) == (4, "")
+    assert "401" in ran.stderr
+    assert "not-the-secret" not in ran.stderr
 
 
-async def test_a_token_that_is_not_taken_is_told(service: Emulator) -> None:
-    """It was sold and is refused: both are told, and the status is 4."""
-    sell(service, _OPAQUE, is_taken=False)
-    ended = await token(service)
-    assert ended.returncode == 4
-    assert "bought, and not taken by the service" in ended.stderr
-    assert "opaque" in ended.stdout
-    assert _OPAQUE not in ended.stdout + ended.stderr
-
-
-async def test_refused_credentials_are_told(service: Emulator) -> None:
-    """No token, no output, and neither of the credentials in what is said."""
-    ended = await token(service, INCOME_CLIENT_SECRET="not-the-secret")
-    assert ended.returncode == 4
-    assert ended.stdout == ""
-    assert "the client credentials were refused" in ended.stderr
-    assert "not-the-secret" not in ended.stderr
-
-
-async def test_basic_credentials_have_none(service: Emulator) -> None:
-    """User name and password buy nothing, and nobody is asked."""
+def test_basic_credentials_need_no_token(cli: Cli, service: IncomeService) -> None:
+    """With a user name and a password nobody is asked."""
     basic = service.basic
-    ended = await asyncio.to_thread(
-        run,
-        "token",
-        INCOME_BASE_URL=service.url,
-        INCOME_USERNAME=basic.username,
-        INCOME_PASSWORD=basic.password.reveal(),
-    )
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert "there is no token" in ended.stderr
-    assert service.requests == []
+    env = {
+        "INCOME_BASE_URL": service.url,
+        "INCOME_USERNAME": basic.username,
+        "INCOME_PASSWORD": basic.password.reveal(),
+    }
+    ran = cli("token", env=env)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert len(service.requests) == 0
 
 
-async def test_claims_cannot_act_on_a_terminal(service: Emulator) -> None:
-    """What a token says is shown without its control characters."""
-    sell(service, jwt({"iss": "\x1b[2Jhush", "\x1bname": 1}))
-    ended = await token(service)
-    assert "\x1b" not in ended.stdout
-    assert "?[2Jhush" in ended.stdout
+# What it says of itself
+
+
+def test_claims_are_readable(token: Cli, service: IncomeService) -> None:
+    """Times are in UTC and with four digits of the year, lists in a row, the scope apart."""
+    claims = {"exp": 1_800_000_000, "iat": -62_135_596_800, "aud": ["a", "b"], "iss": "them"}
+    told = told_of(token, service, jwt({**claims, "scope": "income:read"}))
+    assert told["claims"] == {
+        "exp": "2027-01-15T08:00:00Z",
+        "iat": "0001-01-01T00:00:00Z",
+        "aud": "a b",
+        "scope": "income:read",
+        "iss": "them",
+    }
+    assert told["scope"] == "income:read"
+    assert told["header"] == {"alg": "RS256"}
+
+
+@pytest.mark.parametrize("sub", ["Ada Invented", "Ada\u00a0Invented", "a\tb", "b@example.com"])
+def test_claims_about_a_person_are_only_named(sub: str, token: Cli, service: IncomeService) -> None:
+    """What is not known harmless is named; a subject is shown only if it looks like a client's."""
+    claims = {"email": "a@example.com", "name": "Ada", "act": {"sub": "x"}, "sub": sub}
+    told = told_of(token, service, jwt(claims, jwk={"k": "hush"}))
+    assert told["claims"] == {"sub": "(not shown)"}
+    assert set(told["not_shown"]) == {"jwk", "email", "name", "act"}
+    assert not any(word in str(told) for word in ("Ada", "example.com", "hush", sub))
+    assert told_of(token, service, jwt({"sub": "client-7"}))["claims"] == {"sub": "client-7"}
+
+
+def test_claims_cannot_act_on_a_terminal(token: Cli, service: IncomeService) -> None:
+    """What a token says is printed without its control characters."""
+    issue(service, jwt({"iss": "\x1b[2Jhush", "\x1bname": 1}))
+    ran = token("token")
+    assert "\x1b" not in ran.stdout
+    assert "?[2Jhush" in ran.stdout
+
+
+def test_encrypted_claims_are_for_the_service(token: Cli, service: IncomeService) -> None:
+    """Of an encrypted token only the header can be read."""
+    told = told_of(token, service, f"{part({'alg': 'RSA-OAEP', 'enc': 'A256GCM'})}.a.b.c.d")
+    assert told["header"] == {"alg": "RSA-OAEP", "enc": "A256GCM"}
+    assert not told["claims"]
+
+
+@pytest.mark.parametrize(
+    "access_token",
+    [OPAQUE, "a.b.c", "..", f"{part({})}.{part({})}.x", f"{part([])}.{part({})}.x"],
+    ids=["plain", "dots", "empty parts", "no algorithm", "a list"],
+)
+def test_an_opaque_token_is_fine(access_token: str, token: Cli, service: IncomeService) -> None:
+    """A token need not be a JWT, and then has no claims."""
+    told = told_of(token, service, access_token)
+    assert (told["form"], told["lifetime"]) == ("opaque", 600.0)
+    assert not told["claims"]
+
+
+@pytest.mark.parametrize("depth", [10, 900, 2500])
+def test_a_deeply_nested_token_does_no_harm(depth: int, token: Cli, service: IncomeService) -> None:
+    """What is nested without end is neither read nor shown."""
+    nested = f'{{"aud": {"[" * depth + "]" * depth}}}'.encode()
+    claims = urlsafe_b64encode(nested).decode().rstrip("=")
+    told = told_of(token, service, f"{part({'alg': 'none'})}.{claims}.x")
+    assert told["claims"] in (None, {}, {"aud": "(not shown)"})
+
+
+@given(claims=st.dictionaries(NAMES, JSON, max_size=5))
+def test_any_claims_can_be_told(claims: dict[str, Any], token: Cli, service: IncomeService) -> None:
+    """Each claim is told or named, and none is told at length."""
+    told = told_of(token, service, jwt(claims))
+    assert {name[:200] for name in claims} == {*told["claims"], *told["not_shown"]}
+    assert all(len(words) <= 201 for words in told["claims"].values())

@@ -1,6 +1,5 @@
 """Draws the pictures of the README anew: ``python -m tests.pictures.draw``."""
 
-import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,13 +10,13 @@ from tests.pictures.scenes import SCENES
 FOLDER = Path(__file__).parent
 
 
-async def draw(names: Sequence[str], folder: Path) -> None:
+def draw(names: Sequence[str], folder: Path) -> None:
     """Write a picture of each of these scenes into a folder."""
     for name in names:
         with tempfile.TemporaryDirectory() as scratch:
-            scene = await SCENES[name](Path(scratch))
-        await asyncio.to_thread((folder / f"{name}.svg").write_text, scene.picture(name), "utf-8")
+            scene = SCENES[name](Path(scratch))
+        (folder / f"{name}.svg").write_text(scene.picture(name), "utf-8")
 
 
 if __name__ == "__main__":
-    asyncio.run(draw(sys.argv[1:] or list(SCENES), FOLDER))
+    draw(sys.argv[1:] or list(SCENES), FOLDER)

@@ -1,9 +1,7 @@
 """The commands that pictures are taken of, each run on a terminal against invented data."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -11,11 +9,11 @@ from typing import Any, Final
 from attrs import frozen
 from rich.text import Text
 
-from income_client.emulator import Emulator, Fault
-from tests.cli.entry import Terminal, running
-from tests.cli.polling import served
-from tests.cli.running import variables
+from income_client.emulator import Fault
+from income_client.testing import IncomeService
 from tests.pictures.terminal_picture import picture_of, screen_of
+from tests.support.cli import Cli, Terminal
+from tests.support.served import served
 
 _WIDTH: Final = 84
 _ROWS: Final = 60
@@ -43,46 +41,44 @@ class Scene:
         return picture_of(self.text, _WIDTH, name=name, title="income-client")
 
 
-Play = Callable[[Path], Awaitable[Scene]]
+Play = Callable[[Path], Scene]
 
 
-async def demo(_: Path) -> Scene:
+def demo(folder: Path) -> Scene:
     """Read a whole emulated service."""
-    return await _played("demo", ("demo",))
+    return _played("demo", ("demo",), Cli(folder, {}))
 
 
-async def poll(folder: Path) -> Scene:
+def poll(folder: Path) -> Scene:
     """Poll a service on which one application cannot be read, and a request fails now and then."""
-    async with AsyncExitStack() as stack:
-        service = await stack.enter_async_context(Emulator(400))
-        lost = max(service.world.ids, key=service.world.updated_at)
+    with IncomeService(400) as service:
+        lost = max(service.ids, key=lambda each: _updated_at(service, each))
         service.faults.add(
             Fault("status", status=500, times=None, path=f"*/{lost}"),
             Fault("drop", times=2, skip=3, path="*/applications"),
         )
-        arguments = ("poll", "--store", str(folder / "polls.db"), "--start", "30d", "--once")
-        with (folder / "updates.jsonl").open("wb") as lines:
-            return await _played(
-                "poll --store polls.db --start 30d --once > updates.jsonl",
-                arguments,
-                service,
-                stdout=lines.fileno(),
-            )
+        return _played(
+            "poll --store polls.db --start 30d --once > updates.jsonl",
+            ("poll", "--store", "polls.db", "--start", "30d", "--once"),
+            Cli(folder, service.environment),
+            stdout=folder / "updates.jsonl",
+        )
 
 
-async def application(_: Path) -> Scene:
+def application(folder: Path) -> Scene:
     """Look at an application with two applicants and a document that is suspected."""
-    async with Emulator(400) as service:
-        one = max(service.world.ids, key=lambda each: _interest(service, each))
-        return await _played(f"application {one}", ("application", one), service)
+    with IncomeService(400) as service:
+        one = max(service.ids, key=lambda each: _interest(service, each))
+        command = Cli(folder, service.environment)
+        return _played(f"application {one}", ("application", one), command)
 
 
-async def doctor(_: Path) -> Scene:
+def doctor(folder: Path) -> Scene:
     """Look at everything between here and an emulated service."""
     # A clock that is a summer behind would be all that is to be seen.
     present = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-    async with Emulator(400, start=present, time_flows=True) as service:
-        return await _played("doctor", ("doctor",), service)
+    with IncomeService(400, start=present, time_flows=True) as service:
+        return _played("doctor", ("doctor",), Cli(folder, service.environment))
 
 
 SCENES: Final[dict[str, Play]] = {
@@ -100,7 +96,7 @@ def shape_of(text: str) -> str:
     return re.sub(r"([=#] ?)+", "#", words)
 
 
-def _interest(service: Emulator, one: str) -> tuple[bool, int, int]:
+def _interest(service: IncomeService, one: str) -> tuple[bool, int, int]:
     """Rank an application by how much there is to be seen of it."""
     found = served(service, one)
     calculations = found["income_calculations"].values()
@@ -109,14 +105,11 @@ def _interest(service: Emulator, one: str) -> tuple[bool, int, int]:
     return suspected, len(found["applicants"]), -years
 
 
-async def _played(
-    typed: str, arguments: tuple[str, ...], service: Emulator | None = None, **options: Any
-) -> Scene:
-    environment: dict[str, Any] = {} if service is None else variables(service)
-    with Terminal(_ROWS, _WIDTH) as terminal:
-        streams = {"stdout": terminal.device, "stderr": terminal.device}
-        with running(*arguments, **streams | environment | options) as process:
-            terminal.attend()
-            await asyncio.to_thread(process.wait, 50)
-            shown = await asyncio.to_thread(terminal.close)
-    return Scene(typed=f"income-client {typed}", shown=shown)
+def _updated_at(service: IncomeService, one: str) -> str:
+    moment: str = served(service, one)["last_updated_at"]
+    return moment
+
+
+def _played(typed: str, arguments: tuple[str, ...], cli: Cli, **options: Any) -> Scene:
+    shown = cli(*arguments, terminal=Terminal(_ROWS, _WIDTH), **options)
+    return Scene(typed=f"income-client {typed}", shown=shown.screen)

@@ -21,13 +21,13 @@ def described(svg: str) -> str:
 
 
 @pytest.mark.parametrize("name", SCENES)
-async def test_a_picture_shows_what_is_shown(name: str, tmp_path: Path) -> None:
+def test_a_picture_shows_what_is_shown(name: str, tmp_path: Path) -> None:
     """Drawn anew, a picture has the words of the one that is kept; figures may differ.
 
     Where the command shows something else by now: ``python -m tests.pictures.draw``.
     """
     kept = (FOLDER / f"{name}.svg").read_text("utf-8")
-    scene = await SCENES[name](tmp_path)
+    scene = SCENES[name](tmp_path)
     drawn = scene.picture(name)
     assert "Traceback" not in scene.shown
     if name == "doctor":

@@ -5,17 +5,22 @@ import json
 import os
 import shlex
 import signal
+import socket
 import termios
 from array import array
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 
 from income_client.testing import IncomeService
+from tests.scripted_server import forever, serving
 from tests.support.beside import beside, until
 from tests.support.fronts import terminating
+from tests.support.listening import BASIC_VARIABLES, OAUTH2_VARIABLES, Listening
 from tests.support.processes import COMMAND, environment, file_for, run, started
 from tests.support.served import documents_of, ids_in
 
@@ -156,3 +161,67 @@ def test_the_usual_variable_for_authorities_is_respected(
         env = environment(income_service, **there, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
         ran = run("applications", "-q", env=env)
     assert (ran.status, sorted(ran.lines)) == (0, sorted(income_service.ids))
+
+
+def test_a_second_signal_ends_a_listener_at_once(income_service: IncomeService) -> None:
+    """The first waits for callbacks under way, the second for nothing."""
+
+    async def silent(*_: object) -> None:
+        await forever()
+
+    with beside(serving(silent)) as server:
+        command = ("listen", "--port", "0", "--forward-to", server.url)
+        with started(*command, env=environment(None, **BASIC_VARIABLES)) as process:
+            listening = Listening(process, income_service)
+            port = urlsplit(listening.url).port or 0
+            with ThreadPoolExecutor() as threads:
+                waiting = threads.submit(listening.fire)
+                until(lambda: len(server.seen) == 1)
+                process.send(signal.SIGTERM)
+                until(lambda: not is_open(port))
+                assert not process.has_ended(0)
+                process.send(signal.SIGINT)
+                ran = process.wait()
+                assert not waiting.result().delivered
+    assert (ran.status, ran.stdout) == (-signal.SIGINT, "")
+
+
+def is_open(port: int) -> bool:
+    """Say whether anybody listens there."""
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_listen_emulate_and_trigger_work_together(
+    tmp_path: Path, income_service: IncomeService
+) -> None:
+    """Three processes, with mutual TLS and tokens."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name, host in (("server", "127.0.0.1"), ("caller", "callbacks.income.invalid")):
+        issued = authority.issue_cert(host)
+        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+    files = {each.name: str(each) for each in tmp_path.iterdir()}
+    env = environment(None, **OAUTH2_VARIABLES)
+    tls = ("--certificate", files["server.pem"], "--key", files["server.key"])
+    with started("listen", "--port", "0", *tls, "--client-ca", files["ca.pem"], env=env) as first:
+        listening = Listening(first, income_service)
+        options = {
+            "--callbacks": listening.url,
+            "--callback-token-url": listening.token_url,
+            "--callback-certificate": files["caller.pem"],
+            "--callback-key": files["caller.key"],
+            "--callback-ca": files["ca.pem"],
+        }
+        arguments = [part for option in options.items() for part in option]
+        with started("emulate", "--applications", "20", *arguments, env=env) as emulator:
+            lines = emulator.stdout.wait_for("# Its files: ").splitlines()
+            exported = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
+            variables = dict(one.split("=", 1) for one in exported)
+            fired = run("trigger", "--count", "2", env=environment(None, **variables))
+        assert (fired.status, fired.stderr) == (0, "")
+        for line, received in zip(fired.lines, listening.lines(2), strict=True):
+            one, event, *attempts = line.split()
+            assert (event, attempts) == ("income_calculations", ["200"])
+            assert received["application_id"] == one

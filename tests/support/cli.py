@@ -25,6 +25,9 @@ from income_client.testing import IncomeService, JumpingClock
 
 _PATIENCE: Final = 20.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_NUDGE: Final = signal.SIGURG
+_NUDGES: Final = 3
+_NUDGE_SECONDS: Final = 0.02
 _EXIT_FLUSH_FAILED: Final = 120
 FULL: Final = Path("/dev/full")
 """A disk without room."""
@@ -146,8 +149,8 @@ class Running:
     """
 
     def __init__(self, stdout: Output, stderr: Output, keys: int | None) -> None:
-        self.stdout = stdout
-        self.stderr = stderr
+        self.stdout: Final = stdout
+        self.stderr: Final = stderr
         self._keys = keys
         self._ended = threading.Event()
 
@@ -173,7 +176,13 @@ class Running:
         """Send a signal, which the command has to handle: the default would end the tests."""
         assert not self.has_ended
         assert signal.getsignal(number) is not signal.SIG_DFL
-        signal.pthread_kill(threading.main_thread().ident or 0, number)
+        main = threading.main_thread().ident or 0
+        signal.pthread_kill(main, number)
+        # One that comes just before the main thread begins to wait is seen at its next wake-up.
+        for _ in range(_NUDGES):
+            if self._ended.wait(_NUDGE_SECONDS):
+                return
+            signal.pthread_kill(main, _NUDGE)
 
     def end(self) -> None:
         """Be told that the command has returned."""
@@ -462,26 +471,28 @@ def _arguments(*arguments: str) -> Iterator[None]:
 def _standard_logging() -> Iterator[None]:
     """Have no handler but the command's own, and none of those afterwards."""
     root = logging.getLogger()
-    ours = [
-        logger
-        for name, logger in root.manager.loggerDict.items()
-        if name.partition(".")[0] == "income_client" and isinstance(logger, logging.Logger)
-    ]
-    before = [(logger, logger.handlers[:], logger.level) for logger in (root, *ours)]
+    before = {logger: (logger.handlers[:], logger.level) for logger in (root, *_package_loggers())}
     root.handlers = []
     with warnings.catch_warnings():
         try:
             yield
         finally:
-            for logger, handlers, level in before:
-                logger.handlers = handlers
+            for logger in (root, *_package_loggers()):
+                logger.handlers, level = before.get(logger, ([], logging.NOTSET))
                 logger.setLevel(level)
+
+
+def _package_loggers() -> list[logging.Logger]:
+    """Return the package's loggers; those of a run may be made by it."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("income_client")]
+    return [logging.getLogger(name) for name in ("income_client", *names)]
 
 
 @contextmanager
 def _standard_signals() -> Iterator[None]:
-    before = [(number, signal.getsignal(number)) for number in _SIGNALS]
+    before = [(number, signal.getsignal(number)) for number in (*_SIGNALS, _NUDGE)]
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(_NUDGE, lambda *_: None)
     try:
         yield
     finally:

@@ -1,0 +1,116 @@
+"""``income-client listen`` and what a service sends it meanwhile."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from income_client import BasicAuth, OAuth2ClientCredentials
+from income_client.emulator import CallbackDelivery, CallbackTarget
+from income_client.testing import IncomeService
+
+from .cli import Cli, Output, Ran, Running
+
+BASIC: Final = BasicAuth("partner", "invented-password")
+OAUTH2: Final = OAuth2ClientCredentials("callback-client", "invented-secret-of-32-characters!")
+BASIC_VARIABLES: Final = {
+    "INCOME_CALLBACK_USERNAME": BASIC.username,
+    "INCOME_CALLBACK_PASSWORD": BASIC.password.reveal(),
+}
+OAUTH2_VARIABLES: Final = {
+    "INCOME_CALLBACK_CLIENT_ID": OAUTH2.client_id,
+    "INCOME_CALLBACK_CLIENT_SECRET": OAUTH2.client_secret.reveal(),
+}
+_ADDRESS: Final = re.compile(r"(https?://\S+)\n")
+
+
+class Talking(Protocol):
+    """A command that prints."""
+
+    @property
+    def stdout(self) -> Output:
+        """Standard output so far."""
+        ...
+
+    @property
+    def stderr(self) -> Output:
+        """Standard error so far."""
+        ...
+
+
+T = TypeVar("T", bound=Talking)
+
+
+class Listening(Generic[T]):
+    """The command while it listens, and a service that sends callbacks.
+
+    Attributes:
+        running: the command.
+        url: where callbacks go.
+    """
+
+    def __init__(self, running: T, service: IncomeService) -> None:
+        self.running: Final = running
+        self._service = service
+        found = _ADDRESS.search(
+            running.stderr.wait_until(lambda: bool(_ADDRESS.search(running.stderr.text)))
+        )
+        assert found is not None
+        self.url: Final = found[1]
+
+    @property
+    def token_url(self) -> str:
+        """Where tokens are issued."""
+        return self.url.removesuffix("/callbacks") + "/token"
+
+    def target(self, **options: Any) -> CallbackTarget:
+        """Return what leads a service here, with Basic credentials and without pauses."""
+        usual: dict[str, Any] = {"auth": BASIC, "pauses": ()}
+        return CallbackTarget(self.url, **usual | options)
+
+    def fire(
+        self,
+        application_id: str | None = None,
+        *,
+        target: CallbackTarget | None = None,
+        **options: Any,
+    ) -> CallbackDelivery:
+        """Have the service send a callback, and return what became of it."""
+        fired = self._service.fire_callback(
+            application_id, target=target or self.target(), **options
+        )
+        return asyncio.run(fired)
+
+    def lines(self, count: int) -> list[Any]:
+        """Return the lines that were written, once there are so many."""
+        return [json.loads(line) for line in self.running.stdout.wait_for_lines(count)]
+
+
+class Listen:
+    """Runs the command.
+
+    Args:
+        cli: with any settings.
+        service: who sends the callbacks.
+    """
+
+    def __init__(self, cli: Cli, service: IncomeService) -> None:
+        self._cli = cli
+        self._service = service
+
+    def __call__(
+        self,
+        visit: Callable[["Listening[Running]"], object],
+        *arguments: str,
+        env: Mapping[str, str] = BASIC_VARIABLES,
+        **options: Any,
+    ) -> Ran:
+        """Run it beside a visit, and end it by SIGTERM unless the visit did."""
+
+        def during(running: Running) -> None:
+            visit(Listening(running, self._service))
+            if not running.has_ended:
+                running.terminate()
+
+        return self._cli("listen", "--port", "0", *arguments, env=env, during=during, **options)
