@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.instrumentation.aiohttp_client import create_trace_config
 from opentelemetry.trace import SpanKind, StatusCode
 
 from income_client import IncomeClient, MemoryCheckpointStore, RetryPolicy, telemetry
@@ -106,20 +105,6 @@ async def test_the_token_is_bought_within_the_call_that_needed_it(exported: Coll
     assert exported.points("income_client.tokens") == [
         ({"income_client.token.source": "bought"}, 1)
     ]
-
-
-async def test_aiohttp_s_own_spans_stand_below(exported: Collected) -> None:
-    """Its instrumentation sees the call's span as the one it happens in."""
-    options: dict[str, Any] = {"trace_configs": [create_trace_config()], "auth": BASIC}
-    async with playing(always(reply(503), reply()), **options) as (session, _, _):
-        await call(session)
-    *requests, application = exported.spans
-    assert application.name == APPLICATION
-    assert application.context is not None
-    assert len(requests) == 2
-    for request in requests:
-        assert request.parent is not None
-        assert request.parent.span_id == application.context.span_id
 
 
 async def test_counts_tell_what_was_done(exported: Collected) -> None:

@@ -1,44 +1,14 @@
 """Parts that others have left: which are taken over, removed, or left alone."""
 
 import fcntl
-import hashlib
 import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from income_client.disk import partial_files
 from income_client.disk.partial_files import adopt, create
-from tests.support.parts import MARK, contents, left, opened, writing, written
-
-
-def test_a_killed_writer_is_succeeded(tmp_path: Path) -> None:
-    """What it has written is hashed, gone on with and published."""
-    with writing(tmp_path) as process, opened(tmp_path) as folder:
-        assert adopt(folder, "a") is None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        part = adopt(folder, "a")
-        assert part is not None
-        assert part.mark == MARK
-        size = part.size
-        assert size >= 8000
-        assert part.content.sha256 == hashlib.sha256(written(size)).hexdigest()
-        part.content.write(b"the rest")
-        part.publish("a.bin", overwrite=False)
-    assert contents(tmp_path) == {"a.bin": written(size) + b"the rest"}
-
-
-def test_two_processes_never_write_one_part(tmp_path: Path) -> None:
-    """While a writer lives its part is left alone, and somebody else begins one of his own."""
-    with writing(tmp_path), opened(tmp_path) as folder:
-        assert adopt(folder, "a") is None
-        part = create(folder, "a", MARK)
-        part.content.write(b"mine")
-        assert adopt(folder, "a") is None
-        part.publish("a", overwrite=False)
-        assert sorted(contents(tmp_path)) == [".part", "a"]
+from tests.support.parts import MARK, contents, left, opened
 
 
 def test_a_part_at_work_is_left_alone_within_a_process_too(tmp_path: Path) -> None:

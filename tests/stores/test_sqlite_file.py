@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -255,3 +256,21 @@ async def test_drafts_of_killed_processes_are_cleared_away(tmp_path: Path) -> No
 
 def _refuse(*_: object) -> None:
     raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+async def test_another_program_may_read_meanwhile(tmp_path: Path) -> None:
+    """A reader that keeps the file open neither stops a save nor sees half of one."""
+    path = tmp_path / "store.db"
+    store = SQLiteCheckpointStore(path)
+    await store.save("default", "one", version=0)
+    reader = sqlite3.connect(path, isolation_level=None)
+    try:
+        reader.execute("BEGIN")
+        query = "SELECT checkpoint FROM checkpoints"
+        assert reader.execute(query).fetchall() == [("one",)]
+        await store.save("default", "two", version=1)
+        assert reader.execute(query).fetchall() == [("one",)]
+        reader.execute("COMMIT")
+        assert reader.execute(query).fetchall() == [("two",)]
+    finally:
+        reader.close()

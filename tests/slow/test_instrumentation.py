@@ -7,6 +7,11 @@ from urllib.parse import parse_qs
 
 import aiohttp
 import pytest
+
+pytest.importorskip(
+    "opentelemetry.instrumentation.aiohttp_client", reason="it comes with the extra 'full'"
+)
+
 from opentelemetry.instrumentation.aiohttp_client import (
     AioHttpClientInstrumentor,
     create_trace_config,
@@ -133,3 +138,17 @@ async def test_hooks_of_a_borrowed_session_are_used(exported: Collected) -> None
     assert request.parent is not None
     assert application.context is not None
     assert request.parent.span_id == application.context.span_id
+
+
+async def test_aiohttp_s_own_spans_stand_below(exported: Collected) -> None:
+    """Its instrumentation sees the call's span as the one it happens in."""
+    options: dict[str, Any] = {"trace_configs": [create_trace_config()], "auth": BASIC}
+    async with playing(always(reply(503), reply()), **options) as (session, _, _):
+        await call(session)
+    *requests, application = exported.spans
+    assert application.name == "income_client get_application"
+    assert application.context is not None
+    assert len(requests) == 2
+    for request in requests:
+        assert request.parent is not None
+        assert request.parent.span_id == application.context.span_id

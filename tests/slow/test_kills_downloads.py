@@ -1,0 +1,248 @@
+"""Processes that download and are killed: a file at its place is whole, the rest is resumed."""
+
+import asyncio
+import hashlib
+import resource
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from income_client import Document, DownloadedFile, IncomeClient, OAuth2ClientCredentials
+from income_client.emulator import Emulator, Fault, ServiceRules
+from income_client.testing import JumpingClock
+from tests.support.downloads import files_below, mode_of
+from tests.support.files import documents_of
+from tests.support.kills import KILLED, Life, Workers, chosen, operations
+from tests.support.service import until
+
+FILES: Final = "/documents/*"
+CONCURRENCY: Final = 8
+BLOCK: Final = 2**20
+"""Bytes that are held back before they are written."""
+
+
+def download(
+    say: Callable[[str], None],
+    url: str,
+    credentials: Sequence[str],
+    folder: str,
+    ids: Sequence[str],
+    most: int,
+    longest_file: int | None,
+) -> None:
+    """Download so many documents, and say what became of each."""
+
+    async def run() -> None:
+        auth = OAuth2ClientCredentials(*credentials)
+        policy = Emulator(1).download_policy
+        async with IncomeClient(url, auth=auth, downloads=policy, clock=JumpingClock()) as client:
+            documents = (await documents_of(client, ids))[:most]
+            async for file in client.download_all(
+                documents, folder, CONCURRENCY, names="{document_id}", on_error="yield"
+            ):
+                if isinstance(file, DownloadedFile):
+                    verdict = "same" if file.was_there else "file"
+                    say(f"{verdict} {file.document_id} {file.sha256}")
+                else:
+                    say(f"failed {file.document_id} {file.error}")
+
+    if longest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (longest_file, longest_file))
+    asyncio.run(run())
+
+
+class Scene:
+    """A service, a folder, and processes that download from the one into the other."""
+
+    def __init__(self, service: Emulator, workers: Workers, folder: Path) -> None:
+        self.service = service
+        self.workers = workers
+        self.folder = folder
+        self.contents: dict[str, bytes] = {}
+        """Of the files that are downloaded, by document."""
+
+    async def look_up(self, most: int | None = None) -> None:
+        """Choose documents, so many at the most."""
+        async with IncomeClient(self.service.url, auth=self.service.oauth2) as client:
+            found = (await documents_of(client, self.service.world.ids))[:most]
+        self.contents = {one.document_id: self._content_of(one) for one in found}
+
+    def _content_of(self, document: Document) -> bytes:
+        return self.service.content_of(document.document_id)
+
+    def begin_anew(self) -> None:
+        """Forget what was downloaded."""
+        shutil.rmtree(self.folder)
+        for life in self.workers.lives:
+            life.words.clear()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a process is started with."""
+        auth = self.service.oauth2
+        return {
+            "url": self.service.url,
+            "credentials": [auth.client_id, auth.client_secret.reveal()],
+            "folder": str(self.folder),
+            "ids": self.service.world.ids,
+            "most": len(self.contents),
+            "longest_file": None,
+        }
+
+    def start(self, **facts: Any) -> Life:
+        """Start a process."""
+        return self.workers.start(**self.facts | facts)
+
+    async def finish(self, **facts: Any) -> Life:
+        """Let a process come to its end."""
+        life = self.start(**facts)
+        await self.workers.wait(life)
+        assert life.code == 0
+        return life
+
+    def parts(self) -> list[Path]:
+        """Return what is on its way, or was left behind."""
+        return [path for path in self.folder.rglob(".*.part") if path.stat().st_nlink == 1]
+
+    def check(self) -> set[str]:
+        """Check that each file is whole and private, and as reported; return the documents."""
+        there = files_below(self.folder)
+        assert {mode_of(self.folder / name) for name in there} <= {0o600}
+        whole = {name: there[name] for name in there if not name.endswith(".part")}
+        assert [name for name in whole if whole[name] != self.contents[name]] == []
+        for life in self.workers.lives:
+            for word in life.words:
+                if word.startswith(("file ", "same ")):
+                    _, one, sha256 = word.split()
+                    assert hashlib.sha256(whole[one]).hexdigest() == sha256
+        return set(whole)
+
+    def check_over(self) -> None:
+        """Check that everything is there, and nothing else."""
+        assert self.check() == set(self.contents)
+        assert list(self.folder.rglob(".*.part")) == []
+
+    def fetched(self) -> list[tuple[str, int]]:
+        """Return document and first byte of each request for a file since the last call."""
+        found = []
+        for request in self.service.requests:
+            wanted = request.headers.get("range", "bytes=0-").removeprefix("bytes=")
+            # By its first byte alone, a file that is there is compared.
+            if request.name == "file" and wanted != "0-0":
+                found.append((request.path.split("/")[2], int(wanted.partition("-")[0])))
+        self.service.requests.clear()
+        return found
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    """Lend a service with a hundred files or so of 60 kB."""
+    async with (
+        Emulator(12, rules=ServiceRules(file_bytes=60_000)) as service,
+        Workers(f"{__name__}:download") as workers,
+    ):
+        found = Scene(service, workers, tmp_path / "files")
+        await found.look_up()
+        yield found
+
+
+async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
+    scene: Scene, pytestconfig: pytest.Config
+) -> None:
+    """What is at its place is whole and never fetched again, and few files are begun in vain."""
+    chance, whole = Random(5), set[str]()
+    for _ in range(pytestconfig.getoption("kills")):
+        some = chance.randrange(4)
+        left = chance.randrange(1, 60_000)
+        scene.service.faults.clear()
+        scene.service.faults.add(Fault("stall", path=FILES, keep=left, skip=some, times=None))
+        life = scene.start()
+        for _ in range(min(chance.randint(0, some), len(scene.contents) - len(whole))):
+            await scene.workers.word()
+        await asyncio.sleep(chance.uniform(0, 0.1))
+        await scene.workers.kill(life)
+        assert life.code == KILLED
+        now_whole = scene.check()
+        assert len(scene.parts()) <= CONCURRENCY
+        fetched = Counter(one for one, _ in scene.fetched())
+        assert not whole & fetched.keys()
+        assert len(fetched.keys() - now_whole) <= CONCURRENCY
+        assert set(fetched.values()) <= {1}
+        whole = now_whole
+        if len(whole) > len(scene.contents) / 2:
+            scene.begin_anew()
+            whole = set()
+    scene.service.faults.clear()
+    await scene.finish()
+    scene.check_over()
+
+
+async def test_what_is_on_the_disk_is_resumed(scene: Scene) -> None:
+    """A long file is killed again and again, and each time less than a block is lost."""
+    stride = 4 * BLOCK
+    scene.service.rules = evolve(scene.service.rules, file_bytes=4 * stride)
+    await scene.look_up(1)
+    scene.service.requests.clear()
+
+    def enough() -> bool:
+        return sum(path.stat().st_size for path in scene.parts()) > least
+
+    for number in range(3):
+        least = (number + 1) * (stride - BLOCK)
+        scene.service.faults.add(Fault("stall", path=FILES, keep=stride))
+        life = scene.start()
+        await until(enough)
+        await scene.workers.kill(life)
+    await scene.finish()
+    firsts = [first for _, first in scene.fetched()]
+    assert len(firsts) == 4
+    assert all(first >= (stride - BLOCK) * life for life, first in enumerate(firsts))
+    scene.check_over()
+
+
+async def test_a_process_killed_before_any_operation_on_files_is_succeeded(
+    scene: Scene, pytestconfig: pytest.Config
+) -> None:
+    """The next one completes its file, and nothing stays behind."""
+    await scene.look_up(1)
+    count = await operations(scene.workers, **scene.facts)
+    for number in chosen(pytestconfig.getoption("kills"), count):
+        scene.begin_anew()
+        life = scene.start(dies_before=number)
+        await scene.workers.wait(life)
+        assert life.code == KILLED
+        scene.check()
+        await scene.finish()
+        scene.check_over()
+
+
+async def test_two_processes_download_the_same_into_the_same_folder(scene: Scene) -> None:
+    """Both succeed, and each file is put at its place by one of them."""
+    lives = [scene.start(), scene.start()]
+    for life in lives:
+        await scene.workers.wait(life)
+        assert life.code == 0
+    scene.check_over()
+    verdicts = defaultdict(list)
+    for word in (word for life in lives for word in life.words):
+        verdict, one, _ = word.split()
+        verdicts[one].append(verdict)
+    assert {tuple(sorted(both)) for both in verdicts.values()} == {("file", "same")}
+
+
+async def test_a_file_that_the_disk_does_not_take_is_reported_and_leaves_nothing(
+    scene: Scene,
+) -> None:
+    """Once there is room, it comes."""
+    life = await scene.finish(longest_file=50_000)
+    assert len(life.said("failed ")) == len(life.words) == len(scene.contents)
+    assert all(word.endswith("file too large") for word in life.words)
+    assert files_below(scene.folder) == {}
+    await scene.finish()
+    scene.check_over()

@@ -1,0 +1,121 @@
+"""Processes that save into one store of SQLite's, race each other and are killed (promise 9)."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from income_client import CheckpointConflictError, SQLiteCheckpointStore
+from tests.support.kills import KILLED, Workers
+from tests.support.store_files import names, run_in
+
+LEFT: Final = re.compile(r"store\.db(-wal|-shm)?|\.store\.db\.\w{8}\.creating")
+WITHOUT_END: Final = 1_000_000
+
+
+def save(say: Callable[[str], None], path: str, saves: int, after: float) -> None:
+    """Save so many versions from a moment on; say the number of each, or that another won it."""
+
+    async def run() -> None:
+        store = SQLiteCheckpointStore(path)
+        for _ in range(saves):
+            version = (await store.load("default")).version
+            try:
+                say(str(await store.save("default", f"text {version + 1}", version=version)))
+            except CheckpointConflictError:
+                say("lost")
+
+    while time.monotonic() < after:
+        pass
+    asyncio.run(run())
+
+
+@pytest.fixture
+async def workers() -> AsyncIterator[Workers]:
+    """Lend a source of processes that save."""
+    async with Workers(f"{__name__}:save") as source:
+        yield source
+
+
+async def _kill(workers: Workers, path: Path, *, saves: int, seconds: float) -> int:
+    """Kill a process some time after so many saves; return the last version that it knew of."""
+    life = workers.start(path=str(path), saves=WITHOUT_END, after=0)
+    for _ in range(saves):
+        await workers.word()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:  # no event loop wakes as exactly
+        pass
+    await workers.kill(life)
+    assert life.code == KILLED
+    return int(life.words[-1]) if life.words else 0
+
+
+async def _check(path: Path, known: int) -> int:
+    """Look at a store after a kill and return its version."""
+    stored = await SQLiteCheckpointStore(path).load("default")
+    assert known <= stored.version <= known + 1
+    if stored.version:
+        assert stored.checkpoint == f"text {stored.version}"
+    if names(path.parent) == [path.name]:
+        assert run_in(path, "PRAGMA integrity_check") == [("ok",)]
+    else:
+        assert stored.version == 0
+    return stored.version
+
+
+async def test_a_killed_process_loses_nothing_that_it_saved(
+    workers: Workers, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """After each kill the store is whole, at the last version known of or the next one."""
+    path, chance, version = tmp_path / "store.db", Random(11), 0
+    for _ in range(pytestconfig.getoption("kills")):
+        known = await _kill(
+            workers, path, saves=chance.randrange(1, 6), seconds=chance.uniform(0, 0.004)
+        )
+        assert known > version
+        version = await _check(path, known)
+
+
+async def test_a_process_killed_while_it_makes_a_store_leaves_none_or_a_whole_one(
+    workers: Workers, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """There is a store or none; at most a draft lies beside its place."""
+    chance, seen, longest = Random(13), set(), 0.02
+    for number in range(pytestconfig.getoption("kills")):
+        path = tmp_path / str(number) / "store.db"
+        path.parent.mkdir()
+        known = await _kill(workers, path, saves=0, seconds=chance.uniform(0, longest))
+        left = names(path.parent)
+        seen.add(path.name in left)
+        # Keeps the kills around the moment of creation, however fast the machine is.
+        longest *= 0.8 if path.name in left else 1.25
+        assert all(LEFT.fullmatch(name) for name in left)
+        version = await _check(path, known)
+        store = SQLiteCheckpointStore(path)
+        assert await store.save("default", "on", version=version) == version + 1
+        assert names(path.parent) == [path.name]
+    assert seen == {True, False} or number < 10
+
+
+@pytest.mark.parametrize(("processes", "saves", "rounds"), [(2, 60, 2), (4, 3, 8)])
+async def test_each_version_is_given_to_one_process(
+    workers: Workers, tmp_path: Path, processes: int, saves: int, rounds: int
+) -> None:
+    """Racing from before the store exists, every version is won once and the others lose."""
+    for number in range(rounds):
+        path, start = tmp_path / f"store-{number}.db", time.monotonic() + 0.05
+        lives = [workers.start(path=str(path), saves=saves, after=start) for _ in range(processes)]
+        for life in lives:
+            await workers.wait(life)
+            assert life.code == 0
+        said = [word for life in lives for word in life.words]
+        won = sorted(int(word) for word in said if word != "lost")
+        assert len(said) == processes * saves
+        assert won == [*range(1, len(won) + 1)]
+        assert (await SQLiteCheckpointStore(path).load("default")).version == len(won)
+    assert len(names(tmp_path)) == rounds

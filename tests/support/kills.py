@@ -1,0 +1,230 @@
+"""Processes that are killed by SIGKILL, at any moment or before one of their operations on files.
+
+A process that has imported everything forks a worker for each order, so that a life costs
+milliseconds. A worker is a function of keyword arguments, the first of which, ``say``, sends a
+word to the test. ``python -m tests.support.kills MODULE:FUNCTION`` is that first process.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import sqlite3
+import sys
+import traceback
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self
+
+from attrs import define, field
+
+ROOT: Final = Path(__file__).parents[2]
+KILLED: Final = -signal.SIGKILL
+_PATIENCE: Final = 30.0
+_OPERATIONS: Final = (
+    *("chmod", "fchmod", "fsync", "ftruncate", "link", "mkdir", "open", "remove", "rename"),
+    *("replace", "rmdir", "unlink", "write", "writev"),
+)
+"""Functions of `os` before which a worker can be killed; locks and SQL statements count, too."""
+
+
+@define
+class Life:
+    """One worker, from its start to its end."""
+
+    number: int
+    """Counts the lives from 0."""
+    words: list[str] = field(factory=list)
+    """What it has said so far."""
+    code: int | None = None
+    """How it ended: 0 if all was well, `KILLED`, or any other; None while it runs."""
+
+    def said(self, beginning: str) -> list[str]:
+        """Return its words that begin so."""
+        return [word for word in self.words if word.startswith(beginning)]
+
+
+class Workers:
+    """Starts workers of one kind and kills them; none outlives the block.
+
+    Args:
+        work: the function that each runs, as ``module:function``.
+    """
+
+    _process: Process
+
+    def __init__(self, work: str) -> None:
+        self.lives: list[Life] = []
+        self._work = work
+
+    async def __aenter__(self) -> Self:
+        command = (sys.executable, "-W", "error", "-m", __name__, self._work)
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, cwd=ROOT
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        async with asyncio.timeout(_PATIENCE):
+            await self._process.wait()
+
+    def start(self, *, dies_before: int | None = None, **facts: Any) -> Life:
+        """Begin a life.
+
+        Args:
+            dies_before: the operation on files before which it ends, counted from 0.
+            facts: keyword arguments of the function, as JSON can carry them.
+        """
+        life = Life(len(self.lives))
+        self.lives.append(life)
+        self._order("start", life, json.dumps({"dies_before": dies_before, "facts": facts}))
+        return life
+
+    async def word(self, seconds: float = _PATIENCE) -> str:
+        """Return what is said next, by whichever worker.
+
+        Args:
+            seconds: how long to wait.
+
+        Raises:
+            TimeoutError: nobody said anything for so long.
+        """
+        async with asyncio.timeout(seconds):
+            life, word = await self._read()
+        life.words.append(word)
+        return word
+
+    async def kill(self, life: Life) -> None:
+        """End a life by SIGKILL."""
+        await self._end(life, "kill")
+
+    async def stop(self, life: Life) -> None:
+        """End a life by SIGTERM, which a worker heeds in its own way."""
+        await self._end(life, "stop")
+
+    async def wait(self, life: Life) -> None:
+        """Wait until a life has ended by itself."""
+        await self._end(life, "wait")
+
+    async def _end(self, life: Life, how: str) -> None:
+        self._order(how, life)
+        async with asyncio.timeout(_PATIENCE):
+            while life.code is None:
+                other, word = await self._read()
+                if word.startswith("ended "):
+                    other.code = int(word.split()[1])
+                else:
+                    other.words.append(word)
+
+    def _order(self, what: str, life: Life, rest: str = "") -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{what} {life.number} {rest}\n".encode())
+
+    async def _read(self) -> tuple[Life, str]:
+        assert self._process.stdout is not None
+        line = (await self._process.stdout.readline()).decode().strip()
+        if not line:
+            raise BrokenPipeError("the process that forks workers has ended")
+        number, _, word = line.partition(" ")
+        return self.lives[int(number)], word
+
+
+async def operations(workers: Workers, **facts: Any) -> int:
+    """Let a worker live to its end, and return how many operations on files it made."""
+    life = workers.start(dies_before=sys.maxsize, **facts)
+    await workers.wait(life)
+    assert life.code == 0, life
+    (word,) = life.said("operations ")
+    return int(word.split()[1])
+
+
+def chosen(count: int, among: int) -> list[int]:
+    """Return so many of the first whole numbers, or all of them, the same ones each time."""
+    return sorted(Random(among).sample(range(among), min(count, among)))
+
+
+def main(work: str) -> None:
+    """Obey the orders on standard input until it ends; leave no process behind."""
+    module, _, name = work.partition(":")
+    function = getattr(import_module(module), name)
+    children: dict[str, int] = {}
+    try:
+        for order in sys.stdin:
+            what, number, rest = order.rstrip("\n").split(" ", 2)
+            if what == "start":
+                children[number] = _born(function, number, **json.loads(rest))
+                continue
+            child = children.pop(number)
+            if what != "wait":
+                os.kill(child, signal.SIGKILL if what == "kill" else signal.SIGTERM)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            _write(f"{number} ended {code}")
+    finally:
+        for child in children.values():
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _born(
+    function: Callable[..., object], number: str, dies_before: int | None, facts: dict[str, Any]
+) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        seen = [] if dies_before is None else _watch(dies_before)
+        function(lambda word: _write(f"{number} {word}"), **facts)
+        if dies_before is not None:
+            _write(f"{number} operations {len(seen)}")
+        code = 0
+    except BaseException:  # noqa: BLE001 - nothing of it may reach the parent's loop
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _watch(dies_before: int) -> list[str]:
+    """Note the operations on files from now on, and end this process before one of them."""
+    seen: list[str] = []
+
+    def watched(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def watch(*arguments: Any, **named: Any) -> Any:
+            # Standard output and standard error are not the worker's files.
+            if not arguments or arguments[0] not in {1, 2}:
+                if len(seen) == dies_before:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                seen.append(operation.__name__)
+            return operation(*arguments, **named)
+
+        return watch
+
+    class Watched(sqlite3.Connection):
+        execute = watched(sqlite3.Connection.execute)
+
+    for name in _OPERATIONS:
+        setattr(os, name, watched(getattr(os, name)))
+    vars(fcntl)["flock"] = watched(fcntl.flock)
+    vars(sqlite3)["connect"] = partial(sqlite3.connect, factory=Watched)
+    return seen
+
+
+def _write(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
