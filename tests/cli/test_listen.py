@@ -18,9 +18,8 @@ from income_client import BasicAuth, Callback, CallbackBasicAuth, CallbackTokenI
 from income_client.emulator import CallbackTarget
 from income_client.receivers import CallbackReceiver
 from income_client.testing import IncomeService
-from tests.callback_servers import served_by_aiohttp
-from tests.scripted_server import always, reply, serving
 from tests.support.beside import beside
+from tests.support.callback_servers import served_by_aiohttp
 from tests.support.cli import FULL, Cli, Running, closed_pipe, spelt
 from tests.support.listening import (
     BASIC,
@@ -30,6 +29,7 @@ from tests.support.listening import (
     Listen,
     Listening,
 )
+from tests.support.scripted_server import always, reply, serving
 from tests.support.served import served
 
 pytestmark = pytest.mark.income_service(applications=5)

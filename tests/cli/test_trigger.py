@@ -6,9 +6,9 @@ import pytest
 
 from income_client.emulator import CallbackTarget
 from income_client.testing import IncomeService
-from tests.scripted_server import always, reply, serving
 from tests.support.beside import beside
 from tests.support.cli import Cli, spelt
+from tests.support.scripted_server import always, reply, serving
 from tests.support.served import served
 
 pytestmark = pytest.mark.income_service(applications=5)

@@ -17,11 +17,11 @@ import pytest
 import trustme
 
 from income_client.testing import IncomeService
-from tests.scripted_server import forever, serving
 from tests.support.beside import beside, until
 from tests.support.fronts import terminating
 from tests.support.listening import BASIC_VARIABLES, OAUTH2_VARIABLES, Listening
 from tests.support.processes import COMMAND, environment, file_for, run, started
+from tests.support.scripted_server import forever, serving
 from tests.support.served import documents_of, ids_in
 
 HERE = ("--allow-host", "127.0.0.1")
