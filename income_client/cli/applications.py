@@ -64,7 +64,7 @@ async def applications(
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
     progress = _Progress(line, has_beginning=updated_after not in (None, Moment()))
     try:
-        async with connect(connection, on_event=None if rows.is_piped else progress.take) as client:
+        async with connect(connection, on_event=progress.take) as client:
             span = await span_between(client, updated_after, updated_before)
             walk = client.list_applications(span.after, span.before, on_saturated="report")
             with rows:

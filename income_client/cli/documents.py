@@ -89,8 +89,7 @@ async def documents(
                     for entry in found.all():
                         if not type_ or entry.document_type in type_:
                             _write(found, entry, rows, keeps_address=addresses)
-                    if not rows.is_piped:
-                        line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
+                    line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
         line.clear()
     if not quiet and not failures:
