@@ -78,7 +78,7 @@ so it names the borrowers. The addresses of files are left out unless
 --addresses is given: who has one can read the file. The output is a table on a
 terminal and JSON lines elsewhere. Ids come from standard input where - stands
 for them. The exit status is 1 if the documents of an application could not be
-read; the others are listed.
+read, while the others are listed, and 4 if the credentials are refused.
 
 Example: income-client documents app-000001 --type paystub
 """,
@@ -211,7 +211,8 @@ and 504 it is sent again, up to five times.
 
 The emulator is one that was started with --callbacks; its address and
 credentials come from the environment, as emulate prints them. The exit status
-is 0 if all callbacks were answered with 200, else 1.
+is 0 if all callbacks were answered with 200, 4 if the emulator refused the
+credentials, else 1.
 
 Example: income-client trigger --event extractions --count 3
 """,

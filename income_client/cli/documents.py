@@ -11,6 +11,7 @@ from rich.text import Text
 
 from income_client import (
     ApplicationDocuments,
+    AuthenticationError,
     Document,
     DocumentEntry,
     FetchFailure,
@@ -82,6 +83,8 @@ async def documents(
             with rows:
                 async for found in fetched:
                     if isinstance(found, FetchFailure):
+                        if isinstance(found.error, AuthenticationError):
+                            raise found.error  # the same of every other application
                         failures += 1
                         line.say(str(found.error))
                         continue
