@@ -78,7 +78,8 @@ so it names the borrowers. The addresses of files are left out unless
 --addresses is given: who has one can read the file. The output is a table on a
 terminal and JSON lines elsewhere. Ids come from standard input where - stands
 for them. The exit status is 1 if the documents of an application could not be
-read, while the others are listed, and 4 if the credentials are refused.
+read, while the others are listed, or if no document has a type that was asked
+for (paystub may be missing); 4 if the credentials are refused.
 
 Example: income-client documents app-000001 --type paystub
 """,
@@ -93,15 +94,15 @@ manifest.jsonl then gets a line of JSON about it, with its size and SHA-256;
 neither has an address or a name of anybody. Run it again, and it goes on where
 it was: a file that is listed and still as it was is not asked for, and what
 came of the others is not asked for twice. Bars go to standard error if that is
-a terminal, and a summary at the end.
+a terminal and no pipe takes the paths, and a summary at the end.
 
 What fails is said, and keeps nothing else from coming. Ctrl-C and SIGTERM stop
 it, with the parts that came kept for the next run; a second one ends it at
 once. Parts are hidden files beside the places of the whole ones. The exit
-status is 0 if all is there, 1 if something failed, 4 if the credentials are
-refused, 130 after Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the
-output any more. Address and credentials come from the environment or a file, as
-for poll.
+status is 0 if all is there, 1 if something failed or no document has a type
+that was asked for (paystub may be missing), 4 if the credentials are refused,
+130 after Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the output any
+more. Address and credentials come from the environment or a file, as for poll.
 
 Example: income-client download app-000001 app-000002 --to files --type paystub
 income-client applications -q | income-client download - --to files

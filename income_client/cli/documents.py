@@ -21,6 +21,7 @@ from income_client import (
 
 from .accounts.connecting import Connection, connect
 from .arguments.chosen import Chosen
+from .arguments.document_types import DocumentTypes, TypesOption
 from .arguments.id_arguments import IdArgument
 from .arguments.options import Switch
 from .exit_status import ExitStatus
@@ -44,9 +45,7 @@ _PAGES: Final = Column("pages", "Pages", "right", is_optional=True)
 
 async def documents(
     *applications: Annotated[IdArgument, Parameter(required=True)],
-    type_: Annotated[
-        tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)
-    ] = (),
+    type_: TypesOption = (),
     pages: Switch = False,
     addresses: Switch = False,
     output: OutputOption = None,
@@ -65,7 +64,8 @@ async def documents(
         connection: which service.
 
     Returns:
-        The exit status: 1 if the documents of an application could not be read.
+        The exit status: 1 if the documents of an application could not be read, or if no
+            document has a type that was asked for and that may be misspelt.
     """
     line = StatusLine()
     say_warnings(line.say)
@@ -74,7 +74,7 @@ async def documents(
     alone = "document_id" if quiet else None
     rows = RowWriter(columns, output, quiet=alone, before=line.make_way)
     failures = 0
-    seen: set[str] = set()
+    types = DocumentTypes(type_)
     try:
         async with (
             connect(connection) as client,
@@ -88,25 +88,18 @@ async def documents(
                         failures += 1
                         line.say(str(found.error))
                         continue
-                    seen |= found.documents.keys()
-                    for entry in found.all():
-                        if not type_ or entry.document_type in type_:
-                            _write(found, entry, rows, keeps_address=addresses)
+                    for entry in types.chosen(found):
+                        _write(found, entry, rows, keeps_address=addresses)
                     line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
         line.clear()
-    if not quiet and not failures:
-        _tell_missing(line, set(type_), seen, has_rows=bool(rows.rows))
-    return ExitStatus.FAILED if failures else ExitStatus.DONE
-
-
-def _tell_missing(line: StatusLine, types: set[str], seen: set[str], *, has_rows: bool) -> None:
-    """Say what was asked for and is not there: a typing error would look like a success."""
-    missing = ", ".join(sorted(types - seen))
-    if missing:
-        line.say(f"no document of type {missing}; there are {', '.join(sorted(seen)) or 'none'}")
-    elif not has_rows:
+    if failures:
+        return ExitStatus.FAILED
+    if types.missing is not None:
+        line.say(types.missing)
+    elif not rows.rows and not quiet:
         line.say("there are no documents")
+    return ExitStatus.DONE if types.are_known else ExitStatus.FAILED
 
 
 def _write(

@@ -98,10 +98,10 @@ async def test_an_unknown_application(service: Emulator) -> None:
 async def test_wrong_credentials(service: Emulator) -> None:
     """Credentials of another emulator are not taken, of either kind, and not shown."""
     said = "income-client: INCOME_BASE_URL: the emulator does not accept the credentials\n"
-    assert await trigger(service, INCOME_CLIENT_SECRET="hidden") == (1, "", said)
+    assert await trigger(service, INCOME_CLIENT_SECRET="hidden") == (4, "", said)
     variables = basic_variables(service) | {"INCOME_PASSWORD": "hidden"}
     ended = await asyncio.to_thread(run, "trigger", **variables)
-    assert (ended.returncode, ended.stderr) == (1, said)
+    assert (ended.returncode, ended.stderr) == (4, said)
 
 
 @pytest.mark.parametrize(
