@@ -10,11 +10,12 @@ from cyclopts.validators import Number
 from income_client import ConfigurationError, to_arrow
 
 from .accounts.connecting import Connection, made_ready
+from .arguments.misuse import MisuseError
 from .arguments.moments import Moment, When, ends_before_it_begins
 from .arguments.options import Switch
 from .arguments.service_times import service_time
 from .exit_status import ExitStatus
-from .exports.end import Format, check_before, part_beside
+from .exports.end import Format, check_free, is_there, part_beside, places_of
 from .exports.job import ExportJob
 from .exports.part import Part
 from .exports.request import Request
@@ -82,13 +83,16 @@ async def export(
     async with found.client(concurrency=concurrency + WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
-            check_before(to, format_)
+            if not is_there(part_beside(to)):
+                check_free(*places_of(to, format_))
             with Part(part_beside(to)) as part:
                 job = ExportJob(client, part, request, to, format_, line, stop)
                 is_done = await job.run(concurrency, allow_missing=allow_missing)
         except OSError as error:
             line.say(f"cannot write {to}: {reason_of(error)}")
             return ExitStatus.FAILED
+        except MisuseError:
+            raise
         except ConfigurationError as error:
             # Of the place or the data, and not of what the command was told.
             line.say(str(error))
