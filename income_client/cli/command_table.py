@@ -65,9 +65,9 @@ red, and said so. Who the borrowers are is hidden unless --show-personal-data is
 given.
 
 With --html the same goes to a page that needs no other file, has no script and
-asks for nothing; only you can read it (mode 0600). JSON is the service's own:
-it is refused without --show-personal-data, and leaves the addresses of files
-out unless --addresses is given.
+asks for nothing; only you can read it (mode 0600). JSON is the service's own,
+with all that names the borrowers; it leaves the addresses of files out unless
+--addresses is given.
 
 Example: income-client application app-000001 --html app-000001.html
 """,
@@ -125,16 +125,19 @@ The path goes to standard output, all else to standard error. The exit status is
 0 if the file is there, 1 if something failed or is missing, 4 if the
 credentials are refused, 130 after Ctrl-C and 143 after SIGTERM. Address and
 credentials come from the environment or a file, as for poll. The file holds
-borrowers' data; only you may read it.
+borrowers' data, so that only you may read it, and no addresses of files unless
+--addresses is given.
 
 Example: income-client export --to june.jsonl --updated-after 2026-06-01
 """,
     "poll": """Write every update of every application to standard output, as lines of JSON.
 
-A line is the service's own JSON. It is written before the file notes that it
-was, so that nothing is lost in a crash; at worst the last lines come again.
-Run it again with the same file, and it goes on where it was. What could not be
-read is kept in the file, and tried again later.
+A line is the service's own JSON, without the addresses of files unless
+--addresses is given. On a terminal it is time, id and reference, unless
+--show-personal-data is given. It is written before the file notes that it was,
+so that nothing is lost in a crash; at worst the last lines come again. Run it
+again with the same file, and it goes on where it was. What could not be read is
+kept in the file, and tried again later.
 
 Ctrl-C and SIGTERM stop it once the lines at hand are written and noted; a
 second one ends it at once. The exit status is 0 after SIGTERM, or 143 if that
@@ -176,10 +179,11 @@ Example: income-client token
     "listen": """Take callbacks at an address of your own, and print each as a line of JSON.
 
 A line tells when the callback came, its event and its application, and whether
-the same bytes came shortly before. It is written before the callback is
-answered with 200, and with --forward-to only once it has been handed on. What
-cannot be handed on or written is answered with 503, and the service sends it
-again. What else is not taken is told on standard error, by reason.
+the same bytes came shortly before; on a terminal it is not JSON. It is written
+before the callback is answered with 200, and with --forward-to only once it has
+been handed on. What cannot be handed on or written is answered with 503, so
+that the service can send it again. What else is not taken is told on standard
+error, by reason.
 
 The credentials that callbacks must carry come from the environment:
 INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or, for tokens that are

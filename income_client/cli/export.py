@@ -41,6 +41,7 @@ async def export(
     format_: Annotated[Format, Parameter(name="--format")] = "jsonl",
     documents: bool = True,
     pages: Switch = False,
+    addresses: Switch = False,
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 16,
     allow_missing: Switch = False,
     connection: Connection | None = None,
@@ -53,9 +54,9 @@ async def export(
             by default.
         updated_before: where it ends; at the latest the service's present, the default.
         format_: lines of JSON, or five Parquet files (needs the extra "parquet").
-        documents: whether the documents are exported too; lines of JSON hold the addresses of
-            their files, which let anybody read these until they expire.
+        documents: whether the documents are exported too.
         pages: have the pages block in each document.
+        addresses: keep the addresses of files: who has one can read the file until it expires.
         concurrency: requests about applications in flight at a time.
         allow_missing: make the file even if applications could not be read.
         connection: where the service is.
@@ -78,6 +79,7 @@ async def export(
         updated_before=_text(updated_before, up=True),
         documents=documents,
         pages=pages,
+        addresses=addresses,
     )
     stop = Stoppable()
     async with found.client(concurrency=concurrency + WALKERS) as client:

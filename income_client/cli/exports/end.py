@@ -52,6 +52,7 @@ class Outcome:
             "next_updated_after": self.span.next_after.isoformat(),
             "documents": self.request.documents,
             "pages": self.request.pages,
+            "addresses": self.request.addresses,
             "whole": self.is_whole,
             "missing": [asdict(one) for one in self.missing],
             "saturated_seconds": [one.starts_at.isoformat() for one in self.saturated],
