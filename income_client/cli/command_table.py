@@ -226,7 +226,7 @@ Example: income-client trigger --event extractions --count 3
 Prints the environment variables that lead a client to it, as lines for a
 shell. All data is invented, the credentials too; its updates lie in the 90
 days before --start. Service time passes, and so its present is yours unless
-you choose another.
+you choose another. The exit status is 0 after SIGTERM and 130 after Ctrl-C.
 
 With --callbacks it sends callbacks, of --updates and of trigger, as the service
 does: up to five times more where they are not taken. Their credentials come

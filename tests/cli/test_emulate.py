@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from time import perf_counter
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -29,9 +30,9 @@ HERE = DownloadPolicy(
 
 
 @contextmanager
-def emulating(*arguments: str) -> "Iterator[subprocess.Popen[str]]":
+def emulating(*arguments: str, applications: int = 40) -> "Iterator[subprocess.Popen[str]]":
     """Run the emulator beside what happens inside."""
-    process = start("emulate", "--applications", "40", *arguments)
+    process = start("emulate", "--applications", str(applications), *arguments)
     try:
         yield process
     finally:
@@ -42,7 +43,8 @@ def emulating(*arguments: str) -> "Iterator[subprocess.Popen[str]]":
 def variables_of(process: "subprocess.Popen[str]", count: int = 3) -> dict[str, str]:
     """Read the variables that it prints, as a shell would."""
     assert process.stdout is not None
-    assert process.stdout.readline().startswith("# 40 invented applications at http://127.0.0.1:")
+    first = r"# [\d,]+ invented applications at http://127\.0\.0\.1:"
+    assert re.match(first, process.stdout.readline())
     assert process.stdout.readline().startswith("# Service time is ")
     variables = {}
     for _ in range(count):
@@ -79,21 +81,42 @@ async def test_its_variables_lead_a_client_to_it(
     assert len(found) == 40
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_it_cleanly(number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM are how it is meant to end: status 0, nothing said."""
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_signals_end_it_cleanly(number: signal.Signals, status: int) -> None:
+    """Ctrl-C and SIGTERM are how it is meant to end: nothing is said, as by every command."""
     with emulating() as process:
         variables_of(process)
         process.send_signal(number)
         assert process.communicate(timeout=50) == ("", "")
-        assert process.returncode == 0
+        assert process.returncode == status
 
 
-def test_its_present_is_ours() -> None:
-    """Unless told otherwise, service time is the machine's, in UTC."""
+async def test_its_present_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless told otherwise, service time is the machine's, in UTC, to the second."""
+    with emulating(applications=20_000) as process:
+        variables = await asyncio.to_thread(variables_of, process)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        async with IncomeClient.from_env() as client:
+            seconds = set[datetime]()
+            while len(seconds) < 3:  # a clock that is behind is so at the turn of a second
+                before = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+                present = (await client.get_application_page(limit=1)).updated_before
+                assert before <= present <= datetime.now(UTC).replace(tzinfo=None)
+                seconds.add(present)
+
+
+async def test_what_is_not_http_is_said_nowhere() -> None:
+    """A request of something else, such as a browser's TLS, is answered and not reported."""
     with emulating() as process:
-        shown = service_time_of(process)
-    assert abs(datetime.now(UTC).replace(tzinfo=None) - shown) < timedelta(minutes=5)
+        url = (await asyncio.to_thread(variables_of, process))["INCOME_BASE_URL"]
+        for sent in (b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\nno header\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+            writer.write(sent + b"\r\n\r\n")
+            assert b" 400 " in await reader.readline()
+            writer.transport.abort()
+        process.terminate()
+        assert await asyncio.to_thread(process.communicate, timeout=50) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +211,7 @@ async def test_faults_fall_on_their_share(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(records) == 40
         process.send_signal(signal.SIGINT)
         lines, errors = await asyncio.to_thread(process.communicate, timeout=50)
-    assert (lines, process.returncode) == ("", 0)
+    assert (lines, process.returncode) == ("", 130)
     told = re.fullmatch(r"income-client: faults: (\d+) of (\d+) requests \((.+)\)\n", errors)
     assert told, errors
     assert 0 < int(told[1]) < int(told[2])

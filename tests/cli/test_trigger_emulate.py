@@ -78,7 +78,7 @@ async def test_an_endpoint_that_hangs_holds_nothing_back() -> None:
             assert "no application" in fired.stderr
             emulator.process.send_signal(signal.SIGINT)
             _, errors = await ended(emulator.process)
-            assert emulator.process.returncode == 0
+            assert emulator.process.returncode == 130
         assert len(server.seen) == 16
     assert "skipped while 16 were under way" in errors
 

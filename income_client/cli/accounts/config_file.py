@@ -20,6 +20,7 @@ from income_client.cli.output.saying import reason_of
 from .account import KEYS, SECRETS, Account
 
 _MOST_BYTES: Final = 64 * 1024
+_READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _OTHERS: Final = 0o077
 _PROFILES: Final = "profiles"
 _PROXY: Final = "proxy"
@@ -116,6 +117,8 @@ def _holds_secret(table: dict[str, Any]) -> bool:
 
 def _exposed(path: Path, status: os.stat_result) -> str | None:
     """Return why a file with secrets is not private, if it is not."""
+    if not hasattr(os, "geteuid"):
+        return None  # a system without owners and modes of files
     if status.st_uid != os.geteuid():
         return "belongs to somebody else and holds a secret: it must be yours"
     if status.st_mode & _OTHERS:
@@ -127,7 +130,7 @@ def _text(path: Path) -> tuple[bytes, os.stat_result] | str | OSError:
     """Return what is in the file and who may read it, or what is wrong with it."""
     try:
         # A pipe that nobody writes to would be waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, _READ)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - the very file that is looked at
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
