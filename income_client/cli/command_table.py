@@ -181,9 +181,9 @@ Example: income-client token
 A line tells when the callback came, its event and its application, and whether
 the same bytes came shortly before; on a terminal it is not JSON. It is written
 before the callback is answered with 200, and with --forward-to only once it has
-been handed on. What cannot be handed on or written is answered with 503, so
-that the service can send it again. What else is not taken is told on standard
-error, by reason.
+been handed on. What cannot be handed on or written is answered with 503, upon
+which the service is assumed to send it again. What else is not taken is told on
+standard error, by reason.
 
 The credentials that callbacks must carry come from the environment:
 INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or, for tokens that are
@@ -212,7 +212,7 @@ status of the answer, or why there was none:
 
 With token_ before it the same is about the token that the callback needed:
 token_401 is the answer to its client id and secret. After 429, 500, 502, 503
-and 504 it is sent again, up to five times.
+and 504 it is sent again up to five times, as is assumed of the service.
 
 The emulator is one that was started with --callbacks; its address and
 credentials come from the environment, as emulate prints them. The exit status
@@ -228,9 +228,10 @@ shell. All data is invented, the credentials too; its updates lie in the 90
 days before --start. Service time passes, and so its present is yours unless
 you choose another. The exit status is 0 after SIGTERM and 130 after Ctrl-C.
 
-With --callbacks it sends callbacks, of --updates and of trigger, as the service
-does: up to five times more where they are not taken. Their credentials come
-from the environment: INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
+With --callbacks it sends callbacks, of --updates and of trigger, up to five
+times more where they are not taken, which is assumed of the service; the
+contract does not say. Their credentials come from the environment:
+INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
 INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET for tokens.
 
 With --faults things go wrong on a share of the requests, told at the end. A

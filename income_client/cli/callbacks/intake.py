@@ -17,7 +17,7 @@ _LONGEST_SHOWN: Final = 100
 
 
 class NotTakenError(Exception):
-    """A callback was not handed on or not written, so that the service shall send it again."""
+    """A callback was not handed on or not written, so that it has to be sent again."""
 
 
 class Elsewhere:
