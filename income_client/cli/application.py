@@ -4,10 +4,7 @@ import os
 from contextlib import aclosing
 from pathlib import Path
 
-from attrs import evolve
-
 from income_client import (
-    ApplicationDocuments,
     ApplicationRecord,
     ConfigurationError,
     IncomeClient,
@@ -22,6 +19,7 @@ from .looking.page import page
 from .looking.page_file import check_place, write_private
 from .looking.reading import view_of
 from .looking.terminal import show_record
+from .output.addresses import without_addresses
 from .output.lines import OutputLines, UnwritableError
 from .output.row_text import inert
 
@@ -41,7 +39,7 @@ async def application(
 
     Args:
         application_id: the service's id of it.
-        show_personal_data: show who the borrowers are, and who employs them.
+        show_personal_data: show who the borrowers are, and who employs them; JSON always does.
         html: write a page to this file instead, with mode 0600, and print its path.
         overwrite: replace that file if it is there.
         output: table, or the service's own JSON of the application and its documents.
@@ -49,16 +47,16 @@ async def application(
         connection: which service.
 
     Returns:
-        The exit status: 2 for JSON without --show-personal-data, and for what can be no id.
+        The exit status: 2 for --html with JSON, and for what can be no id.
     """
-    if problem := _contradiction(output, html, shows_all=show_personal_data):
-        raise MisuseError(problem)
+    if html is not None and output == "json":
+        raise MisuseError("--html writes a page, not JSON: leave --output json out")
     if html is not None:
         check_place(html, overwrite=overwrite)
     async with connect(connection) as client:
         record = await _read(client, application_id)
     if output == "json":
-        _write_json(record if addresses else _without_addresses(record))
+        _write_json(record if addresses else without_addresses(record))
         return ExitStatus.DONE
     view = view_of(record, show_personal_data=show_personal_data)
     if html is None:
@@ -72,37 +70,12 @@ async def application(
     return ExitStatus.DONE
 
 
-def _contradiction(output: str, html: Path | None, *, shows_all: bool) -> str | None:
-    if output != "json":
-        return None
-    if html is not None:
-        return "--html writes a page, not JSON: leave --output json out"
-    if not shows_all:
-        return (
-            "--output json is the service's own JSON, with all that it says of the borrowers: "
-            "add --show-personal-data"
-        )
-    return None
-
-
 async def _read(client: IncomeClient, application_id: str) -> ApplicationRecord:
     async with aclosing(client.fetch_records([application_id], pages=False)) as records:
         try:
             return await anext(records)
         except ConfigurationError as error:
             raise MisuseError(error.message) from None
-
-
-def _without_addresses(record: ApplicationRecord) -> ApplicationRecord:
-    """Return a record that may be kept for longer than an address is good for."""
-    if record.documents is None:
-        return record
-    bare = {
-        kind: tuple(evolve(document, url="") for document in documents)
-        for kind, documents in record.documents.documents.items()
-    }
-    documents: ApplicationDocuments = evolve(record.documents, documents=bare)
-    return evolve(record, documents=documents)
 
 
 def _write_json(record: ApplicationRecord) -> None:

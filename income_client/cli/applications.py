@@ -11,6 +11,7 @@ from income_client import (
     ApplicationPaginator,
     ApplicationSummary,
     Event,
+    IncomeClient,
     PageCovered,
     RequestSent,
     to_json,
@@ -19,13 +20,15 @@ from income_client import (
 from .accounts.connecting import Connection, connect
 from .arguments.chosen import overfull
 from .arguments.misuse import MisuseError
-from .arguments.moments import Moment, When, ends_before_it_begins, span_between
+from .arguments.moments import Bounds, Moment, When, ends_before_it_begins, span_between
+from .arguments.service_times import service_time
 from .exit_status import ExitStatus
 from .output.counts import counted
 from .output.package_warnings import say_warnings
 from .output.status_line import StatusLine
 from .output.tables import Column, OutputOption, QuietOption, RowWriter
 
+_MOST_ON_A_PAGE: Final = 1000
 COLUMNS: Final = (
     Column("application_id", "Application", style="cyan"),
     Column("application_reference_id", "Reference"),
@@ -54,7 +57,7 @@ async def applications(
 
     Returns:
         The exit status: 1 where a second holds more than can be listed, 2 for a span that
-            ends before it begins.
+            ends before it begins, or begins in the future.
     """
     if ends_before_it_begins(updated_after, updated_before):
         raise MisuseError("--updated-after is later than --updated-before")
@@ -64,11 +67,12 @@ async def applications(
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
     progress = _Progress(line, has_beginning=updated_after not in (None, Moment()))
     try:
-        async with connect(connection, on_event=None if rows.is_piped else progress.take) as client:
+        async with connect(connection, on_event=progress.take) as client:
             span = await span_between(client, updated_after, updated_before)
             walk = client.list_applications(span.after, span.before, on_saturated="report")
             with rows:
-                await _write_all(walk, rows, limit)
+                if limit is None or not await _write_page(client, span, rows, limit):
+                    await _write_all(walk, rows, limit)
     finally:
         line.clear()
     for window in walk.saturated:
@@ -76,6 +80,22 @@ async def applications(
     if not rows.rows and not quiet:
         line.say("no application was updated in that span")
     return ExitStatus.FAILED if walk.saturated else ExitStatus.DONE
+
+
+async def _write_page(client: IncomeClient, span: Bounds, rows: RowWriter, limit: int) -> bool:
+    """Write as many rows as are wanted if a single page has them; else write none."""
+    if limit > _MOST_ON_A_PAGE:
+        return False
+    page = await client.get_application_page(span.after, span.before, limit)
+    # A service may apply other bounds than those it was asked for.
+    begins_inside = span.after is None or service_time(span.after) <= page.updated_after
+    ends_inside = span.before is None or page.updated_before <= service_time(span.before, up=True)
+    found = {summary.application_id: summary for summary in page.applications}
+    if len(found) < limit or not begins_inside or not ends_inside:
+        return False
+    for summary in [*found.values()][:limit]:
+        write_summary(summary, rows)
+    return True
 
 
 async def _write_all(walk: ApplicationPaginator, rows: RowWriter, limit: int | None) -> None:

@@ -65,9 +65,9 @@ red, and said so. Who the borrowers are is hidden unless --show-personal-data is
 given.
 
 With --html the same goes to a page that needs no other file, has no script and
-asks for nothing; only you can read it (mode 0600). JSON is the service's own:
-it is refused without --show-personal-data, and leaves the addresses of files
-out unless --addresses is given.
+asks for nothing; only you can read it (mode 0600). JSON is the service's own,
+with all that names the borrowers; it leaves the addresses of files out unless
+--addresses is given.
 
 Example: income-client application app-000001 --html app-000001.html
 """,
@@ -78,7 +78,8 @@ so it names the borrowers. The addresses of files are left out unless
 --addresses is given: who has one can read the file. The output is a table on a
 terminal and JSON lines elsewhere. Ids come from standard input where - stands
 for them. The exit status is 1 if the documents of an application could not be
-read; the others are listed.
+read, while the others are listed, or if no document has a type that was asked
+for (paystub may be missing); 4 if the credentials are refused.
 
 Example: income-client documents app-000001 --type paystub
 """,
@@ -93,15 +94,15 @@ manifest.jsonl then gets a line of JSON about it, with its size and SHA-256;
 neither has an address or a name of anybody. Run it again, and it goes on where
 it was: a file that is listed and still as it was is not asked for, and what
 came of the others is not asked for twice. Bars go to standard error if that is
-a terminal, and a summary at the end.
+a terminal and no pipe takes the paths, and a summary at the end.
 
 What fails is said, and keeps nothing else from coming. Ctrl-C and SIGTERM stop
 it, with the parts that came kept for the next run; a second one ends it at
 once. Parts are hidden files beside the places of the whole ones. The exit
-status is 0 if all is there, 1 if something failed, 4 if the credentials are
-refused, 130 after Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the
-output any more. Address and credentials come from the environment or a file, as
-for poll.
+status is 0 if all is there, 1 if something failed or no document has a type
+that was asked for (paystub may be missing), 4 if the credentials are refused,
+130 after Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the output any
+more. Address and credentials come from the environment or a file, as for poll.
 
 Example: income-client download app-000001 app-000002 --to files --type paystub
 income-client applications -q | income-client download - --to files
@@ -124,16 +125,19 @@ The path goes to standard output, all else to standard error. The exit status is
 0 if the file is there, 1 if something failed or is missing, 4 if the
 credentials are refused, 130 after Ctrl-C and 143 after SIGTERM. Address and
 credentials come from the environment or a file, as for poll. The file holds
-borrowers' data; only you may read it.
+borrowers' data, so that only you may read it, and no addresses of files unless
+--addresses is given.
 
 Example: income-client export --to june.jsonl --updated-after 2026-06-01
 """,
     "poll": """Write every update of every application to standard output, as lines of JSON.
 
-A line is the service's own JSON. It is written before the file notes that it
-was, so that nothing is lost in a crash; at worst the last lines come again.
-Run it again with the same file, and it goes on where it was. What could not be
-read is kept in the file, and tried again later.
+A line is the service's own JSON, without the addresses of files unless
+--addresses is given. On a terminal it is time, id and reference, unless
+--show-personal-data is given. It is written before the file notes that it was,
+so that nothing is lost in a crash; at worst the last lines come again. Run it
+again with the same file, and it goes on where it was. What could not be read is
+kept in the file, and tried again later.
 
 Ctrl-C and SIGTERM stop it once the lines at hand are written and noted; a
 second one ends it at once. The exit status is 0 after SIGTERM, or 143 if that
@@ -175,10 +179,11 @@ Example: income-client token
     "listen": """Take callbacks at an address of your own, and print each as a line of JSON.
 
 A line tells when the callback came, its event and its application, and whether
-the same bytes came shortly before. It is written before the callback is
-answered with 200, and with --forward-to only once it has been handed on. What
-cannot be handed on or written is answered with 503, and the service sends it
-again. What else is not taken is told on standard error, by reason.
+the same bytes came shortly before; on a terminal it is not JSON. It is written
+before the callback is answered with 200, and with --forward-to only once it has
+been handed on. What cannot be handed on or written is answered with 503, upon
+which the service is assumed to send it again. What else is not taken is told on
+standard error, by reason.
 
 The credentials that callbacks must carry come from the environment:
 INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or, for tokens that are
@@ -207,11 +212,12 @@ status of the answer, or why there was none:
 
 With token_ before it the same is about the token that the callback needed:
 token_401 is the answer to its client id and secret. After 429, 500, 502, 503
-and 504 it is sent again, up to five times.
+and 504 it is sent again up to five times, as is assumed of the service.
 
 The emulator is one that was started with --callbacks; its address and
 credentials come from the environment, as emulate prints them. The exit status
-is 0 if all callbacks were answered with 200, else 1.
+is 0 if all callbacks were answered with 200, 4 if the emulator refused the
+credentials, else 1.
 
 Example: income-client trigger --event extractions --count 3
 """,
@@ -220,11 +226,12 @@ Example: income-client trigger --event extractions --count 3
 Prints the environment variables that lead a client to it, as lines for a
 shell. All data is invented, the credentials too; its updates lie in the 90
 days before --start. Service time passes, and so its present is yours unless
-you choose another.
+you choose another. The exit status is 0 after SIGTERM and 130 after Ctrl-C.
 
-With --callbacks it sends callbacks, of --updates and of trigger, as the service
-does: up to five times more where they are not taken. Their credentials come
-from the environment: INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
+With --callbacks it sends callbacks, of --updates and of trigger, up to five
+times more where they are not taken, which is assumed of the service; the
+contract does not say. Their credentials come from the environment:
+INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
 INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET for tokens.
 
 With --faults things go wrong on a share of the requests, told at the end. A

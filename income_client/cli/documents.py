@@ -11,6 +11,7 @@ from rich.text import Text
 
 from income_client import (
     ApplicationDocuments,
+    AuthenticationError,
     Document,
     DocumentEntry,
     FetchFailure,
@@ -20,6 +21,7 @@ from income_client import (
 
 from .accounts.connecting import Connection, connect
 from .arguments.chosen import Chosen
+from .arguments.document_types import DocumentTypes, TypesOption
 from .arguments.id_arguments import IdArgument
 from .arguments.options import Switch
 from .exit_status import ExitStatus
@@ -43,9 +45,7 @@ _PAGES: Final = Column("pages", "Pages", "right", is_optional=True)
 
 async def documents(
     *applications: Annotated[IdArgument, Parameter(required=True)],
-    type_: Annotated[
-        tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)
-    ] = (),
+    type_: TypesOption = (),
     pages: Switch = False,
     addresses: Switch = False,
     output: OutputOption = None,
@@ -64,7 +64,8 @@ async def documents(
         connection: which service.
 
     Returns:
-        The exit status: 1 if the documents of an application could not be read.
+        The exit status: 1 if the documents of an application could not be read, or if no
+            document has a type that was asked for and that may be misspelt.
     """
     line = StatusLine()
     say_warnings(line.say)
@@ -73,7 +74,7 @@ async def documents(
     alone = "document_id" if quiet else None
     rows = RowWriter(columns, output, quiet=alone, before=line.make_way)
     failures = 0
-    seen: set[str] = set()
+    types = DocumentTypes(type_)
     try:
         async with (
             connect(connection) as client,
@@ -82,29 +83,23 @@ async def documents(
             with rows:
                 async for found in fetched:
                     if isinstance(found, FetchFailure):
+                        if isinstance(found.error, AuthenticationError):
+                            raise found.error  # the same of every other application
                         failures += 1
                         line.say(str(found.error))
                         continue
-                    seen |= found.documents.keys()
-                    for entry in found.all():
-                        if not type_ or entry.document_type in type_:
-                            _write(found, entry, rows, keeps_address=addresses)
-                    if not rows.is_piped:
-                        line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
+                    for entry in types.chosen(found):
+                        _write(found, entry, rows, keeps_address=addresses)
+                    line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
         line.clear()
-    if not quiet and not failures:
-        _tell_missing(line, set(type_), seen, has_rows=bool(rows.rows))
-    return ExitStatus.FAILED if failures else ExitStatus.DONE
-
-
-def _tell_missing(line: StatusLine, types: set[str], seen: set[str], *, has_rows: bool) -> None:
-    """Say what was asked for and is not there: a typing error would look like a success."""
-    missing = ", ".join(sorted(types - seen))
-    if missing:
-        line.say(f"no document of type {missing}; there are {', '.join(sorted(seen)) or 'none'}")
-    elif not has_rows:
+    if failures:
+        return ExitStatus.FAILED
+    if types.missing is not None:
+        line.say(types.missing)
+    elif not rows.rows and not quiet:
         line.say("there are no documents")
+    return ExitStatus.DONE if types.are_known else ExitStatus.FAILED
 
 
 def _write(

@@ -13,6 +13,7 @@ from income_client import ApplicationPaginator, ConfigurationError, IncomeClient
 
 from .accounts.connecting import Connection, connect
 from .arguments.chosen import Chosen, overfull
+from .arguments.document_types import DocumentTypes, TypesOption
 from .arguments.id_arguments import IdArgument
 from .arguments.id_lines import STANDARD_INPUT
 from .arguments.moments import Moment, When, ends_before_it_begins, span_between
@@ -57,9 +58,7 @@ async def download(
     to: Annotated[Path, Parameter(validator=_folder)],
     updated_after: When | None = None,
     updated_before: When | None = None,
-    type_: Annotated[
-        tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)
-    ] = (),
+    type_: TypesOption = (),
     names: Annotated[
         str, Parameter(validator=_names, help=_NAMES_HELP)
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
@@ -109,7 +108,7 @@ async def download(
         chosen = Chosen(applications, changed, on_known=bars.expect)
         wanted = Wanted(
             applications=chosen.ids(),
-            document_types=frozenset(type_),
+            types=DocumentTypes(type_),
             concurrency=concurrency,
             overwrite=overwrite,
         )
@@ -155,8 +154,9 @@ def _concluded(
         bars.say(failure)
     for window in chosen.saturated:
         bars.say(overfull(window))
-    if run.unseen:
-        bars.say(f"no document of type {run.unseen}")
+    types = run.types
+    if types.missing is not None and received is None:
+        bars.say(types.missing)
     for told in run.refusals.rest():
         bars.say(told)
     if is_told:
@@ -164,6 +164,7 @@ def _concluded(
     if received is not None:
         return ExitStatus.of_signal(received)
     is_complete = failure is None and run.tally.is_complete and not chosen.saturated
+    is_complete = is_complete and types.are_known
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 
 

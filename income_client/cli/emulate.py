@@ -25,6 +25,7 @@ from .emulating.rules import RuleOptions
 from .exit_status import ExitStatus
 from .output.lines import write_text
 from .output.saying import reason_of, say
+from .stopping.signals import StopSignals
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
@@ -66,7 +67,7 @@ async def emulate(
         callback_ca: file with the authorities that vouch for where they go.
 
     Returns:
-        The exit status: 1 if the port cannot be had.
+        The exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 if the port cannot be had.
     """
     target = callback_target(
         callbacks,
@@ -76,19 +77,22 @@ async def emulate(
         ca=callback_ca,
     )
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    signals = StopSignals(stop.set)
+    begins = service_time(datetime.now(UTC) if isinstance(start, str) else start)
     service = Emulator(
         applications,
         seed=seed,
-        start=service_time(datetime.now(UTC) if isinstance(start, str) else start),
+        start=begins,
         time_flows=True,
         latency=latency,
         port=port,
         rules=(rules or RuleOptions()).rules,
         callbacks=target,
     )
+    if isinstance(start, str):
+        # The whole seconds that it begins with, and its making, are behind by now.
+        present = datetime.now(UTC).replace(tzinfo=None)
+        service.advance((present - begins).total_seconds())
     if faults:
         service.faults = SharedFaults(faults, seed=seed)
     try:
@@ -103,7 +107,7 @@ async def emulate(
         await service.close()
     if isinstance(service.faults, SharedFaults):
         say(service.faults.summary())
-    return ExitStatus.DONE
+    return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
 
 
 async def _update(service: Emulator, updates: float, stop: asyncio.Event) -> None:

@@ -10,11 +10,12 @@ from cyclopts.validators import Number
 from income_client import ConfigurationError, to_arrow
 
 from .accounts.connecting import Connection, made_ready
+from .arguments.misuse import MisuseError
 from .arguments.moments import Moment, When, ends_before_it_begins
 from .arguments.options import Switch
 from .arguments.service_times import service_time
 from .exit_status import ExitStatus
-from .exports.end import Format, check_before, part_beside
+from .exports.end import Format, check_free, is_there, part_beside, places_of
 from .exports.job import ExportJob
 from .exports.part import Part
 from .exports.request import Request
@@ -40,6 +41,7 @@ async def export(
     format_: Annotated[Format, Parameter(name="--format")] = "jsonl",
     documents: bool = True,
     pages: Switch = False,
+    addresses: Switch = False,
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 16,
     allow_missing: Switch = False,
     connection: Connection | None = None,
@@ -52,9 +54,9 @@ async def export(
             by default.
         updated_before: where it ends; at the latest the service's present, the default.
         format_: lines of JSON, or five Parquet files (needs the extra "parquet").
-        documents: whether the documents are exported too; lines of JSON hold the addresses of
-            their files, which let anybody read these until they expire.
+        documents: whether the documents are exported too.
         pages: have the pages block in each document.
+        addresses: keep the addresses of files: who has one can read the file until it expires.
         concurrency: requests about applications in flight at a time.
         allow_missing: make the file even if applications could not be read.
         connection: where the service is.
@@ -77,18 +79,22 @@ async def export(
         updated_before=_text(updated_before, up=True),
         documents=documents,
         pages=pages,
+        addresses=addresses,
     )
     stop = Stoppable()
     async with found.client(concurrency=concurrency + WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
-            check_before(to, format_)
+            if not is_there(part_beside(to)):
+                check_free(*places_of(to, format_))
             with Part(part_beside(to)) as part:
                 job = ExportJob(client, part, request, to, format_, line, stop)
                 is_done = await job.run(concurrency, allow_missing=allow_missing)
         except OSError as error:
             line.say(f"cannot write {to}: {reason_of(error)}")
             return ExitStatus.FAILED
+        except MisuseError:
+            raise
         except ConfigurationError as error:
             # Of the place or the data, and not of what the command was told.
             line.say(str(error))

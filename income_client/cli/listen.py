@@ -9,6 +9,7 @@ import ssl
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -27,6 +28,7 @@ from .arguments.options import Switch
 from .callbacks.checks import CallbackChecks, callback_checks, made_up
 from .callbacks.forwarding import Forwarding
 from .callbacks.intake import CallbackIntake, Elsewhere, say_refusals
+from .callbacks.lines import callback_line, shown_line
 from .callbacks.options import read_credentials
 from .exit_status import ExitStatus
 from .output.saying import reason_of
@@ -58,6 +60,7 @@ async def listen(
     san: Several = None,
     forward_to: str | None = None,
     payload: Switch = False,
+    show_personal_data: Switch = False,
 ) -> int:
     """Print verified callbacks until Ctrl-C or SIGTERM.
 
@@ -74,13 +77,19 @@ async def listen(
         subject: subject of such a certificate, as CN=name; may stand several times.
         san: alternative name of such a certificate; any subject or name given will do.
         forward_to: address on this machine to which each callback is posted first.
-        payload: write the whole payload, which may hold personal data.
+        payload: write the whole payload too.
+        show_personal_data: write whole lines to a terminal too; payloads may hold personal data.
 
     Returns:
         The exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 for a failure, 2 for options
             that cannot be meant, or with which nothing would be checked.
     """
     line = StatusLine()
+    is_for_a_person = sys.stdout.isatty() and not show_personal_data
+    if payload and is_for_a_person:
+        raise MisuseError(
+            "--payload on a terminal may show personal data: add --show-personal-data"
+        )
     _check_addresses(path, token_path)
     context = _tls(certificate, key, client_ca, has_pins=bool(subject or san))
     checks = callback_checks(
@@ -104,7 +113,7 @@ async def listen(
     intake = CallbackIntake(
         line.say,
         stop.set,
-        payload=payload,
+        line_of=shown_line if is_for_a_person else partial(callback_line, payload=payload),
         forwarding=forwarding,
     )
     receiver = _receiver(intake, checks, trusted_proxy or ())

@@ -1,7 +1,10 @@
 """``income-client poll``: writes every update as a line of JSON, and keeps how far it has come."""
 
 import signal
+import sys
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -25,9 +28,11 @@ from .arguments.misuse import MisuseError
 from .arguments.moments import NOW, Moment, When, span_between
 from .arguments.options import Seconds, Switch
 from .exit_status import ExitStatus
+from .output.addresses import without_addresses
+from .output.counts import counted
 from .output.lines import OutputLines, UnwritableError
 from .output.package_warnings import say_warnings
-from .output.row_text import inert
+from .output.row_text import cell_text, inert
 from .output.status_line import StatusLine
 from .poll_watch import Watch
 from .stopping.signals import StopSignals
@@ -61,6 +66,8 @@ async def poll(
     once: Switch = False,
     documents: Switch = False,
     pages: Switch = False,
+    show_personal_data: Switch = False,
+    addresses: Switch = False,
     connection: Connection | None = None,
 ) -> int:
     """Write every update as a line of JSON, and keep how far it has come.
@@ -75,6 +82,8 @@ async def poll(
         once: poll once, up to the present, and exit.
         documents: write each application together with its documents.
         pages: have the pages block in each document; implies --documents.
+        show_personal_data: write whole lines to a terminal too, with all that names the borrowers.
+        addresses: keep the addresses of files in lines: who has one can read the file.
         connection: which service.
 
     Returns:
@@ -82,6 +91,8 @@ async def poll(
             130 after Ctrl-C, 143 for a single poll that SIGTERM cut short.
     """
     line = StatusLine()
+    is_for_a_person = sys.stdout.isatty() and not show_personal_data
+    written = _shown if is_for_a_person else partial(_json, addresses=addresses)
     say_warnings(line.say, _SAID_BY_THE_WATCH)
     start = start or NOW
     opened = await _opened(store, name)
@@ -104,7 +115,7 @@ async def poll(
         signals = StopSignals(poller.stop)
         try:
             async with watch.over(poller):
-                failure = await _write_all(poller, line)
+                failure = await _write_all(poller, line, written)
         except CheckpointConflictError:
             line.say(f"another process has begun to poll as {name!r} in {store}; this one ends")
             return ExitStatus.FAILED
@@ -147,13 +158,15 @@ async def _start(start: Moment, client: IncomeClient) -> datetime | None:
     return None if start == NOW else (await span_between(client, start, None)).after
 
 
-async def _write_all(poller: Poller, line: StatusLine) -> OSError | None:
+async def _write_all(
+    poller: Poller, line: StatusLine, written: Callable[[ApplicationRecord], bytes]
+) -> OSError | None:
     """Write batch after batch, each on the disk before it is committed."""
     lines = OutputLines()
     async for batch in poller.batches():
         for record in batch:
             line.make_way()
-            failure = lines.write(_json(record))
+            failure = lines.write(written(record))
             if failure is not None:
                 return failure
         failure = lines.keep()
@@ -163,8 +176,23 @@ async def _write_all(poller: Poller, line: StatusLine) -> OSError | None:
     return None
 
 
-def _json(record: ApplicationRecord) -> bytes:
-    return inert(to_json(record.application if record.documents is None else record))
+def _json(record: ApplicationRecord, *, addresses: bool) -> bytes:
+    if record.documents is None:
+        return inert(to_json(record.application))
+    return inert(to_json(record if addresses else without_addresses(record)))
+
+
+def _shown(record: ApplicationRecord) -> bytes:
+    """Return a line that names nobody."""
+    application = record.application
+    facts = [
+        cell_text(application.last_updated_at),
+        cell_text(application.application_id),
+        cell_text(application.application_reference_id),
+    ]
+    if record.documents is not None:
+        facts.append(counted(len([*record.documents.all()]), "document"))
+    return "  ".join(facts).encode("utf-8", "replace")
 
 
 def _status(poller: Poller, received: signal.Signals | None, *, once: bool) -> int:

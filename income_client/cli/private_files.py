@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from income_client.disk.folders import open_folder
+
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # follows no link
@@ -64,13 +66,10 @@ def put(part: Path, target: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Have the names in a folder survive a loss of power.
+    """Have the names in a folder survive a loss of power, where the file system can do that.
 
     Raises:
         OSError: the disk refuses.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with open_folder(folder) as held:
+        held.sync()

@@ -41,7 +41,7 @@ async def trigger(
         count: how many, one after the other.
 
     Returns:
-        The exit status: 1 if one was not delivered.
+        The exit status: 1 if one was not delivered, 4 if the emulator refused the credentials.
     """
     order = _order(application_id, event, update=update)
     emulator = _emulator()
@@ -50,7 +50,8 @@ async def trigger(
         outcome = await _fired(emulator, order)
         if isinstance(outcome, OrderFault):
             say(_explained(outcome))
-            return ExitStatus.FAILED
+            is_refused = outcome is OrderFault.NOT_AUTHORIZED
+            return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
         write_text(printable(_line(outcome)))
         are_delivered = are_delivered and outcome.delivered
     return ExitStatus.DONE if are_delivered else ExitStatus.FAILED

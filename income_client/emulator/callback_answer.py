@@ -36,7 +36,7 @@ class CallbackAnswer:
 
     @property
     def is_json(self) -> bool:
-        """Whether the content is JSON, which the service requires of it."""
+        """Whether the content is JSON, which the service is assumed to require."""
         return json_of(self.body) is not None
 
 
@@ -51,11 +51,11 @@ class CallbackDelivery:
     attempts: tuple[int | str, ...]
     """What each attempt came to, in order: a status, or the name of a fault."""
     is_json: bool
-    """Whether the last answer was JSON, as the service requires."""
+    """Whether the last answer was JSON, as the service is assumed to require."""
 
     @property
     def delivered(self) -> bool:
-        """Whether the last answer was 200, which is what the service expects."""
+        """Whether the last answer was 200, which the service is assumed to expect."""
         return self.attempts[-1:] == (HTTPStatus.OK,)
 
     def facts(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a callback is to say, and the order for one from another process; sends nothing.
 
-Payloads are not specified (contract section 6). What is known of them publicly is written,
-and nothing of a borrower's.
+Payloads are not specified (contract section 6). These are assumed, and hold nothing of a
+borrower's.
 """
 
 import re
@@ -19,7 +19,7 @@ from .callback_answer import json_of
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 USUAL_EVENT: Final = "income_calculations"
-"""One of those that are known; others are ``extractions`` and ``error``."""
+"""An event that is assumed; others are ``extractions`` and ``error``."""
 CONTROL_PATH: Final = "/emulator/callbacks"
 """Where an emulator takes orders; no path of the service."""
 NO_TARGET: Final = "no_callback_target"

@@ -54,10 +54,11 @@ def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> Non
 
 @frozen
 class CallbackTarget:
-    """An endpoint for callbacks and how the service treats it (contract sections 5.2 and 6).
+    """An endpoint for callbacks, and how they are sent to it (contract sections 5.2 and 6).
 
-    Known is that the service expects 200, and sends again up to five times after 429,
-    500, 502, 503 and 504; the rest is a guess that can be changed.
+    The contract does not say when callbacks are sent again. It is assumed here that the
+    service expects 200, and sends again up to five times after 429, 500, 502, 503 and 504;
+    all of that can be changed.
 
     Raises:
         ConfigurationError: an address leads elsewhere than to this machine, or an
@@ -85,7 +86,7 @@ class CallbackTarget:
     pauses: tuple[float, ...] = field(
         default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_figures
     )
-    """Seconds before each time that a callback is sent again; none of them: sent once."""
+    """Seconds before each time that a callback is sent again, as assumed; empty: sent once."""
     timeout: float = field(default=10.0, kw_only=True, validator=_positive)
     """Seconds until an attempt, or the request for a token, is given up."""
     renews_on_401: bool = field(default=True, kw_only=True, validator=_IS_BOOL)

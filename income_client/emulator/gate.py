@@ -58,8 +58,8 @@ class Gate:
             request: the request.
             now: the present service second.
         """
-        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-        match scheme.lower():
+        scheme, credentials = _presented(request)
+        match scheme:
             case "basic" if _same(f"Basic {credentials}", self.basic.authorization()):
                 return None
             case "basic":
@@ -84,9 +84,9 @@ class Gate:
         problem = _form_problem(request)
         if problem is not None:
             return json_reply(400, {"error": problem}, Cache_Control="no-store")
-        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+        scheme, credentials = _presented(request)
         known = _same(f"Basic {credentials}", self.oauth2.authorization())
-        if scheme.lower() != "basic" or not known:
+        if scheme != "basic" or not known:
             return json_reply(
                 401,
                 {"error": "invalid_client"},
@@ -96,6 +96,12 @@ class Gate:
         token = self.mint.issue(self.oauth2.client_id, now=now, lifetime=lifetime)
         content = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime}
         return json_reply(200, content, Cache_Control="no-store")
+
+
+def _presented(request: HttpRequest) -> tuple[str, str]:
+    """Return scheme and credentials, between which one blank stands or several (RFC 9110)."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower(), credentials.lstrip(" ")
 
 
 def _same(text: str, secret: Secret) -> bool:

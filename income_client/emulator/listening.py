@@ -4,8 +4,10 @@ The only module here that sees an HTTP server.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from aiohttp import web
@@ -14,6 +16,17 @@ from .exchange import HttpReply, HttpRequest
 from .recording import joined_fields
 
 _PATIENCE: Final = 0.05
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Say whether a record is about more than a request that is not HTTP, answered with 400."""
+    error = record.exc_info[1] if record.exc_info else None
+    is_not_http = getattr(error, "code", None) == HTTPStatus.BAD_REQUEST
+    return not is_not_http and not isinstance(error, web.RequestPayloadError)
+
+
+_logger: Final = logging.getLogger("income_client.emulator.server")
+_logger.addFilter(_is_ours)
 
 Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
 """Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
@@ -53,7 +66,7 @@ async def listening(handle: Handle, host: str, port: int) -> AsyncIterator[int]:
         reply = await handle(await _read(request), request.transport)
         return _Played() if reply is None else _response(reply)
 
-    server = web.Server(handled, handler_cancellation=True, access_log=None)
+    server = web.Server(handled, handler_cancellation=True, access_log=None, logger=_logger)
     runner = web.ServerRunner(server, shutdown_timeout=_PATIENCE)
     await runner.setup()
     try:

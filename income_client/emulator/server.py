@@ -147,7 +147,9 @@ class Emulator(ServiceControls):
         headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         update: bool = False,
     ) -> CallbackDelivery:
-        """Send a callback, again and again if need be (contract sections 5.2 and 6).
+        """Send a callback (contract sections 5.2 and 6).
+
+        It is sent again as its `CallbackTarget` says, which is assumed of the service.
 
         After `close` and until the next `start` nothing is sent, and the one attempt is
         ``closed``.

@@ -55,7 +55,7 @@ class CallbackReceiver:
     `income_client.receivers.asgi.Receiver`; or hand `answer` the requests of another
     framework. A callback is answered with 200 once ``on_callback`` has returned, and with
     503 and Retry-After if that fails, takes too long or has too much to do, upon which
-    the service sends it again. Equal callbacks that come at once share a run.
+    the service is assumed to send it again. Equal callbacks that come at once share a run.
 
     Args:
         on_callback: called with each `Callback`; an ``async def``, or a function that

@@ -10,8 +10,8 @@ from attrs import field, frozen
 class Callback:
     """What the service has sent to the partner's endpoint (contract sections 1 and 6).
 
-    Payloads are not specified. What is known of them publicly is taken up where it is
-    there; whatever else comes, or nothing, is kept in ``payload``.
+    Payloads are not specified. Fields that are assumed are read where they are there;
+    everything that comes, or nothing, is kept in ``payload``.
     """
 
     event_type: str | None = None
@@ -21,7 +21,10 @@ class Callback:
     application_reference_id: str | None = None
     """The partner's own reference of it; None where the payload does not say."""
     payload: Any = field(default=None, repr=False)
-    """The whole JSON as it came, None where the body was empty; it may hold personal data."""
+    """The whole JSON, None where the body was empty; it may hold personal data.
+
+    Integers keep all their digits, however many there are.
+    """
     received_at: datetime
     """When it came, by the clock of this machine, in UTC."""
     is_repeat: bool = False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SERVICE: Final = pytest.StashKey["IncomeService"]()
 _MARKERS: Final = (
     "income_service(**options): of income_service, such as applications=200, faults='token: 500'",
-    "income_client(**options): of income_client, such as retry=RetryPolicy(max_attempts=1)",
+    "income_client(**options): of income_api, such as retry=RetryPolicy(max_attempts=1)",
 )
 
 
@@ -44,7 +44,7 @@ def _income_thread() -> "Iterator[LoopThread]":
 
 @pytest.fixture
 def income_clock() -> "JumpingClock":
-    """The clock of `income_client` and of `income_service`, on which no pause takes time."""
+    """The clock of `income_api` and of `income_service`, on which no pause takes time."""
     from .jumping_clock import JumpingClock  # noqa: PLC0415 - as above
 
     return JumpingClock()
@@ -58,7 +58,7 @@ def income_service_options() -> Mapping[str, Any]:
 
 @pytest.fixture
 def income_client_options() -> Mapping[str, Any]:
-    """Options of `income_client`; override it for a module or a folder of tests."""
+    """Options of `income_api`; override it for a module or a folder of tests."""
     return {}
 
 
@@ -80,7 +80,7 @@ def income_service(
 
 
 @pytest.fixture
-def income_client(
+def income_api(
     request: pytest.FixtureRequest,
     income_client_options: Mapping[str, Any],
     income_service: "IncomeService",
@@ -107,6 +107,12 @@ def income_client(
     client = IncomeClient(income_service.url, clock=clock, **options)
     yield client
     clock.close()
+
+
+@pytest.fixture
+def income_client(income_api: "IncomeClient") -> "IncomeClient":
+    """The same as `income_api`, by a name that hides the package's own in a test module."""
+    return income_api
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ LAYERS: Final = (
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"clock", "emulator", "errors", "settings"}),
     "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings"}),
-    "cli": frozenset({"__init__", "cli", "emulator", "receivers"}),
+    "cli": frozenset({"__init__", "cli", "disk", "emulator", "receivers"}),
     "testing": frozenset({"__init__", "_homes", "clock", "emulator", "testing"}),
 }
 """Units that stand beside the layers, or see less than what is below them."""

@@ -26,7 +26,7 @@ PAIRS: Final = (
     Pair("client_id", "client_secret", "client secret", OAuth2ClientCredentials),
     Pair("username", "password", "password", BasicAuth),
 )
-
+SECRETS: Final = tuple(pair.secret for pair in PAIRS)
 
 _PROXY: Final = "proxy"
 
@@ -55,7 +55,7 @@ class Account:
     @classmethod
     def of(cls, said: Mapping[str, str]) -> Self:
         """Make one of texts by key; what is empty is not said."""
-        secrets = {_PROXY, *(pair.secret for pair in PAIRS)}
+        secrets = {_PROXY, *SECRETS}
         fields: dict[str, Any] = {
             key: Secret(text) if key in secrets else text for key, text in said.items() if text
         }

@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
@@ -24,20 +24,22 @@ from income_client.cli.arguments.misuse import MisuseError
 
 from .account import KEYS, Account, credentials, missing_secret, variable
 from .authorities import trusting
-from .config_file import default_path, name_of, read_config
+from .config_file import Config, default_path, name_of, read_config
 from .secret_prompt import ask, can_ask
 from .service_client import Servers, ServiceClient, authority_of
 
 _CONFIG: Final = "INCOME_CONFIG"
 _TYPED: Final = "typed in"
+_ENVIRONMENT: Final = "the environment"
 _CONFIG_HELP: Final = (
-    "TOML file, mode 0600, with base_url, and client_id and client_secret or username "
-    "and password, perhaps proxy and ca_file; default: $INCOME_CONFIG, or "
-    "~/.config/income-client/config.toml."
+    "TOML file with base_url, and client_id and client_secret or username and password, perhaps "
+    "proxy and ca_file; mode 0600 if it holds a secret. Given here, it overrides the environment. "
+    "Default: $INCOME_CONFIG, or ~/.config/income-client/config.toml; the environment overrides "
+    "these."
 )
 _PROFILE_HELP: Final = (
-    "Take base_url and so on from [profiles.NAME] of that file, and what that leaves out from "
-    "its top; with another address only proxy and ca_file."
+    "Use [profiles.NAME] of that file, which overrides the environment. What it leaves out comes "
+    "from the environment and the file's top level; with another address only proxy and ca_file."
 )
 
 
@@ -75,10 +77,8 @@ class Sourced:
     """For each key that is set the variable or the file that says it."""
     file: str
     """What to call the file in which more could be said."""
-    is_elsewhere: bool
-    """Whether the file is about another address than the one that is set, and left aside."""
-    path: Path | None
-    """The file, if it was read."""
+    ignored: str | None
+    """What holds credentials for another address, which are not used: file or environment."""
 
 
 @frozen(kw_only=True)
@@ -147,9 +147,10 @@ class Ready:
 def connect(connection: Connection | None = None, **options: Unpack[ClientOptions]) -> IncomeClient:
     """Return a client of the service that the environment or the file names.
 
-    Variables win over the file. The file is not looked at where they say all and
-    nobody named it. Where nothing but the secret is missing, a person at a
-    terminal is asked for it.
+    A file given by --config overrides the environment, and so does a profile given by
+    --profile. Any other file is overridden by it, and is not read where the environment is
+    complete and does not name it. Where only the secret is missing, a person at a terminal is
+    asked for it.
 
     Args:
         connection: what the command line says of it.
@@ -194,16 +195,14 @@ def ready(connection: Connection | None = None) -> Ready | str:
 
 
 def _explained(fault: str, connection: Connection | None, found: Sourced) -> str:
-    """Return a fault of credentials with the reason why those of the file do not count."""
-    if found.is_elsewhere:
-        return f"{fault} (which is about another address now)"
+    """Return a fault of credentials with the reason why those of another place do not count."""
     profile = None if connection is None else connection.profile
-    if profile is not None and found.path is not None:
-        top = read_config(found.path, None)
-        if isinstance(top, Account) and top.kinds and found.account.is_elsewhere(top):
-            own = f"profile {profile} has another address, so it needs credentials of its own"
-            return f"{own}: {fault}" if found.account.kinds else own
-    return _placed(fault, found.sources)
+    if found.ignored is None or found.account.is_whole:
+        return _placed(fault, found.sources)
+    if profile is not None:
+        own = f"profile {profile} has another address, so it needs credentials of its own"
+        return f"{own}: {fault}" if found.account.kinds else own
+    return f"{fault} (the credentials of {found.ignored} are for another address)"
 
 
 def _placed(fault: str, sources: Mapping[str, str]) -> str:
@@ -226,26 +225,43 @@ def said(connection: Connection | None = None) -> Sourced | str:
     connection = connection or Connection()
     variables = Account.of_variables(os.environ)
     path = _file(connection, variables)
-    file = Account() if path is None else read_config(path, connection.profile)
-    if isinstance(file, str):
-        return file
-    is_elsewhere = variables.is_elsewhere(file)
-    if is_elsewhere and connection.profile is not None:
+    nothing = Config(profile=Account(), top=Account())
+    config = nothing if path is None else read_config(path, connection.profile)
+    if isinstance(config, str):
+        return config
+    if connection.config is None and _is_split(config, variables):
         return (
-            f"{variable('base_url')} is set to another address than "
-            f"that of profile {connection.profile}: unset it, or leave --profile out"
+            f"{variable('base_url')} is set to another address than the one that profile "
+            f"{connection.profile} is for: unset it, or set base_url in the profile"
         )
     shown = path or default_path(dict(os.environ))
     name = "a file that --config names" if shown is None else name_of(shown)
-    account = variables.over(file)
-    sources = {
-        key: name if getattr(variables, key) is None else variable(key)
-        for key in KEYS
-        if getattr(account, key) is not None
-    }
-    return Sourced(
-        account=account, sources=sources, file=name, is_elsewhere=is_elsewhere, path=path
-    )
+    environment, file = (_ENVIRONMENT, variables), (name, config.top)
+    lower = (environment, file) if connection.config is None else (file, environment)
+    return _together(((name, config.profile), *lower), name)
+
+
+def _is_split(config: Config, variables: Account) -> bool:
+    """Say whether a profile's credentials are for the file's address, and another one is set."""
+    profile = config.profile
+    has_own = bool(profile.kinds) or profile.auth_url is not None
+    return has_own and profile.base_url is None and variables.is_elsewhere(config.top)
+
+
+def _together(places: Sequence[tuple[str, Account]], file: str) -> Sourced:
+    """Return what several places say, the first of them above all others."""
+    account, sources, ignored = Account(), dict[str, str](), None
+    for place, said in places:
+        if account.is_elsewhere(said) and said.kinds:
+            ignored = place
+        both = account.over(said)
+        sources |= {
+            key: variable(key) if place == _ENVIRONMENT else place
+            for key in KEYS
+            if getattr(account, key) is None and getattr(both, key) is not None
+        }
+        account = both
+    return Sourced(account=account, sources=sources, file=file, ignored=ignored)
 
 
 def _file(connection: Connection, variables: Account) -> Path | None:

@@ -10,7 +10,8 @@ from cyclopts import Parameter, Token
 
 from income_client import IncomeClient
 
-from .service_times import BEGINNING
+from .misuse import MisuseError
+from .service_times import BEGINNING, service_time
 
 _BACK: Final = re.compile(r"(\d{1,8})(s|min|m|h|d|w)", re.ASCII)
 _UNITS: Final = {
@@ -129,21 +130,31 @@ def ends_before_it_begins(after: Moment | None, before: Moment | None) -> bool:
 
 
 async def span_between(client: IncomeClient, after: Moment | None, before: Moment | None) -> Bounds:
-    """Return the bounds that are meant; asks for the service's time where that matters.
+    """Return the bounds that are meant, by the service's own present.
 
     Args:
-        client: of the service.
+        client: of the service; it is asked for its time where that matters.
         after: lower bound, if any.
         before: upper bound, if any.
 
     Raises:
+        MisuseError: the span begins later than the service's present, or than it ends.
         IncomeClientError: the service does not tell its time.
     """
     present = BEGINNING
-    if any(one is not None and one.back is not None for one in (after, before)):
+    if after not in (None, Moment()) or (before is not None and before.back is not None):
         # What it applies where no upper bound is given; the local clock may be wrong.
         present = (await client.get_application_page(limit=1)).updated_before
-    return Bounds(
+    bounds = Bounds(
         after=None if after is None else after.seen_from(present),
         before=None if before is None else before.seen_from(present),
     )
+    if bounds.after is not None and bounds.after != BEGINNING:
+        begins = service_time(bounds.after)
+        if begins > present:
+            raise MisuseError(
+                f"{begins.isoformat()} is in the future: it is {present.isoformat()} at the service"
+            )
+        if bounds.before is not None and begins > service_time(bounds.before, up=True):
+            raise MisuseError("--updated-after is later than --updated-before")
+    return bounds

@@ -9,7 +9,6 @@ from income_client.cli.output.lines import OutputLines
 from income_client.cli.output.printable import printable
 
 from .forwarding import Forwarding
-from .lines import callback_line
 
 _RECEIVERS: Final = "income_client.receivers"
 _FAILED_HERE: Final = "handler_failed"
@@ -18,7 +17,7 @@ _LONGEST_SHOWN: Final = 100
 
 
 class NotTakenError(Exception):
-    """A callback was not handed on or not written, so that the service shall send it again."""
+    """A callback was not handed on or not written, so that it has to be sent again."""
 
 
 class Elsewhere:
@@ -48,7 +47,7 @@ class CallbackIntake:
     Args:
         say: prints a line for the operator.
         stop: called once standard output cannot be written any more.
-        payload: whether whole payloads are written.
+        line_of: writes a callback as a line.
         forwarding: where callbacks are handed on to, if anywhere.
 
     Attributes:
@@ -61,14 +60,14 @@ class CallbackIntake:
         say: Callable[[str], None],
         stop: Callable[[], None],
         *,
-        payload: bool,
+        line_of: Callable[[Callback], bytes],
         forwarding: Forwarding | None,
     ) -> None:
         self.is_unread: bool = False
         self.failure: OSError | None = None
         self._say = say
         self._stop = stop
-        self._payload = payload
+        self._line_of = line_of
         self._forwarding = forwarding
         self._lines = OutputLines()
 
@@ -92,7 +91,7 @@ class CallbackIntake:
         if not self._can_write():  # another one found out in the meantime
             return False
         try:
-            self.failure = self._lines.write(callback_line(callback, payload=self._payload))
+            self.failure = self._lines.write(self._line_of(callback))
         except BrokenPipeError:
             self.is_unread = True
         if not self._can_write():

@@ -1,9 +1,22 @@
-"""A callback as a line of JSON that cannot act on a terminal; knows no stream."""
+"""A callback as a line that cannot act on a terminal; knows no stream."""
 
 import json
 from typing import Any
 
 from income_client import Callback
+from income_client.cli.output.printable import printable
+
+
+def shown_line(callback: Callback) -> bytes:
+    """Return a line for a person: time, event, application and reference, and no payload."""
+    facts = [
+        f"{callback.received_at:%H:%M:%S}",
+        callback.event_type or "-",
+        callback.application_id or "-",
+        callback.application_reference_id or "-",
+        *["repeat"] * callback.is_repeat,
+    ]
+    return printable("  ".join(facts)).encode("utf-8", "replace")
 
 
 def callback_line(callback: Callback, *, payload: bool) -> bytes:

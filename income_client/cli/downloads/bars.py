@@ -50,7 +50,7 @@ _NEARLY: Final = 1e-6
 class Bars:
     """A bar for each file under way and one for the whole, while the block inside runs.
 
-    Nothing is drawn where standard error is no terminal; what is said is said anywhere.
+    Nothing is drawn where `Screen.is_for_progress` says no; what is said is said anywhere.
 
     Args:
         applications: how many the whole has, unless `expect` says more of it.

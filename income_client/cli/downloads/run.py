@@ -15,7 +15,6 @@ from typing import Final
 from attrs import frozen
 
 from income_client import (
-    ApplicationDocuments,
     AuthenticationError,
     DocumentEntry,
     DownloadedFile,
@@ -26,6 +25,7 @@ from income_client import (
     IncomeClientError,
     UnsafeLinkError,
 )
+from income_client.cli.arguments.document_types import DocumentTypes
 from income_client.cli.output.lines import OutputLines
 from income_client.cli.output.saying import reason_of
 from income_client.cli.stopping.stoppable import Stoppable
@@ -45,8 +45,8 @@ class Wanted:
 
     applications: Iterable[str] | AsyncIterable[str]
     """Ids, each once."""
-    document_types: frozenset[str]
-    """The types of documents; every one where this is empty."""
+    types: DocumentTypes
+    """Chooses the documents."""
     concurrency: int
     """Files, or replies about documents, on their way at a time."""
     overwrite: bool
@@ -65,32 +65,25 @@ class DownloadRun:
     Attributes:
         tally: what became of it so far.
         refusals: the addresses that nothing was sent to.
+        types: what chooses the documents, and knows which types were found.
     """
 
     def __init__(self, wanted: Wanted, folder: Path, bars: Bars, stop: Stoppable) -> None:
         self.tally: Tally = Tally()
         self.refusals: Refusals = Refusals()
+        self.types: DocumentTypes = wanted.types
         self._wanted = wanted
         self._folder = folder
         self._bars = bars
         self._lines = OutputLines()
         self._shares: dict[str | None, float] = {}
         self._stop = stop
-        self._seen: set[str] = set()
         self._began = monotonic()
 
     @property
     def summary(self) -> str:
         """The whole run in a line."""
         return self.tally.told(monotonic() - self._began)
-
-    @property
-    def unseen(self) -> str:
-        """The types that were asked for and not found, with those that were; empty if none."""
-        missing = self._wanted.document_types - self._seen
-        if not missing or self._stop.is_stopped:
-            return ""
-        return f"{', '.join(sorted(missing))}; there are {', '.join(sorted(self._seen)) or 'none'}"
 
     async def missing(
         self, client: IncomeClient, manifest: Manifest
@@ -110,7 +103,7 @@ class DownloadRun:
                         raise reply.error
                     self._tell_unread(reply)
                     continue
-                entries = self._wanted_of(reply)
+                entries = self.types.chosen(reply)
                 self._bars.reach(0 if entries else 1)
                 self._shares[reply.application_id] = 1 / len(entries) if entries else 0
                 for entry in entries:
@@ -146,11 +139,6 @@ class DownloadRun:
                         return failure
                 self._end(_key_of(outcome))
         return None
-
-    def _wanted_of(self, reply: ApplicationDocuments) -> list[DocumentEntry]:
-        types = self._wanted.document_types
-        self._seen |= reply.documents.keys()
-        return [entry for entry in reply.all() if not types or entry.document_type in types]
 
     async def _is_there(self, key: FileKey, manifest: Manifest) -> bool:
         if self._wanted.overwrite or not await asyncio.to_thread(manifest.is_there, key):

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -52,6 +52,7 @@ class Outcome:
             "next_updated_after": self.span.next_after.isoformat(),
             "documents": self.request.documents,
             "pages": self.request.pages,
+            "addresses": self.request.addresses,
             "whole": self.is_whole,
             "missing": [asdict(one) for one in self.missing],
             "saturated_seconds": [one.starts_at.isoformat() for one in self.saturated],
@@ -79,6 +80,9 @@ def publish_lines(part: Part, target: Path, outcome: Outcome) -> None:
     """
     manifest = outcome.manifest(format="jsonl", records=part.records, size=part.size)
     write(part.folder / _MANIFEST, manifest)
+    check_free(manifest_beside(target), is_ours=part.has_put)
+    # Noted first, so that after a crash the next run knows it again and may replace it.
+    part.note_put(manifest)
     (part.folder / _MANIFEST).replace(manifest_beside(target))
     part.note_published(_identity(part.lines))
     put(part.lines, target)
@@ -150,41 +154,25 @@ def was_published(part: Part, target: Path) -> bool:
     )
 
 
-def check_free(target: Path, format_: Format, *, is_new: bool) -> None:
+def places_of(target: Path, format_: Format) -> tuple[Path, ...]:
+    """Return where an export puts something: its file, and the manifest beside lines."""
+    return (target, manifest_beside(target)) if format_ == "jsonl" else (target,)
+
+
+def check_free(*places: Path, is_ours: Callable[[bytes], bool] = lambda _: False) -> None:
     """Make sure that nothing would be replaced.
 
     Args:
-        target: the place.
-        format_: decides where the manifest stands.
-        is_new: whether no run was before, that may have left the manifest.
-
-    Raises:
-        ConfigurationError: something is there.
-    """
-    places: Iterable[Path] = (target,)
-    if format_ == "jsonl" and is_new:
-        places = (target, manifest_beside(target))
-    for place in places:
-        if is_there(place):
-            raise ConfigurationError(f"{place} exists already, and is not overwritten")
-
-
-def check_before(target: Path, format_: Format) -> None:
-    """Make sure that nothing would be replaced by an export that has not begun.
-
-    Args:
-        target: the place.
-        format_: decides where the manifest stands.
+        *places: where something is to be put.
+        is_ours: says of a file's content whether an earlier run of this export has put it there.
 
     Raises:
         ConfigurationError: something is there.
         OSError: there can be nothing, such as under a name that is too long.
     """
-    is_begun = is_there(part_beside(target))
-    for place in (target, manifest_beside(target)) if format_ == "jsonl" else (target,):
-        is_there(place)
-    if not is_begun:
-        check_free(target, format_, is_new=True)
+    for place in places:
+        if is_there(place) and not (place.is_file() and is_ours(place.read_bytes())):
+            raise ConfigurationError(f"{place} exists already, and is not overwritten")
 
 
 def is_there(place: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 from rich.filesize import decimal
 
 from income_client import ConfigurationError, IncomeClient, IncomeClientError
+from income_client.cli.arguments.misuse import MisuseError
 from income_client.cli.arguments.moments import read_moment
 from income_client.cli.arguments.service_times import BEGINNING
 from income_client.cli.output.counts import counted
@@ -19,6 +20,7 @@ from .end import (
     Format,
     Outcome,
     check_free,
+    manifest_beside,
     publish_lines,
     publish_tables,
     was_published,
@@ -78,7 +80,8 @@ class ExportJob:
             Whether the file is there.
 
         Raises:
-            ConfigurationError: it cannot be meant, or put where it is to be.
+            MisuseError: the part is of another export, or the span ends before it begins.
+            ConfigurationError: it cannot be put where it is to be.
             IncomeClientError: the service gives nothing more.
             OSError: the disk is full, or fails.
         """
@@ -87,7 +90,9 @@ class ExportJob:
             self._end(f"it was there already, with {counted(self._part.records, 'application')}")
             return True
         self._part.go_on()
-        check_free(self._target, self._format, is_new=self._part.request is None)
+        check_free(self._target)
+        if self._format == "jsonl":
+            check_free(manifest_beside(self._target), is_ours=self._part.has_put)
         if self._part.records:
             records = counted(self._part.records, "application")
             self._line.say(f"going on with {records} of an earlier run")
@@ -122,14 +127,14 @@ class ExportJob:
         """Make sure that the part is one of the same export.
 
         Raises:
-            ConfigurationError: it is of another.
+            MisuseError: it is of another.
         """
         kept = self._part.request
         if kept is None:
             return
         differences = ", ".join(Request.from_text(kept).differences(self._request))
         if differences:
-            raise ConfigurationError(
+            raise MisuseError(
                 f"{self._part.folder} was begun with {differences}: "
                 "go on with its arguments, or delete it to begin again"
             )
@@ -151,7 +156,7 @@ class ExportJob:
             raise ConfigurationError("the service tells no time: say --updated-before")
         span = Span(after, present if before is None else min(before, present))
         if after is not None and after > span.before:
-            raise ConfigurationError(
+            raise MisuseError(
                 f"the span begins at {after.isoformat()}, and ends before, "
                 f"at {span.before.isoformat()}; it is {present.isoformat()} at the service"
             )

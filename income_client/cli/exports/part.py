@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
 
@@ -25,6 +26,7 @@ _NOTES: Final = "notes.db"
 _BESIDE_NOTES: Final = tuple(f"{_NOTES}-{end}" for end in ("journal", "wal", "shm"))
 _BEGUN: Final = "request"
 _PUBLISHED: Final = "published"
+_MANIFESTS: Final = "manifests"
 
 
 @frozen(kw_only=True)
@@ -111,6 +113,14 @@ class Part:
     def note_published(self, identity: str) -> None:
         """Note what is about to be put at its place."""
         self.note(**{_PUBLISHED: identity})
+
+    def note_put(self, manifest: bytes) -> None:
+        """Note a manifest that is about to be put beside the place of the lines."""
+        self.note(**{_MANIFESTS: f"{self.fact(_MANIFESTS) or ''} {sha256(manifest).hexdigest()}"})
+
+    def has_put(self, manifest: bytes) -> bool:
+        """Say whether a manifest was noted by `note_put`."""
+        return sha256(manifest).hexdigest() in (self.fact(_MANIFESTS) or "").split()
 
     def go_on(self) -> None:
         """Take it up again although it was put at its place, as it is there no more.

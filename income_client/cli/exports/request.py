@@ -30,11 +30,13 @@ class Request:
     """Whether each line holds the documents too."""
     pages: bool
     """Whether each document has its pages block."""
+    addresses: bool = False
+    """Whether each document has the address of its file."""
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `text` has written."""
-        return cls(**json.loads(text))
+        """Read what `text` has written; earlier versions kept addresses, and did not say so."""
+        return cls(**{"addresses": True, **json.loads(text)})
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from income_client import (
     Window,
     to_json,
 )
+from income_client.cli.output.addresses import without_addresses
 from income_client.cli.output.status_line import StatusLine
 from income_client.cli.stopping.stoppable import Stoppable
 
@@ -150,7 +151,8 @@ class ExportRun:
         match outcome:
             case ApplicationRecord():
                 self._failures_in_a_row = 0
-                self._lines.append(to_json(outcome))
+                is_whole = self._request.addresses
+                self._lines.append(to_json(outcome if is_whole else without_addresses(outcome)))
                 self._ids.append(outcome.application_id)
                 self._size += len(self._lines[-1])
             case FetchFailure(application_id, error):

@@ -1,5 +1,7 @@
 """Terminals: colour and motion where a person looks, plain text and silence elsewhere."""
 
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +39,15 @@ class Screen(Console):
         """Let the error through."""
         raise  # noqa: PLE0704 - called while it is being handled
 
+    @property
+    def is_for_progress(self) -> bool:
+        """Whether progress is drawn here: on a terminal whose lines no other process writes.
+
+        The reader of a pipe may write to the same terminal, so nothing is drawn beside one.
+        """
+        is_terminal = self.file.isatty() and not self.is_dumb_terminal
+        return is_terminal and _stdout_goes_to_a_file()
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
@@ -47,6 +58,12 @@ class Screen(Console):
             if self.stderr:
                 raise
             raise UnwritableError(error) from None
+
+
+def _stdout_goes_to_a_file() -> bool:
+    """Say whether standard output is a terminal, a regular file or the like, and no pipe."""
+    mode = os.fstat(sys.stdout.fileno()).st_mode
+    return stat.S_ISREG(mode) or stat.S_ISCHR(mode)
 
 
 class Stage:
@@ -72,7 +89,7 @@ class Stage:
 
 
 class Stages:
-    """Progress bars on standard error, one after the other; nothing where it is no terminal."""
+    """Progress bars on standard error, one after the other; see `Screen.is_for_progress`."""
 
     def __init__(self) -> None:
         screen = Screen(stderr=True)
@@ -83,7 +100,7 @@ class Stages:
             TextColumn("{task.fields[count]:<31}"),
             TimeElapsedColumn(),
             console=screen,
-            disable=not sys.stderr.isatty() or screen.is_dumb_terminal,
+            disable=not screen.is_for_progress,
         )
 
     def __enter__(self) -> Self:

@@ -18,17 +18,17 @@ _GAP: Final = "  "
 
 
 class StatusLine:
-    """The last line of a terminal; nothing where standard error is none.
+    """The last line of a terminal; nothing where `Screen.is_for_progress` says no.
 
     Attributes:
         is_drawn: whether it stands there.
-        is_shown: whether somebody looks, so that it is drawn at all.
+        is_shown: whether it is drawn at all.
     """
 
     def __init__(self) -> None:
         self.is_drawn: bool = False
         self._screen = Screen(stderr=True, highlight=False)
-        self.is_shown: bool = sys.stderr.isatty() and not self._screen.is_dumb_terminal
+        self.is_shown: bool = self._screen.is_for_progress
         # Whoever sees both streams on one terminal would see them on one line.
         self._is_shared = self.is_shown and sys.stdout.isatty()
 

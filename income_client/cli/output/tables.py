@@ -1,8 +1,6 @@
 """Rows on standard output, as a table or for other programs; knows nothing of what they say."""
 
 import io
-import os
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -64,7 +62,6 @@ class RowWriter:
 
     Attributes:
         rows: how many were given.
-        is_piped: whether they go to another command, which may draw on the same terminal.
     """
 
     def __init__(
@@ -76,7 +73,6 @@ class RowWriter:
         before: Callable[[], object] | None = None,
     ) -> None:
         self.rows: int = 0
-        self.is_piped: bool = stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
         self._columns = columns
         self._output: Output = output or ("table" if sys.stdout.isatty() else "jsonl")
         self._quiet = quiet

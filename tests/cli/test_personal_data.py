@@ -1,0 +1,265 @@
+"""Personal data: masked where people look, whole where programs read; addresses on request."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet
+import pytest
+
+from income_client import ApplicationRecord, IncomeClient, to_json
+from income_client.emulator import CallbackTarget, Emulator
+from income_client.testing import IncomeService
+from tests.cli.entry import Terminal, running
+from tests.cli.in_process import Shell, looked_at
+from tests.cli.listening import BASIC, BASIC_VARIABLES
+
+Arguments = Callable[[IncomeService, Path], tuple[str, ...]]
+
+SHOWN: Final = "--show-personal-data"
+SIGNED: Final = "Signature="
+"""What every address of a file has in its query."""
+
+FOR_PEOPLE: Final[dict[str, Arguments]] = {
+    "application": lambda service, _: (service.ids[0],),
+    "documents": lambda service, _: service.ids,
+    "poll": lambda _, folder: (
+        "--store", str(folder / "polls.db"), "--start", "beginning", "--once",
+    ),
+    "poll-documents": lambda _, folder: (
+        "--documents", "--store", str(folder / "polls.db"), "--start", "beginning", "--once",
+    ),
+}  # fmt: skip
+FOR_PROGRAMS: Final[dict[str, Arguments]] = {
+    "application": lambda service, _: (service.ids[0], "-o", "json"),
+    "documents-json": lambda service, _: (*service.ids, "-o", "json"),
+    "documents-jsonl": lambda service, _: service.ids,
+    "poll-documents": FOR_PEOPLE["poll-documents"],
+    "export": lambda _, folder: ("--to", str(folder / "all.jsonl")),
+}
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[IncomeService]:
+    """A service with a few applications, to which the environment leads."""
+    with IncomeService(3) as made:
+        for name, text in made.environment.items():
+            monkeypatch.setenv(name, text)
+        yield made
+
+
+@pytest.fixture
+def shell(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, service: IncomeService
+) -> Shell:
+    """The command, whose output goes to a file."""
+    shell = Shell(capfd, monkeypatch)
+    for name, text in service.environment.items():
+        monkeypatch.setenv(name, text)
+    return shell
+
+
+def records_of(service: IncomeService) -> list[ApplicationRecord]:
+    """Return everything that the service holds."""
+
+    async def read() -> list[ApplicationRecord]:
+        async with IncomeClient(service.url, auth=service.basic) as client:
+            return [record async for record in client.fetch_records(service.ids)]
+
+    return asyncio.run(read())
+
+
+def personal(service: IncomeService) -> set[str]:
+    """Return what names or describes a borrower, word by word."""
+    words = set[str]()
+    for record in records_of(service):
+        for person in record.application.applicants.values():
+            words |= {person.first_name, person.last_name, person.email, person.phone, person.ssn}
+            words |= {entry.address.street_address for entry in person.address_info}
+    return words
+
+
+def found(words: set[str], text: str) -> set[str]:
+    """Return the words that are in a text."""
+    return {word for word in words if word in text}
+
+
+@pytest.mark.parametrize("case", FOR_PEOPLE)
+def test_what_people_look_at_names_nobody(
+    case: str, service: IncomeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal neither a borrower's data nor an address of a file is shown unasked."""
+    arguments = (case.partition("-")[0], *FOR_PEOPLE[case](service, tmp_path))
+    looked = looked_at(monkeypatch, arguments, "terminal", tmp_path)
+    assert looked.status == 0
+    assert service.ids[0] in looked.screen
+    assert found(personal(service), looked.screen) == set()
+    assert SIGNED not in looked.screen
+
+
+@pytest.mark.parametrize("case", [case for case in FOR_PEOPLE if case != "documents"])
+def test_people_see_personal_data_on_request(
+    case: str, service: IncomeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The option is the same in every command, and does not bring addresses along."""
+    arguments = (case.partition("-")[0], *FOR_PEOPLE[case](service, tmp_path), SHOWN)
+    looked = looked_at(monkeypatch, arguments, "terminal", tmp_path)
+    assert looked.status == 0
+    assert found(personal(service), looked.screen)
+    assert SIGNED not in looked.screen
+
+
+def test_an_update_on_a_terminal_is_a_line(
+    service: IncomeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells the time, the id, the reference and how many documents there are."""
+    arguments = ("poll", *FOR_PEOPLE["poll-documents"](service, tmp_path))
+    looked = looked_at(monkeypatch, arguments, "terminal", tmp_path)
+    for record in records_of(service):
+        application = record.application
+        time = application.last_updated_at.strftime("%Y-%m-%d %H:%M:%SZ")
+        documents = record.documents
+        assert documents is not None
+        count = len([*documents.all()])
+        reference = application.application_reference_id
+        line = f"{time}  {application.application_id}  {reference}  {count} document"
+        assert line in looked.screen
+
+
+def written(case: str, shell: Shell, service: IncomeService, folder: Path, *more: str) -> str:
+    """Run a command whose output goes to a program, and return what that reads."""
+    arguments = (case.partition("-")[0], *FOR_PROGRAMS[case](service, folder), *more)
+    ended = shell(*arguments)
+    assert ended.status == 0
+    return (folder / "all.jsonl").read_text("utf-8") if case == "export" else ended.out
+
+
+@pytest.mark.parametrize("case", FOR_PROGRAMS)
+def test_what_programs_read_is_whole(
+    case: str, shell: Shell, service: IncomeService, tmp_path: Path
+) -> None:
+    """Nothing of it is masked, and nothing of it is missing but the addresses of files."""
+    text = written(case, shell, service, tmp_path)
+    assert SIGNED not in text
+    documents = [document for record in records_of(service) for document in _all_of(record)]
+    wanted = documents if case != "application" else _all_of(records_of(service)[0])
+    assert _documents_in(_parsed(text)) == [{**document, "url": ""} for document in wanted]
+    if case.startswith("documents"):
+        return
+    people = records_of(service)[: 1 if case == "application" else None]
+    for record in people:
+        for person in record.application.applicants.values():
+            assert person.ssn in text
+
+
+@pytest.mark.parametrize("case", FOR_PROGRAMS)
+def test_programs_get_addresses_on_request(
+    case: str, shell: Shell, service: IncomeService, tmp_path: Path
+) -> None:
+    """Who has an address can read the file, so that somebody must ask for it."""
+    text = written(case, shell, service, tmp_path, "--addresses")
+    found = _documents_in(_parsed(text))
+    assert found
+    assert all(SIGNED in document["url"] for document in found)
+
+
+@pytest.mark.parametrize("more", [(), ("--addresses",)], ids=["bare", "addresses"])
+def test_tables_hold_no_addresses(
+    more: tuple[str, ...], shell: Shell, service: IncomeService, tmp_path: Path
+) -> None:
+    """Parquet has the borrowers' data, and no column for addresses."""
+    folder = tmp_path / "tables"
+    assert shell("export", "--to", str(folder), "--format", "parquet", *more).status == 0
+    cells = "\n".join(
+        str(pyarrow.parquet.read_table(path).to_pydict())
+        for path in sorted(folder.glob("*.parquet"))
+    )
+    assert found(personal(service), cells)
+    assert SIGNED not in cells
+
+
+def test_an_export_is_resumed_with_the_same_choice_of_addresses(
+    shell: Shell, service: IncomeService, tmp_path: Path
+) -> None:
+    """Half of the lines with addresses and half without would be neither."""
+    command = ("export", "--to", str(tmp_path / "all.jsonl"))
+    service.faults.add("get_application: 404")
+    assert shell(*command).status == 1
+    ended = shell(*command, "--addresses")
+    assert ended.status == 2
+    assert "was begun with --no-addresses, and not --addresses" in ended.err
+    assert shell(*command).status == 0
+    manifest = json.loads((tmp_path / "all.jsonl.manifest.json").read_text("utf-8"))
+    assert manifest["addresses"] is False
+
+
+async def test_a_callback_on_a_terminal_is_a_line() -> None:
+    """It tells time, event, application and reference, and whether the same came before."""
+    shown = await _heard()
+    time, event, application, reference = shown.split("callbacks\r\n")[1].split()[:4]
+    assert len(time.split(":")) == 3
+    assert event == "extractions"
+    assert application.startswith("app-")
+    assert reference != "-"
+    assert "{" not in shown
+
+
+async def test_a_payload_is_shown_on_request() -> None:
+    """On a terminal the option for personal data is needed besides the one for payloads."""
+    shown = await _heard("--payload", SHOWN)
+    assert '"payload":{"event_type":"extractions"' in shown
+
+
+def test_a_payload_alone_is_refused_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold anything, and cannot be masked."""
+    looked = looked_at(monkeypatch, ("listen", "--payload"), "terminal", tmp_path)
+    assert looked.status == 2
+    assert SHOWN in looked.screen
+
+
+async def _heard(*more: str) -> str:
+    """Run ``listen`` on a terminal until a callback was shown there, and return all of it."""
+    with Terminal() as terminal:
+        streams = {"stdout": terminal.device, "stderr": terminal.device}
+        command = ("listen", "--port", "0", *more)
+        with running(*command, **streams, **BASIC_VARIABLES) as process:
+            terminal.attend()
+            await asyncio.to_thread(terminal.wait_for, "/callbacks\r\n")
+            url = terminal.shown.split(" at ")[1].split()[0]
+            async with Emulator(1) as service:
+                target = CallbackTarget(url, auth=BASIC, pauses=())
+                some = service.world.ids[0]
+                sent = await service.fire_callback(some, "extractions", target=target)
+            assert sent.delivered
+            await asyncio.to_thread(terminal.wait_for, some)
+            process.terminate()
+            await asyncio.to_thread(process.wait, 30)
+        return await asyncio.to_thread(terminal.close)
+
+
+def _parsed(text: str) -> list[Any]:
+    """Return the values of JSON lines, or of one array."""
+    if text.startswith("["):
+        values: list[Any] = json.loads(text)
+        return values
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _all_of(record: ApplicationRecord) -> list[Any]:
+    """Return an application's documents as the service's own JSON."""
+    return _documents_in([json.loads(to_json(record))])
+
+
+def _documents_in(lines: list[Any]) -> list[Any]:
+    """Return the documents of lines of JSON, in whatever form the command writes them."""
+    found: list[Any] = []
+    for line in lines:
+        if "document" in line:
+            found.append(line["document"])
+        else:
+            found += [each for kind in line["documents"]["documents"].values() for each in kind]
+    return found
