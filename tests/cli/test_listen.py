@@ -337,7 +337,7 @@ def test_client_certificates(
 
 def test_an_application_gets_what_the_service_sent(listen: Listen) -> None:
     """The JSON is handed on with the same credentials, and its 200 is the service's 200."""
-    payload = {"event_type": "error", "more": [1, 2.5, None, "\u00e9\u202e"]}
+    payload = {"event_type": "error", "more": [1, 2**64, 2.5, None, "\u00e9\u202e"]}
 
     def visit(command: Visited) -> None:
         assert command.fire(payload=payload).attempts == (200,)

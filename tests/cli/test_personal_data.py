@@ -14,7 +14,7 @@ from income_client.emulator import CallbackTarget, Emulator
 from income_client.testing import IncomeService
 from tests.cli.entry import Terminal, running
 from tests.cli.in_process import Shell, looked_at
-from tests.cli.listening import BASIC, BASIC_VARIABLES
+from tests.support.listening import BASIC, BASIC_VARIABLES
 
 Arguments = Callable[[IncomeService, Path], tuple[str, ...]]
 

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from income_client import Callback, CallbackBasicAuth, ConfigurationError
 from income_client.emulator import CallbackTarget, Emulator
@@ -14,7 +13,7 @@ from income_client.receivers import CallbackReceiver
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 from income_client.testing import make_application
-from tests.cli.listening import BASIC, BASIC_VARIABLES, listening
+from tests.support.listening import BASIC
 
 BIG: dict[str, Any] = {
     "first_beyond": 2**64,
@@ -76,21 +75,3 @@ async def test_what_json_cannot_hold_stays_refused(service: Emulator) -> None:
     for payload in (make_application(), {1, 2}, {"n": 2**64, "x": float("inf")}, endless):
         with pytest.raises(ConfigurationError, match="what JSON can hold"):
             await service.fire_callback(payload=payload, target=target)
-
-
-async def test_listen_writes_and_hands_on_every_digit(service: Emulator) -> None:
-    """The line and the request to the application at hand hold the same digits."""
-    handed: list[Any] = []
-
-    async def hook(request: web.Request) -> web.Response:
-        handed.append(json.loads(await request.read()))
-        return web.Response()
-
-    server = serving([web.post("/hook", hook)], host="127.0.0.1", port=0)
-    async with server as url:
-        with listening("--forward-to", f"{url}/hook", "--payload", **BASIC_VARIABLES) as heard:
-            sent = await service.fire_callback(payload=BIG, target=heard.target())
-            line = await heard.read_line()
-    assert sent.delivered
-    assert line["payload"] == BIG
-    assert handed == [BIG]

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from income_client.emulator import CallbackTarget, Emulator
 from tests.cli.entry import COMMAND, environment
-from tests.cli.listening import BASIC, BASIC_VARIABLES
+from tests.support.listening import BASIC, BASIC_VARIABLES
 
 DESCRIPTORS: Final = 128
 HELD: Final = 140

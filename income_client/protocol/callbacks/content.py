@@ -1,12 +1,11 @@
 """The body of a callback that is believed, read for hints; requires none of them."""
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from income_client.errors import DecodeError
-from income_client.protocol.strict_json import parse, untyped_refusal
+from income_client.protocol.strict_json import parse
 from income_client.records.callbacks import Callback
 
 from .exchange import RequestHead
@@ -51,8 +50,6 @@ def read_callback(body: bytes, *, received_at: datetime) -> Callback | Refusal:
     payload = parse(body) if body.strip() else None
     if isinstance(payload, DecodeError):
         return Refusal.NOT_JSON
-    if untyped_refusal(payload) is not None:
-        payload = _exact(body, payload)
     hints = payload if isinstance(payload, Mapping) else {}
     return Callback(
         event_type=_hint(hints, "event_type"),
@@ -61,14 +58,6 @@ def read_callback(body: bytes, *, received_at: datetime) -> Callback | Refusal:
         payload=payload,
         received_at=received_at,
     )
-
-
-def _exact(body: bytes, payload: Any) -> Any:
-    """Return a payload with integers of any size, which orjson makes floats of."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return payload
 
 
 def _is_json(content_type: bytes) -> bool:
