@@ -1,22 +1,30 @@
 """``income-client export`` killed and stopped anywhere: nothing is lost, nothing comes twice."""
 
-import json
+import os
 import random
+import shutil
 import signal
-import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="Parquet needs the extra 'full'")
+
+import pyarrow.parquet as pq
+
+from income_client import ApplicationRecord, from_json, to_arrow
+from income_client.cli import main as command
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import until
 from tests.support.cli import Cli, Running
 from tests.support.exporting import Export
-from tests.support.processes import ROOT, environment, started
+from tests.support.kills import KILLED, Workers, chosen, operations
+from tests.support.processes import environment, started
 
 
 @pytest.fixture
@@ -25,34 +33,80 @@ def export(income_service: IncomeService, tmp_path: Path) -> Export:
     return Export(Cli(tmp_path, income_service.environment), income_service, tmp_path / "exports")
 
 
+def make(
+    say: Callable[[str], None], target: str, form: str, environment: Mapping[str, str]
+) -> None:
+    """Run the command, and say its status."""
+    os.environ.update(environment)
+    say(f"status {_status('export', '--to', target, '--format', form)}")
+
+
+def prepare() -> None:
+    """Import what the command needs."""
+    to_arrow(())
+    _status("export", "--help")
+
+
+def _status(*line: str) -> int:
+    """Run the command, print nothing, and return its status."""
+    sys.argv = ["income-client", *line]
+    kept = [os.dup(number) for number in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    try:
+        command()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        for number, descriptor in zip((1, 2), kept, strict=True):
+            os.dup2(descriptor, number)
+    return 0
+
+
 @pytest.mark.timeout(400)  # each operation costs two runs
 @pytest.mark.income_service(applications=3)
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_the_run_after_a_kill_makes_it_whole(
-    form: str, tmp_path: Path, income_service: IncomeService
+async def test_the_run_after_a_kill_makes_it_whole(
+    form: str, tmp_path: Path, income_service: IncomeService, pytestconfig: pytest.Config
 ) -> None:
-    """Killed before each of its operations on files in turn, it ends with 0 the next time.
+    """Killed before any of its operations on files, it ends with 0 the next time.
 
     The one exception is the very last step, when nothing is left that could say
     what the file is: it is there, and is not overwritten.
     """
-    script = [sys.executable, "-m", "tests.support.export_kills", str(tmp_path / "all")]
-    output = subprocess.run(
-        [*script, "--format", form],
-        stdout=subprocess.PIPE,
-        env=environment(income_service),
-        cwd=ROOT,
-        check=True,
-        timeout=390,
-    ).stdout
-    steps = [json.loads(line) for line in output.splitlines()]
-    assert [step["killed"] for step in steps] == [99] * (len(steps) - 1) + [0]
-    assert len(steps) > 25
-    for step in steps:
-        assert step["ids"] == sorted(income_service.ids), step
-        assert (step["is_once"], step["left"]) == (True, []), step
-        is_last = step["operation"].startswith("rmdir") and step["operation"].endswith("all.part")
-        assert step["again"] == (1 if is_last else 0), step
+    folder, ids = tmp_path / "exports", sorted(income_service.ids)
+    target = folder / "all"
+    facts: dict[str, Any] = {
+        "target": str(target),
+        "form": form,
+        "environment": environment(income_service),
+    }
+    async with Workers(f"{__name__}:make") as workers:
+        folder.mkdir()
+        count = await operations(workers, **facts)
+        for number in chosen(pytestconfig.getoption("kills"), count):
+            shutil.rmtree(folder)
+            folder.mkdir()
+            killed = workers.start(dies_before=number, **facts)
+            await workers.wait(killed)
+            assert killed.code == KILLED
+            again = workers.start(**facts)
+            await workers.wait(again)
+            (place,) = killed.said("before ")
+            is_last = place == f"before rmdir {target}.part"
+            assert again.words == [f"status {1 if is_last else 0}"], place
+            assert ids_in(target) == ids, place
+            assert list(folder.glob("*.part")) == [], place
+
+
+def ids_in(target: Path) -> list[str]:
+    """Return the applications of an export, each as often as it is there."""
+    if target.is_file():
+        lines = target.read_bytes().splitlines()
+        return sorted(from_json(ApplicationRecord, one).application_id for one in lines)
+    column = pq.read_table(target / "applications.parquet")["application_id"]
+    return sorted(map(str, column.to_pylist()))
 
 
 @pytest.mark.income_service(applications=500)

@@ -2,7 +2,8 @@
 
 A process that has imported everything forks a worker for each order, so that a life costs
 milliseconds. A worker is a function of keyword arguments, the first of which, ``say``, sends a
-word to the test. ``python -m tests.support.kills MODULE:FUNCTION`` is that first process.
+word to the test. ``python -m tests.support.kills MODULE:FUNCTION`` is that first process; it
+calls ``prepare`` of the module, if there is one, for what would be imported in every life.
 """
 
 import asyncio
@@ -26,12 +27,17 @@ from attrs import define, field
 
 ROOT: Final = Path(__file__).parents[2]
 KILLED: Final = -signal.SIGKILL
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 60.0
+_OUTPUT: Final = os.dup(1) if __name__ == "__main__" else 1
+"""Where words go, whatever a worker does with its standard output."""
 _OPERATIONS: Final = (
     *("chmod", "fchmod", "fsync", "ftruncate", "link", "mkdir", "open", "remove", "rename"),
     *("replace", "rmdir", "unlink", "write", "writev"),
 )
-"""Functions of `os` before which a worker can be killed; locks and SQL statements count, too."""
+"""Functions of `os` before which a worker can be killed; locks and SQL statements count, too.
+
+It says ``before`` and the operation then, and ``operations`` with their number if it survives.
+"""
 
 
 @define
@@ -159,7 +165,9 @@ def chosen(count: int, among: int) -> list[int]:
 def main(work: str) -> None:
     """Obey the orders on standard input until it ends; leave no process behind."""
     module, _, name = work.partition(":")
-    function = getattr(import_module(module), name)
+    loaded = import_module(module)
+    function = getattr(loaded, name)
+    getattr(loaded, "prepare", list)()
     children: dict[str, int] = {}
     try:
         for order in sys.stdin:
@@ -171,7 +179,7 @@ def main(work: str) -> None:
             if what != "wait":
                 os.kill(child, signal.SIGKILL if what == "kill" else signal.SIGTERM)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            _write(f"{number} ended {code}")
+            _say(number, f"ended {code}")
     finally:
         for child in children.values():
             os.kill(child, signal.SIGKILL)
@@ -186,10 +194,11 @@ def _born(
         return child
     code = 1
     try:
-        seen = [] if dies_before is None else _watch(dies_before)
-        function(lambda word: _write(f"{number} {word}"), **facts)
+        say = partial(_say, number)
+        seen = [] if dies_before is None else _watch(dies_before, say)
+        function(say, **facts)
         if dies_before is not None:
-            _write(f"{number} operations {len(seen)}")
+            say(f"operations {len(seen)}")
         code = 0
     except BaseException:  # noqa: BLE001 - nothing of it may reach the parent's loop
         traceback.print_exc()
@@ -197,15 +206,16 @@ def _born(
         os._exit(code)
 
 
-def _watch(dies_before: int) -> list[str]:
+def _watch(dies_before: int, say: Callable[[str], None]) -> list[str]:
     """Note the operations on files from now on, and end this process before one of them."""
     seen: list[str] = []
 
     def watched(operation: Callable[..., Any]) -> Callable[..., Any]:
         def watch(*arguments: Any, **named: Any) -> Any:
-            # Standard output and standard error are not the worker's files.
-            if not arguments or arguments[0] not in {1, 2}:
+            # Where words and complaints go is not one of the worker's files.
+            if not arguments or arguments[0] not in {1, 2, _OUTPUT}:
                 if len(seen) == dies_before:
+                    say(f"before {operation.__name__} {arguments[0] if arguments else ''}")
                     os.kill(os.getpid(), signal.SIGKILL)
                 seen.append(operation.__name__)
             return operation(*arguments, **named)
@@ -222,8 +232,8 @@ def _watch(dies_before: int) -> list[str]:
     return seen
 
 
-def _write(line: str) -> None:
-    os.write(1, f"{line}\n".encode())
+def _say(number: str, word: str) -> None:
+    os.write(_OUTPUT, f"{number} {word}\n".encode())
 
 
 if __name__ == "__main__":
