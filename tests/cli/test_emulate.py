@@ -505,10 +505,19 @@ def test_an_endpoint_that_hangs_holds_nothing_back(emulate: Emulate) -> None:
 
     with beside(serving(silent)) as server:
 
-        def watch(_: Emulating) -> None:
-            until(lambda: len(server.seen) >= 16)
+        def is_updated(emulator: Emulating, one: str) -> bool:
+            text = json.loads(fetched(emulator, f"/v1/income/applications/{one}")[2])
+            updated_at = datetime.fromisoformat(text["last_updated_at"].removesuffix("Z"))
+            return updated_at >= emulator.service_time
 
-        ran = emulate(watch, "--updates", "500", "--callbacks", server.url)
+        def watch(emulator: Emulating) -> None:
+            rows = json.loads(fetched(emulator, "/v1/income/applications?limit=1000")[2])
+            ids = [row["application_id"] for row in rows["applications"]]
+            until(lambda: len(server.seen) >= 16)
+            # By then there were 40 updates at least, and so callbacks that were left out.
+            until(lambda: all(is_updated(emulator, one) for one in ids))
+
+        ran = emulate(watch, "--basic", "--updates", "500", "--callbacks", server.url)
         assert len(server.seen) == 16
     assert "16" in ran.stderr
 

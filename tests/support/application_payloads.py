@@ -15,7 +15,7 @@ from tests.support.payloads import APPLICATION, DOCUMENTS, Payload
 _KINDS: Final = ("employment", "self_employment", "pension", "social_security")
 _STUB: Final[Payload] = DOCUMENTS["documents"]["paystub"][0]
 _W2: Final[Payload] = DOCUMENTS["documents"]["w2"][0]
-_EXACT: Final = re.compile(rb'"@([^"@]*)@"')
+_EXACT: Final = re.compile(rb'"@(-?[0-9][-+.0-9Ee]*)@"')
 
 
 @frozen
@@ -28,9 +28,12 @@ class Payloads:
     @property
     def bodies(self) -> tuple[bytes, bytes]:
         """Both as JSON, in which ``"@1E+3@"`` is the number 1E+3."""
-        texts = (json.dumps(each).encode() for each in (self.application, self.documents))
-        first, second = (_EXACT.sub(rb"\1", text) for text in texts)
-        return first, second
+        return _written(self.application), _written(self.documents)
+
+
+def _written(payload: Payload) -> bytes:
+    """Return JSON that has every digit of a decimal."""
+    return _EXACT.sub(rb"\1", json.dumps(payload, default=lambda number: f"@{number}@").encode())
 
 
 def _named(application: Payload, documents: Payload) -> Payloads:
