@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cli.entry import ROOT
+from tests.support.processes import ROOT
 from tests.support.readme import README
 
 SECTION: Final = README.partition("\n## Measured\n")[2].partition("\n## ")[0]

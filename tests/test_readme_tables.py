@@ -27,7 +27,7 @@ from income_client import (
 from income_client.cli.exit_status import ExitStatus
 from income_client.emulator import CallbackTarget, Fault, FaultKind, ServiceRules
 from income_client.receivers import CallbackReceiver
-from tests.cli.entry import ROOT
+from tests.support.processes import ROOT
 from tests.support.readme import DEMO, PATH, README, TESTS, blocks, examples, file_name, kind_of
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

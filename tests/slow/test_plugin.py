@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.cli.entry import environment
+from tests.support.processes import environment
 
 pytestmark = pytest.mark.timeout(300)
 

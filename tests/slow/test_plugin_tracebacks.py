@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.cli.entry import environment
+from tests.support.processes import environment
 
 FAILING: Final = """
 import pytest

@@ -26,7 +26,7 @@ _OWN_TERMINAL: Final = (
 _PATIENCE: Final = 50.0
 
 
-def environment(service: IncomeService | None = None, **variables: str) -> dict[str, str]:
+def environment(service: IncomeService | None = None, /, **variables: str) -> dict[str, str]:
     """Return the variables of a shell, those that lead to a service, and these."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     settings = service.environment if service is not None else {}

@@ -9,7 +9,7 @@ from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 from sybil.typing import Evaluator
 
-from tests.cli.entry import ROOT
+from tests.support.processes import ROOT
 
 PATH: Final = ROOT / "README.md"
 README: Final = PATH.read_text("utf-8")

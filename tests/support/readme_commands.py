@@ -13,8 +13,8 @@ from typing import Final
 
 from income_client import SQLiteCheckpointStore
 from income_client.emulator import Emulator
-from tests.cli.entry import COMMAND, ROOT, environment
 from tests.slow import test_nginx, test_uvicorn
+from tests.support.processes import COMMAND, ROOT, environment
 from tests.support.readme import commands
 from tests.support.readme_callbacks import rings_by_command
 from tests.support.readme_examples import variables

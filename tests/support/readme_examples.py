@@ -29,7 +29,7 @@ from yarl import URL
 
 from income_client import errors
 from income_client.emulator import Emulator, Fault
-from tests.cli.entry import ROOT, environment
+from tests.support.processes import ROOT, environment
 
 
 def variables(service: Emulator) -> dict[str, str]:

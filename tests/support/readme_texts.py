@@ -12,8 +12,8 @@ from attrs import fields, has
 
 import income_client
 from income_client import ApplicationRecord, Document, Paystub, errors
-from tests.cli.entry import run
 from tests.support.architecture import LAYERS, MAY_IMPORT
+from tests.support.processes import environment, run
 
 _NAMES_END_AT: Final = 34
 """Where, in a line of the drawing, the names end and the words begin."""
@@ -28,7 +28,7 @@ def is_what_the_demo_prints(text: str) -> None:
             for line in lines.splitlines()
         ]
 
-    assert shape(run("demo").stdout) == shape(text)
+    assert shape(run("demo", env=environment()).stdout) == shape(text)
     assert "Applications found  5,000  of 5,000 existing" in text
 
 
