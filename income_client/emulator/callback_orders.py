@@ -4,6 +4,7 @@ Payloads are not specified (contract section 6). These are assumed, and hold not
 borrower's.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -17,7 +18,6 @@ from income_client.errors import ConfigurationError
 from .arguments import Validator, instance
 from .callback_answer import json_of
 
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 USUAL_EVENT: Final = "income_calculations"
 """An event that is assumed; others are ``extractions`` and ``error``."""
 CONTROL_PATH: Final = "/emulator/callbacks"
@@ -96,7 +96,7 @@ def content_of(payload: Any) -> bytes:
     if isinstance(payload, bytes | bytearray):
         return bytes(payload)
     try:
-        return _ENCODER.encode(payload)
+        return json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
         fault = f"payload is bytes or what JSON can hold, not {type(payload).__name__}"
     del payload  # crash reporters send the locals of the frame that raises
