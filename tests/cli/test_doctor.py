@@ -359,11 +359,12 @@ def test_a_failing_service_is_left_alone(doctor: Doctor, income_service: IncomeS
     ("address", "check", "status"),
     [
         ("https://127.0.0.1:1", "connection", 1),
-        (f"https://{'a' * 64}.example", "DNS", 1),
+        ("https://service.invalid", "DNS", 1),
+        (f"https://{'a' * 64}.example", "configuration", 2),
         ("http://user:hush@example.com", "configuration", 2),
         ("", "configuration", 2),
     ],
-    ids=["nothing listens", "unknown name", "password in it", "missing"],
+    ids=["nothing listens", "unknown name", "label too long", "password in it", "missing"],
 )
 def test_what_builds_on_a_failure_is_skipped(
     address: str, check: str, status: int, doctor: Doctor
