@@ -96,7 +96,9 @@ def content_of(payload: Any) -> bytes:
     if isinstance(payload, bytes | bytearray):
         return bytes(payload)
     try:
-        return json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
+        return json.dumps(
+            payload, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+        ).encode()
     except (TypeError, ValueError, RecursionError):
         fault = f"payload is bytes or what JSON can hold, not {type(payload).__name__}"
     del payload  # crash reporters send the locals of the frame that raises

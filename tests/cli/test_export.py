@@ -71,6 +71,7 @@ def test_the_manifest_has_the_span(export: Export, income_service: IncomeService
         "next_updated_after": "2026-06-30T11:59:55",
         "documents": False,
         "pages": False,
+        "addresses": False,
         "whole": True,
         "missing": [],
         "saturated_seconds": [],
@@ -384,9 +385,3 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
 def progress_in(screen: str) -> list[str]:
     """Return the percentages that were drawn, one after the other."""
     return re.findall(r"Exporting +(\d+)%", re.sub(r"\x1b\[[0-9;]*m", "", screen))
-
-
-def test_help_warns_of_addresses(cli: Cli) -> None:
-    """Who keeps the lines for years learns what in them is good for minutes."""
-    words = cli("export", "--help").words.replace("│", "")
-    assert "addresses of their files" in " ".join(words.split())

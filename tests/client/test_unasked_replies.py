@@ -350,6 +350,21 @@ async def test_a_list_of_other_applications_ends_its_connection() -> None:
         assert service.over == [0, 1]
 
 
+async def test_a_reply_that_is_no_token_ends_its_connection() -> None:
+    """The token request is made again over another one, and so are the calls behind it."""
+    replies = [reply(body=b"<html>", content_type="text/html")]
+
+    def answer(seen: Seen) -> bytes:
+        return replies.pop() if replies else answer_to(seen)
+
+    async with (
+        straying(When.SAME, answer=answer) as service,
+        client_of(service, auth=OAUTH) as client,
+    ):
+        assert (await client.get_application("app-1")).application_id == "app-1"
+        assert service.over == [0, 1, 1]
+
+
 async def test_a_reply_that_stays_wrong_is_an_error_with_its_facts() -> None:
     """Status, request id, pause and attempts are there, as with any reply."""
     out = application("somebody-else").replace(

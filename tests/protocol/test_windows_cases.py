@@ -1,7 +1,6 @@
 """The planner in cases that have a name: saturation, order, hints, hostile echoes."""
 
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -106,18 +105,6 @@ def test_application_dates_are_only_a_hint(seed: int, walkers: int) -> None:
     walked = walk(world, BASE - 1, None, limit=30, walkers=walkers, chance=chance).run()
     assert sorted(walked.ids) == sorted(world.ids)
     assert walked.planner.requests < 200
-
-
-@given(st.integers(0, 2**32), WALKERS)
-def test_memory_of_rows_is_bounded_by_the_walkers(seed: int, walkers: int) -> None:
-    """Ids are kept for two pages of each covered interval, however long the walk."""
-    chance = Random(seed)
-    world = World([BASE + int(10**6 * chance.random() ** 3) for _ in range(3000)], now=BASE + 10**6)
-    walked = walk(world, BASE - 1, BASE + 10**6, limit=30, walkers=walkers, chance=chance)
-    while walked.step():
-        planner: Any = walked.planner
-        assert len(planner._overlap) <= 2 * len(planner._received)
-        assert len(planner.covered) <= walkers + 8
 
 
 def test_a_page_that_answers_another_question_proves_nothing() -> None:
