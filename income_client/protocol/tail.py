@@ -31,6 +31,8 @@ from .timestamps import LAST_SECOND
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY
 _CENTURY: Final = 100 * _YEAR
+_END_OF_TIME: Final = 3_786_912_000
+"""The beginning of 2090: an echo beyond it tells no time, also where there is no `Date`."""
 _SECOND: Final = Pause(1.0)
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round
@@ -131,10 +133,10 @@ class Tail:
         if is_whole or not self._is_present_known:
             self._asks_for_last = False
             return TailStep(span=self._nothing)
+        # A future bound that was lowered need not be the present: a long window may have
+        # been cut short, and then ends in the future. Only an unset bound tells the present.
         self._give_up_future()
-        if echo.after > bounds.after:
-            return TailStep(span=self._nothing)
-        return self._receive_present(bounds, answer, echo.before - _BEHIND)
+        return TailStep(span=self._nothing)
 
     def _receive_probe(self, bounds: Bounds, answer: Answer) -> TailStep:
         echo, served_at = answer.echo, answer.served_at
@@ -145,6 +147,8 @@ class Tail:
             if is_open and self._lead is None:
                 return TailStep(span=self._nothing, is_finished=True)
             present = served_at - _BEHIND
+        if served_at is None and is_open and self._lead is None and present > _END_OF_TIME:
+            return TailStep(span=self._nothing, is_finished=True)
         if served_at is not None and is_open and self.reached - _DAY > served_at:
             # The walk is ahead of the service's own clock: there is nothing more to come.
             return TailStep(span=self._nothing, is_finished=True)

@@ -95,15 +95,19 @@ async def test_one_walker_goes_in_ascending_order(data: st.DataObject, limit: in
     assert all(max(one) <= min(other) for one, other in pairwise(seconds))
 
 
-@given(st.data(), LIMITS, WALKERS, st.lists(st.integers(0, 12), max_size=12))
+@given(
+    data=st.data(),
+    limit=LIMITS,
+    walkers=WALKERS,
+    turns=st.lists(st.integers(0, 12), min_size=2, max_size=8),
+)
 async def test_rows_and_pages_share_one_position(
     data: st.DataObject, limit: int, walkers: int, turns: list[int]
 ) -> None:
     """A walk read partly by rows and partly by pages yields every application once."""
-    times = data.draw(update_seconds(limit))
-    last = max([*times, BASE + 5]) + 5
-    rules = data.draw(readings(last - BASE, widest=None, oldest=None))
-    service = ListService(rows=rows_at(times), now=last, rules=rules)
+    times = [BASE + 131 * number for number in range(30)]
+    rules = data.draw(readings(4_000, widest=None, oldest=None))
+    service = ListService(rows=rows_at(times), now=BASE + 4_000, rules=rules)
     found: list[str] = []
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, None, limit=limit, concurrency=walkers)
@@ -118,7 +122,9 @@ async def test_rows_and_pages_share_one_position(
             for _ in range(turn // 2):
                 if (row := await anext(paginator, None)) is not None:
                     found.append(row.application_id)
-        found += await ids_of(paginator)
+        async for page in paginator.pages():
+            found += [row.application_id for row in page.applications]
+        assert await ids_of(paginator) == []
     assert sorted(found) == sorted(service.ids)
 
 

@@ -1,5 +1,6 @@
 """Promise 2: a full page covers nothing, and what cannot be read is named, never dropped."""
 
+import contextlib
 from random import Random
 from typing import Any
 
@@ -43,12 +44,12 @@ async def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
     assert paginator.saturated == ()
 
 
-@pytest.mark.parametrize("meaning", MEANINGS)
 @given(data=st.data(), limit=st.sampled_from([3, 5]), walkers=WALKERS, order=ORDERS)
 async def test_a_saturated_second_is_named_after_everything_else(
-    meaning: str, data: st.DataObject, limit: int, walkers: int, order: Any
+    data: st.DataObject, limit: int, walkers: int, order: Any
 ) -> None:
     """Seconds with as many rows as the limit are named; what is not in them is yielded."""
+    meaning = data.draw(st.sampled_from(list(MEANINGS)), "meaning")
     on_saturated: Any = data.draw(st.sampled_from(["raise", "report"]), "on_saturated")
     crowd = st.sampled_from([limit, 3 * limit, limit - 1, 1, 0])
     sizes = data.draw(st.lists(crowd, min_size=1, max_size=4))
@@ -96,12 +97,31 @@ async def test_a_saturated_second_is_named_after_everything_else(
     assert asked <= 60 + 120 * len(named)
 
 
+@pytest.mark.parametrize("order", ["oldest", "newest", "random"])
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_rows_beside_a_saturated_second_come_once(concurrency: int, order: Any) -> None:
+    """With inclusive bounds both neighbours return its rows, and each is yielded once."""
+    rules = Rules(order=order, lower_closed=True, upper_closed=True)
+    for sizes in ([2, 3, 2], [1, 9, 1], [2, 3, 3, 2]):
+        times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
+        service = ListService(rows=rows_at([*times, BASE + 50]), now=LATER, rules=rules)
+        for on_saturated in ("raise", "report"):
+            found: list[str] = []
+            async with serving(service) as client:
+                options: Any = {"concurrency": concurrency, "on_saturated": on_saturated}
+                paginator = walk(client, BASE - 3, BASE + 90, limit=3, **options)
+                with contextlib.suppress(SaturatedWindowError):
+                    await collect(paginator, found)
+            assert paginator.saturated
+            assert len(found) == len(set(found))
+
+
 @given(st.data(), SMALL_LIMITS, WALKERS)
 async def test_a_reading_of_any_kind_leaves_no_crowd_unnamed(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
     """With cut windows and bounds in the future too, a row is yielded, or its second is named."""
-    sizes = data.draw(st.lists(st.integers(0, 2 * limit), min_size=1, max_size=6))
+    sizes = data.draw(st.lists(st.integers(0, 2 * limit), min_size=1, max_size=4))
     times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
     after = BASE + data.draw(st.sampled_from([-7, -1, 0]), "after")
     before = data.draw(st.sampled_from([None, BASE + len(sizes), BASE + 30]), "before")

@@ -119,7 +119,7 @@ async def test_what_is_remembered_of_rows_is_bounded(walkers: int, before: int |
 @given(st.integers(0, 2**32), WALKERS)
 async def test_the_checkpoint_is_short(seed: int, walkers: int) -> None:
     """It holds the span and some intervals for each walker, and no id."""
-    service = spread(100, seed=seed, order="random", slowness=12)
+    service = spread(70, seed=seed, order="random", slowness=12)
     longest = 0
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, None, limit=5, concurrency=walkers)

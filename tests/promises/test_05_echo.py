@@ -52,9 +52,11 @@ async def test_windows_cut_short_at_random_lose_nothing(
     def cut_short(query: Query, page: Page) -> Reply:
         after, before = page.after, page.before
         if before - after > 4 and chance.random() < 0.7:
-            third = (before - after) // 3
-            after += chance.randint(1, third) * (cut != "end")
-            before -= chance.randint(1, third) * (cut != "start")
+            # Often at the second of a row, which one of the two pages has to hold.
+            within = [second for second in times if after < second < before - 2]
+            third = after + chance.randint(1, (before - after) // 3)
+            after = chance.choice([*within, third]) if cut != "end" else after
+            before = chance.randint(after + 2, before) if cut != "start" else before
         return applied(service, after, before, query.limit)
 
     service.twist = cut_short

@@ -13,13 +13,13 @@ from income_client import (
     ApplicationPaginator,
     CheckpointError,
     IncomeClient,
-    InvalidRequestError,
     MemoryCheckpointStore,
     PermissionDeniedError,
+    ServerError,
 )
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.support.listing import ListService, Rules, rows_at, serving, text_of
+from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving, text_of
 from tests.support.walk_data import (
     BASE,
     DAY,
@@ -57,9 +57,9 @@ async def run_until(
             await _cancel_after(6 * count, paginator, into)
         case "failure":
             last = len(service.queries) + count // 2
-            status = 400 if count % 2 else 403
+            status = 500 if count % 2 else 403
             service.twist = lambda query, page: status if len(service.queries) > last else page
-            with contextlib.suppress(PermissionDeniedError, InvalidRequestError):
+            with contextlib.suppress(PermissionDeniedError, ServerError):
                 await collect(paginator, into)
             service.twist = lambda query, page: page
 
@@ -144,7 +144,7 @@ async def test_a_row_is_covered_once_the_consumer_came_back_for_the_next(
         done = {key for ids, _ in parts for key in ids}
         assert done == service.ids
         chosen = data.draw(st.permutations(range(len(parts)))) if parts else []
-        for number in chosen[:6]:
+        for number in chosen[:4]:
             held, checkpoint = parts[number]
             again = await ids_of(client.list_applications(resume=checkpoint, **options))
             assert set(held) <= set(again)
@@ -186,6 +186,53 @@ async def test_walks_that_follow_each_other_lose_no_update(
             assert len(service.queries) - asked < 60 + 2 * len(touched)
 
 
+@pytest.mark.parametrize("walkers", [1, 4])
+@pytest.mark.parametrize("cut", ["start", "end"])
+@pytest.mark.parametrize("date_ahead", [0, None, -6 * 3_600])
+async def test_no_second_that_has_not_passed_is_covered(
+    date_ahead: int | None, cut: Any, walkers: int
+) -> None:
+    """A service that cuts windows short, in the future too, tells no present by the cut."""
+    rules = Rules(widest=3_600, cut=cut, date_ahead=date_ahead, order="random")
+    times = [BASE + 100 * n for n in range(60)] + [BASE + 5_990 + n for n in range(9)]
+    service = ListService(rows=rows_at(times), now=BASE + 6_000, rules=rules)
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, None, limit=5, concurrency=walkers)
+        assert sorted(await ids_of(paginator)) == sorted(service.ids)
+        for seconds in (1, 60, 600):
+            service.now += seconds
+            touched = next(iter(service.rows))
+            service.touch(touched)
+            paginator = client.list_applications(limit=5, resume=paginator.checkpoint)
+            assert touched in await ids_of(paginator)
+
+
+@pytest.mark.parametrize("date_ahead", [0, None])
+async def test_an_echo_without_end_covers_no_future(date_ahead: int | None) -> None:
+    """Where an unset bound is echoed as the end of time, what is updated later comes later."""
+    service = ListService(
+        rows=rows_at([BASE + 9 * n for n in range(20)]),
+        now=BASE + 600,
+        rules=Rules(date_ahead=date_ahead),
+    )
+
+    def endless(query: Query, page: Page) -> Reply:
+        if query.before is not None:
+            return page
+        ids = sorted(service.truth(query.after or 0, BASE + 10**6))
+        return Page(after=page.after, before='"9999-12-31T23:59:59"', ids=tuple(ids))
+
+    service.twist = endless
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, None)
+        assert sorted(await ids_of(paginator)) == sorted(service.ids)
+        service.now += 60
+        touched = next(iter(service.rows))
+        service.touch(touched)
+        again = client.list_applications(resume=paginator.checkpoint)
+        assert touched in await ids_of(again)
+
+
 @pytest.mark.parametrize("ahead", [5, 3_600])
 @pytest.mark.parametrize("future", ["accept", "lower"])
 async def test_what_is_updated_before_an_upper_bound_in_the_future_comes_when_resumed(
@@ -208,6 +255,27 @@ async def test_what_is_updated_before_an_upper_bound_in_the_future_comes_when_re
         asked = len(service.queries)
         assert await ids_of(client.list_applications(resume=again.checkpoint)) == []
     assert len(service.queries) == asked
+
+
+@pytest.mark.parametrize("by_page", [False, True])
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_leaving_a_walk_covers_nothing_more(concurrency: int, by_page: bool) -> None:
+    """The page in the hands of a consumer that leaves its loop comes again."""
+    service = ListService(rows=rows_at([BASE + 37 * n for n in range(60)]), now=BASE + 30 * DAY)
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + 5_000, limit=10, concurrency=concurrency)
+        ids: list[str] = []
+        if by_page:
+            pages = paginator.pages()
+            for _ in range(3):
+                ids = [row.application_id for row in (await anext(pages)).applications]
+            await pages.aclose()
+        else:
+            for _ in range(25):
+                ids = [(await anext(paginator)).application_id]
+        await paginator.aclose()
+        again = await ids_of(client.list_applications(limit=10, resume=paginator.checkpoint))
+    assert set(ids) <= set(again)
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)
@@ -246,6 +314,37 @@ async def test_a_saturated_second_is_never_covered() -> None:
         assert len(await ids_of(again)) == 10
         assert again.saturated == first.saturated
         assert len(service.queries) - asked <= asked
+
+
+@pytest.mark.parametrize("before", [None, BASE + 3_000])
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_a_failure_of_any_request_loses_nothing(concurrency: int, before: int | None) -> None:
+    """Whichever request is refused, iterated again or resumed the walk yields the rest."""
+    number = requests = 0
+    while number <= requests:
+        number += 1
+        rules = Rules(future="refuse", order="random", slowness=3)
+        times = [BASE + 37 * n for n in range(40)]
+        service = ListService(rows=rows_at(times), now=BASE + 10 * DAY, rules=rules)
+
+        def fail(
+            query: Query, page: Page, service: ListService = service, at: int = number
+        ) -> Reply:
+            return 403 if len(service.queries) == at else page
+
+        service.twist = fail
+        found: list[str] = []
+        async with serving(service) as client:
+            paginator = walk(client, BASE - 1, before, limit=8, concurrency=concurrency)
+            with contextlib.suppress(PermissionDeniedError):
+                await collect(paginator, found)
+            again = client.list_applications(limit=8, resume=paginator.checkpoint)
+            resumed = set(found) | set(await ids_of(again))
+            await collect(paginator, found)
+        assert sorted(found) == sorted(service.ids)
+        assert resumed == service.ids
+        requests = len(service.queries) // 2
+    assert requests > 4
 
 
 @pytest.mark.parametrize("turns", range(0, 120, 8))

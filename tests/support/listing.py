@@ -44,6 +44,8 @@ class Rules:
     """First second that is kept; an earlier lower bound is raised to it."""
     future: Literal["accept", "lower", "refuse"] = "accept"
     """What becomes of a bound after the present."""
+    rounds_up: bool = False
+    """Whether the present, as it is echoed, is the second after the one under way."""
     date_ahead: int | None = 0
     """Seconds that the Date header runs ahead of the service's time; None for no header."""
     slowness: int = 0
@@ -207,11 +209,12 @@ class ListService:
     def page(self, query: Query) -> Reply:
         """Answer a question by the rules alone."""
         rules, after, before = self.rules, query.after or 0, query.before
-        if rules.future == "refuse" and max(after, before or 0) > self.now:
+        present = self.now + rules.rounds_up
+        if rules.future == "refuse" and max(after, before or 0) > present:
             return 400
-        before = self.now if before is None else before
+        before = present if before is None else before
         if rules.future == "lower":
-            after, before = min(after, self.now), min(before, self.now)
+            after, before = min(after, present), min(before, present)
         if rules.oldest is not None:
             after = max(after, rules.oldest)
         if rules.widest is not None and before - after > rules.widest:

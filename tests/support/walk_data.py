@@ -53,7 +53,8 @@ def update_seconds(draw: st.DrawFn, limit: int) -> list[int]:
 @st.composite
 def readings(draw: st.DrawFn, /, span: int, **fixed: Any) -> Rules:
     """Draw one way to read the contract for a walk over so many seconds; some fields are fixed."""
-    widths = [width for width in (6, 40, 3_600) if span / width < _MOST_CUTS]
+    # Windows of a few seconds end as fast as an open walk can follow them.
+    widths = [width for width in (12, 40, 3_600) if span / width < _MOST_CUTS]
     drawn: dict[str, Any] = {
         "lower_closed": st.booleans(),
         "upper_closed": st.booleans(),
@@ -62,6 +63,7 @@ def readings(draw: st.DrawFn, /, span: int, **fixed: Any) -> Rules:
         "cut": st.sampled_from(["start", "end"]),
         "oldest": st.sampled_from([None, None, None, BASE + 1, BASE + 5]),
         "future": st.sampled_from(["accept", "lower", "refuse"]),
+        "rounds_up": st.sampled_from([False, False, True]),
         "date_ahead": st.sampled_from([0, 0, None, 3, -3, 6 * 3_600, -6 * 3_600]),
         "slowness": st.sampled_from([0, 3, 12]),
     }
