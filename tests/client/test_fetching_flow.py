@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from income_client import ClientClosedError, ConfigurationError
+from income_client import ClientClosedError
 from income_client.emulator import Fault
 from tests.support.service import HeldClock, client_tasks, quiet, served, until
 
@@ -143,36 +143,6 @@ async def test_a_failure_closes_the_source() -> None:
         assert client_tasks() == set()
 
 
-async def test_dropping_ends_requests() -> None:
-    """A fetch that nobody holds any more ends its requests by itself."""
-    held = HeldClock()
-    async with served(50, clock=held, latency=1) as (service, client):
-        async for _ in client.fetch_records(service.world.ids, concurrency=CONCURRENCY):
-            held.is_held = True
-            break
-        await until(lambda: client_tasks() == set())
-        await until(lambda: service._in_flight == 0)
-        # Of the hundred requests only those that were on their way already arrive.
-        assert await quiet(service) <= 3 * CONCURRENCY
-
-
-@pytest.mark.parametrize("cancellations", [1, 2, 3])
-async def test_cancelling_leaves_nothing_behind(cancellations: int) -> None:
-    """Cancelled while waiting, a fetch ends its requests and closes its source."""
-    async with held_fetch() as (service, fetcher, _, source):
-        task = asyncio.create_task(all_of(fetcher))
-        await quiet(service)
-        assert service._in_flight == CONCURRENCY
-        for _ in range(cancellations):
-            task.cancel()
-            await asyncio.sleep(0)
-        await asyncio.wait([task])
-        assert task.cancelled()
-        await until(lambda: client_tasks() == set())
-        await until(lambda: service._in_flight == 0)
-        assert source.is_closed
-
-
 async def test_after_a_cancellation_going_on_is_refused() -> None:
     """Going on would leave records out in silence, so it is an error."""
     async with held_fetch() as (_, fetcher, _held, _source):
@@ -183,43 +153,6 @@ async def test_after_a_cancellation_going_on_is_refused() -> None:
             with pytest.raises(ClientClosedError):
                 await anext(fetcher)
         assert client_tasks() == set()
-
-
-async def test_a_walk_as_source_ends_with_the_fetch() -> None:
-    """Closing a fetch over a walk ends the walk's requests too."""
-    held = HeldClock()
-    async with served(2000, clock=held, latency=1, pattern="uniform") as (service, client):
-        fetcher = client.fetch_records(client.list_applications(limit=50), concurrency=8)
-        await anext(fetcher)
-        held.is_held = True
-        task = asyncio.create_task(all_of(fetcher))
-        await quiet(service)
-        task.cancel()
-        await asyncio.wait([task])
-        assert client_tasks() == set()
-        await until(lambda: service._in_flight == 0)
-
-
-async def test_closing_sends_away_who_waits() -> None:
-    """Somebody who waits for a record when another task closes the fetch gets an error."""
-    async with held_fetch() as (service, fetcher, _, source):
-        waiting = asyncio.create_task(all_of(fetcher))
-        await quiet(service)
-        await fetcher.aclose()
-        with pytest.raises(ClientClosedError):
-            await waiting
-        assert source.is_closed
-
-
-async def test_a_fetch_has_one_consumer() -> None:
-    """A second task that asks for a record while the first one waits is refused."""
-    async with held_fetch() as (service, fetcher, held, _):
-        first = asyncio.create_task(all_of(fetcher))
-        await quiet(service)
-        with pytest.raises(ConfigurationError):
-            await anext(fetcher)
-        held.release_all()
-        assert len(await first) == 199
 
 
 async def test_after_a_failure_the_rest_of_that_application_is_not_asked_for() -> None:

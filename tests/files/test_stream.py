@@ -157,20 +157,6 @@ async def test_two_documents_with_one_name_do_not_overwrite_each_other(tmp_path:
         assert list(files_below(tmp_path)) == ["slip"]
 
 
-async def test_leaving_the_loop_leaves_nothing(tmp_path: Path) -> None:
-    """Files that are whole stay; of those under way there is no trace once it is closed."""
-    async with scene({"file_bytes": 200_000}) as play:
-        documents = await play.documents(20)
-        stream = play.client.download_all(documents, tmp_path)
-        async for _ in stream:
-            break
-        await stream.aclose()
-        assert client_tasks() == set()
-        whole = {play.content(document) for document in documents}
-        assert set(files_below(tmp_path).values()) <= whole
-        assert [file async for file in stream] == []
-
-
 async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path) -> None:
     """Something would be left out."""
     async with scene() as play:

@@ -64,7 +64,9 @@ async def served(
     clock = clock or JumpingClock()
     usual: dict[str, Any] = {"clock": clock, "time_flows": True, "days": 30}
     async with Emulator(applications, **usual | options) as service:
-        async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
+        async with IncomeClient(
+            service.url, auth=service.oauth2, downloads=service.download_policy, clock=clock
+        ) as client:
             yield service, client
             assert asyncio.all_tasks() == before | service_tasks()
         await until(lambda: service._in_flight == 0)

@@ -1,5 +1,6 @@
 """Failures in the middle of a walk: passing ones go unnoticed, lasting ones lose nothing."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from income_client import (
 from income_client.emulator import Emulator, Fault
 from income_client.protocol.timestamps import wire_time
 from income_client.testing import JumpingClock
-from tests.support.service import NOW, ids_of, served
+from tests.support.service import NOW, client_tasks, ids_of, served, until
 
 PASSING = {
     "throttled": Fault("status", status=429, headers={"Retry-After": "2"}, skip=4, times=3),
@@ -154,3 +155,38 @@ async def test_a_wrong_argument_is_refused_before_anything_is_sent(wrong: dict[s
         with pytest.raises(ConfigurationError):
             client.list_applications(**wrong)
     assert service.requests == []
+
+
+class HesitantClock(JumpingClock):
+    """A clock that jumps, except over its first pause, which never ends."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for ever the first time."""
+        if not self.slept:
+            self.slept.append(seconds)
+            await asyncio.get_running_loop().create_future()
+        await super().sleep(seconds)
+
+
+async def test_a_pause_that_was_cut_short_is_made_again() -> None:
+    """A walk that waits for the service's next second waits anew after a cancellation."""
+    clock = HesitantClock()
+    knobs: dict[str, Any] = {"future": "clamp", "time_flows": False}
+    async with served(20, clock=clock, **knobs) as (service, client):
+        walk = client.list_applications()
+        found: list[str] = []
+
+        async def go_on() -> None:
+            async for row in walk:
+                found.append(row.application_id)  # noqa: PERF401 - kept when cancelled
+
+        task = asyncio.create_task(go_on())
+        await until(lambda: len(clock.slept) == 1)
+        asked = len(service.requests)
+        task.cancel()
+        await asyncio.wait([task])
+        assert client_tasks() == set()
+        await go_on()
+        assert sorted(found) == sorted(service.world.ids)
+        assert clock.slept[0] == clock.slept[1] == 1.0
+        assert len(clock.slept) - 1 == len(service.requests) - asked

@@ -1,0 +1,200 @@
+"""What every iterator of a client keeps: it ends with its loop, and leaves nothing behind."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import frozen
+
+from income_client import ClientClosedError, ConfigurationError, IncomeClient, MemoryCheckpointStore
+from income_client.emulator import Emulator, Fault
+from tests.support.files import documents_of
+from tests.support.service import client_tasks, quiet, served, until
+
+START: Final = "2000-01-01T00:00:00"
+AFTER: Final = "2026-06-29T00:00:00"
+
+
+@frozen
+class Begun:
+    """An iterator whose first item was taken, and which waits for the service now."""
+
+    iterator: Any
+    client: IncomeClient
+    waiting: "asyncio.Task[Any]"
+    """Asks for all that is left."""
+
+
+async def walk(client: IncomeClient, _service: Emulator, _folder: Path) -> Any:
+    """Walk in small pages."""
+    return client.list_applications(updated_before=AFTER, limit=20)
+
+
+async def pages(client: IncomeClient, _service: Emulator, _folder: Path) -> Any:
+    """Walk page by page."""
+    return client.list_applications(updated_before=AFTER, limit=20).pages()
+
+
+async def records(client: IncomeClient, service: Emulator, _folder: Path) -> Any:
+    """Read records, from ids that are walked beside it."""
+    return client.fetch_records(client.list_applications(updated_before=AFTER, limit=20))
+
+
+async def documents(client: IncomeClient, service: Emulator, _folder: Path) -> Any:
+    """Read documents."""
+    return client.fetch_documents(service.world.ids)
+
+
+async def poll(client: IncomeClient, _service: Emulator, _folder: Path) -> Any:
+    """Poll from long ago."""
+    return client.poll(MemoryCheckpointStore(), start=START)
+
+
+async def batches(client: IncomeClient, _service: Emulator, _folder: Path) -> Any:
+    """Poll batch by batch."""
+    return client.poll(MemoryCheckpointStore(), start=START).batches()
+
+
+async def downloads(client: IncomeClient, service: Emulator, folder: Path) -> Any:
+    """Download files."""
+    return client.download_all(await documents_of(client, service.world.ids[:12]), folder)
+
+
+Make = Callable[[IncomeClient, Emulator, Path], Any]
+ITERATORS: Final[Mapping[str, Make]] = {
+    made.__name__: made for made in (walk, records, documents, poll, downloads)
+}
+GENERATORS: Final[Mapping[str, Make]] = {made.__name__: made for made in (pages, batches)}
+"""Asynchronous generators, which Python itself keeps from being closed while they run."""
+
+MAKE: Final[Mapping[str, Make]] = {**ITERATORS, **GENERATORS}
+
+every = pytest.mark.parametrize("name", MAKE)
+closable = pytest.mark.parametrize("name", ITERATORS)
+
+
+@contextlib.asynccontextmanager
+async def begun(name: str, folder: Path) -> AsyncIterator[Begun]:
+    """Take a first item, and wait for others that the service does not give."""
+    async with served(200, pattern="uniform") as (service, client):
+        iterator = await MAKE[name](client, service, folder)
+        first = await anext(iterator)
+        if name == "batches":
+            await first.commit()
+        service.faults.add(Fault("stall", times=None))
+
+        async def rest() -> None:
+            async for _ in iterator:
+                pass
+
+        waiting = asyncio.create_task(rest())
+        await quiet(service)
+        assert not waiting.done()
+        yield Begun(iterator, client, waiting)
+        await until(lambda: service._in_flight == 0)
+        asked = len(service.requests)
+        assert await quiet(service) == asked
+
+
+async def ended(task: "asyncio.Task[Any]") -> BaseException | None:
+    """Wait for a task, and return how it failed."""
+    await asyncio.wait([task])
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+def tasks() -> set[str]:
+    """Return the names of the client's tasks."""
+    return {task.get_name() for task in client_tasks()}
+
+
+@closable
+async def test_closing_ends_what_is_under_way(name: str, tmp_path: Path) -> None:
+    """Whoever waits gets an error, or of a poller the end; closing again does nothing."""
+    async with begun(name, tmp_path) as scene:
+        await scene.iterator.aclose()
+        error = await ended(scene.waiting)
+        assert error is None if name == "poll" else isinstance(error, ClientClosedError)
+        assert tasks() == set()
+        await scene.iterator.aclose()
+
+
+@every
+@pytest.mark.parametrize("times", [1, 3])
+async def test_cancelling_ends_what_is_under_way(name: str, times: int, tmp_path: Path) -> None:
+    """However often it comes."""
+    async with begun(name, tmp_path) as scene:
+        for _ in range(times):
+            scene.waiting.cancel()
+            await asyncio.sleep(0)
+        assert isinstance(await ended(scene.waiting), asyncio.CancelledError)
+        await until(lambda: tasks() == set())
+
+
+@every
+async def test_a_timeout_ends_what_is_under_way(name: str, tmp_path: Path) -> None:
+    """And is a TimeoutError, of which nothing is left to be cancelled."""
+    async with begun(name, tmp_path) as scene:
+
+        async def wait() -> None:
+            async with asyncio.timeout(0):
+                await scene.waiting
+
+        with pytest.raises(TimeoutError):
+            await wait()
+        await until(lambda: tasks() == set())
+        current = asyncio.current_task()
+        assert current is not None
+        assert current.cancelling() == 0
+
+
+@every
+async def test_leaving_the_loop_ends_what_is_under_way(name: str, tmp_path: Path) -> None:
+    """Once nobody holds it any more, and without a complaint."""
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+    async with served(200, pattern="uniform") as (service, client):
+        iterator = await MAKE[name](client, service, tmp_path)
+        async for _ in iterator:
+            service.faults.add(Fault("stall", times=None))
+            break
+        del iterator, _
+        gc.collect()
+        await until(lambda: tasks() == set())
+        await until(lambda: service._in_flight == 0)
+        gc.collect()
+    assert complaints == []
+
+
+@closable
+async def test_there_is_one_consumer(name: str, tmp_path: Path) -> None:
+    """A second one is refused, and the first one goes on waiting."""
+    async with begun(name, tmp_path) as scene:
+        with pytest.raises(ConfigurationError):
+            await anext(scene.iterator)
+        assert not scene.waiting.done()
+        await scene.iterator.aclose()
+        await ended(scene.waiting)
+
+
+@every
+async def test_an_iterator_that_was_never_begun_asks_nothing(name: str, tmp_path: Path) -> None:
+    """Making one costs nothing, and closing it neither."""
+    async with served(60) as (service, client):
+        asked = len(service.requests)
+        iterator = await MAKE[name](client, service, tmp_path)
+        asked = len(service.requests) if name == "downloads" else asked
+        await iterator.aclose()
+        assert await quiet(service) == asked
+
+
+@every
+async def test_a_closed_client_ends_it(name: str, tmp_path: Path) -> None:
+    """By an error, where it would ask for more."""
+    async with begun(name, tmp_path) as scene:
+        await scene.client.aclose()
+        assert isinstance(await ended(scene.waiting), ClientClosedError)
+        await until(lambda: tasks() == set())
