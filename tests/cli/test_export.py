@@ -71,6 +71,7 @@ def test_the_manifest_has_the_span(export: Export, income_service: IncomeService
         "next_updated_after": "2026-06-30T11:59:55",
         "documents": False,
         "pages": False,
+        "addresses": False,
         "whole": True,
         "missing": [],
         "saturated_seconds": [],
@@ -389,4 +390,4 @@ def progress_in(screen: str) -> list[str]:
 def test_help_warns_of_addresses(cli: Cli) -> None:
     """Who keeps the lines for years learns what in them is good for minutes."""
     words = cli("export", "--help").words.replace("│", "")
-    assert "addresses of their files" in " ".join(words.split())
+    assert "addresses of files: who has one can read the file" in " ".join(words.split())
