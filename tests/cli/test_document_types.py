@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService, make_record
-from tests.cli.in_process import Ended, Shell
+from tests.support.cli import Cli, Ran
 
-Run = Callable[..., Ended]
+Run = Callable[..., Ran]
 
 COMMANDS: Final[dict[str, Callable[[Path], tuple[str, ...]]]] = {
     "documents": lambda _: (),
@@ -33,15 +33,13 @@ def command(
     request: pytest.FixtureRequest,
     service: IncomeService,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    cli: Cli,
 ) -> Run:
     """A command that takes ``--type``, ready to be called with ids and types."""
-    shell = Shell(capfd, monkeypatch)
     name, _, _ = request.param.partition("-")
 
-    def run(*arguments: str) -> Ended:
-        return shell(name, *COMMANDS[request.param](tmp_path), *arguments, **service.environment)
+    def run(*arguments: str) -> Ran:
+        return cli.at(service)(name, *COMMANDS[request.param](tmp_path), *arguments)
 
     return run
 
@@ -49,9 +47,9 @@ def command(
 def test_a_type_that_no_document_has_is_status_1(command: Run, service: IncomeService) -> None:
     """It is said with the types that there are, since it may be misspelt."""
     ended = command(*service.ids, "--type", "paystubs")
-    assert (ended.status, ended.out) == (1, "")
-    assert "no document of type paystubs; there are " in ended.err
-    assert "paystub" in ended.err.partition("there are ")[2]
+    assert (ended.status, ended.stdout) == (1, "")
+    assert "no document of type paystubs; there are " in ended.stderr
+    assert "paystub" in ended.stderr.partition("there are ")[2]
 
 
 def test_a_misspelt_type_beside_a_good_one_is_status_1(
@@ -60,27 +58,22 @@ def test_a_misspelt_type_beside_a_good_one_is_status_1(
     """What the other one has is there all the same."""
     ended = command(*service.ids, "--type", "paystub", "--type", "paystubs")
     assert ended.status == 1
-    assert ended.out
-    assert "no document of type paystubs; there are " in ended.err
+    assert ended.stdout
+    assert "no document of type paystubs; there are " in ended.stderr
 
 
 def test_a_type_of_the_contract_may_be_missing(command: Run) -> None:
     """An application need not have a paystub, and the type is not misspelt."""
     ended = command("bare", "--type", "paystub")
-    assert (ended.status, ended.out) == (0, "")
-    assert "no document of type paystub; there are none" in ended.err
+    assert (ended.status, ended.stdout) == (0, "")
+    assert "no document of type paystub; there are none" in ended.stderr
 
 
 def test_nothing_is_known_of_a_type_where_nothing_was_updated(
-    service: IncomeService,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    service: IncomeService, tmp_path: Path, cli: Cli
 ) -> None:
     """A job that runs each minute does not fail in a minute without updates."""
     span = ("--updated-after", "2026-06-30T11:59:59", "--updated-before", "2026-06-30T11:59:59")
-    ended = Shell(capfd, monkeypatch)(
-        *("download", "--to", str(tmp_path / "files"), "--type", "w2", *span),
-        **service.environment,
-    )
+    to = ("--to", str(tmp_path / "files"))
+    ended = cli.at(service)("download", *to, "--type", "w2", *span)
     assert ended.status == 0

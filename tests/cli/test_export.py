@@ -385,3 +385,9 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
 def progress_in(screen: str) -> list[str]:
     """Return the percentages that were drawn, one after the other."""
     return re.findall(r"Exporting +(\d+)%", re.sub(r"\x1b\[[0-9;]*m", "", screen))
+
+
+def test_help_warns_of_addresses(cli: Cli) -> None:
+    """Who keeps the lines for years learns what in them is good for minutes."""
+    words = cli("export", "--help").words.replace("│", "")
+    assert "addresses of files: who has one can read the file" in " ".join(words.split())

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService
-from tests.cli.in_process import Ended, Shell
+from tests.support.cli import Cli, Ran
 
-Export = Callable[..., Ended]
+Export = Callable[..., Ran]
 
 FOREIGN: Final = '{"whose": "another program"}\n'
 
@@ -23,17 +23,11 @@ def service() -> Iterator[IncomeService]:
 
 
 @pytest.fixture
-def export(
-    service: IncomeService,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Export:
+def export(service: IncomeService, tmp_path: Path, cli: Cli) -> Export:
     """The command, to a file named ``all``."""
-    shell = Shell(capfd, monkeypatch)
 
-    def run(*arguments: str) -> Ended:
-        return shell("export", "--to", str(tmp_path / "all"), *arguments, **service.environment)
+    def run(*arguments: str) -> Ran:
+        return cli.at(service)("export", "--to", str(tmp_path / "all"), *arguments)
 
     return run
 
@@ -45,8 +39,8 @@ def test_a_resumed_export_replaces_no_foreign_manifest(export: Export, tmp_path:
     assert (tmp_path / "all.part").is_dir()
     manifest.write_text(FOREIGN, "utf-8")
     ended = export()
-    assert (ended.status, ended.out) == (1, "")
-    assert f"{manifest} exists already, and is not overwritten" in ended.err
+    assert (ended.status, ended.stdout) == (1, "")
+    assert f"{manifest} exists already, and is not overwritten" in ended.stderr
     assert manifest.read_text("utf-8") == FOREIGN
     assert not (tmp_path / "all").exists()
     manifest.unlink()

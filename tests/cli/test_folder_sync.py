@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService
-from tests.cli.in_process import Shell
+from tests.support.cli import Cli
 
 COMMANDS: Final[dict[str, Callable[[IncomeService, Path], tuple[str, ...]]]] = {
     "application": lambda service, to: (service.ids[0], "--html", str(to)),
@@ -42,15 +42,11 @@ def _no_folder_is_synced(
 
 @pytest.mark.usefixtures("_no_folder_is_synced")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_written_is_a_success(
-    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_written_is_a_success(command: str, tmp_path: Path, cli: Cli) -> None:
     """The file is there, so nothing says that it could not be written."""
     with IncomeService(3) as service:
         arguments = COMMANDS[command](service, tmp_path / "there")
-        ended = Shell(capfd, monkeypatch)(
-            command.partition("-")[0], *arguments, **service.environment
-        )
+        ended = cli.at(service)(command.partition("-")[0], *arguments)
     assert ended.status == 0
-    assert "cannot" not in ended.err
+    assert "cannot" not in ended.stderr
     assert (tmp_path / "there").exists()

@@ -12,8 +12,7 @@ import pytest
 from income_client import ApplicationRecord, IncomeClient, to_json
 from income_client.emulator import CallbackTarget, Emulator
 from income_client.testing import IncomeService
-from tests.cli.entry import Terminal, running
-from tests.cli.in_process import Shell, looked_at
+from tests.support.cli import Cli, Running, Terminal
 from tests.support.listening import BASIC, BASIC_VARIABLES
 
 Arguments = Callable[[IncomeService, Path], tuple[str, ...]]
@@ -42,23 +41,16 @@ FOR_PROGRAMS: Final[dict[str, Arguments]] = {
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[IncomeService]:
-    """A service with a few applications, to which the environment leads."""
+def service() -> Iterator[IncomeService]:
+    """A service with a few applications."""
     with IncomeService(3) as made:
-        for name, text in made.environment.items():
-            monkeypatch.setenv(name, text)
         yield made
 
 
 @pytest.fixture
-def shell(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, service: IncomeService
-) -> Shell:
-    """The command, whose output goes to a file."""
-    shell = Shell(capfd, monkeypatch)
-    for name, text in service.environment.items():
-        monkeypatch.setenv(name, text)
-    return shell
+def shell(cli: Cli, service: IncomeService) -> Cli:
+    """The command, with the settings that lead to the service."""
+    return cli.at(service)
 
 
 def records_of(service: IncomeService) -> list[ApplicationRecord]:
@@ -88,11 +80,11 @@ def found(words: set[str], text: str) -> set[str]:
 
 @pytest.mark.parametrize("case", FOR_PEOPLE)
 def test_what_people_look_at_names_nobody(
-    case: str, service: IncomeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, service: IncomeService, tmp_path: Path, shell: Cli
 ) -> None:
     """On a terminal neither a borrower's data nor an address of a file is shown unasked."""
     arguments = (case.partition("-")[0], *FOR_PEOPLE[case](service, tmp_path))
-    looked = looked_at(monkeypatch, arguments, "terminal", tmp_path)
+    looked = shell(*arguments, terminal=Terminal(columns=400))
     assert looked.status == 0
     assert service.ids[0] in looked.screen
     assert found(personal(service), looked.screen) == set()
@@ -101,22 +93,22 @@ def test_what_people_look_at_names_nobody(
 
 @pytest.mark.parametrize("case", [case for case in FOR_PEOPLE if case != "documents"])
 def test_people_see_personal_data_on_request(
-    case: str, service: IncomeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, service: IncomeService, tmp_path: Path, shell: Cli
 ) -> None:
     """The option is the same in every command, and does not bring addresses along."""
     arguments = (case.partition("-")[0], *FOR_PEOPLE[case](service, tmp_path), SHOWN)
-    looked = looked_at(monkeypatch, arguments, "terminal", tmp_path)
+    looked = shell(*arguments, terminal=Terminal(columns=400))
     assert looked.status == 0
     assert found(personal(service), looked.screen)
     assert SIGNED not in looked.screen
 
 
 def test_an_update_on_a_terminal_is_a_line(
-    service: IncomeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: IncomeService, tmp_path: Path, shell: Cli
 ) -> None:
     """It tells the time, the id, the reference and how many documents there are."""
     arguments = ("poll", *FOR_PEOPLE["poll-documents"](service, tmp_path))
-    looked = looked_at(monkeypatch, arguments, "terminal", tmp_path)
+    looked = shell(*arguments, terminal=Terminal(columns=400))
     for record in records_of(service):
         application = record.application
         time = application.last_updated_at.strftime("%Y-%m-%d %H:%M:%SZ")
@@ -128,17 +120,17 @@ def test_an_update_on_a_terminal_is_a_line(
         assert line in looked.screen
 
 
-def written(case: str, shell: Shell, service: IncomeService, folder: Path, *more: str) -> str:
+def written(case: str, shell: Cli, service: IncomeService, folder: Path, *more: str) -> str:
     """Run a command whose output goes to a program, and return what that reads."""
     arguments = (case.partition("-")[0], *FOR_PROGRAMS[case](service, folder), *more)
     ended = shell(*arguments)
     assert ended.status == 0
-    return (folder / "all.jsonl").read_text("utf-8") if case == "export" else ended.out
+    return (folder / "all.jsonl").read_text("utf-8") if case == "export" else ended.stdout
 
 
 @pytest.mark.parametrize("case", FOR_PROGRAMS)
 def test_what_programs_read_is_whole(
-    case: str, shell: Shell, service: IncomeService, tmp_path: Path
+    case: str, shell: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """Nothing of it is masked, and nothing of it is missing but the addresses of files."""
     text = written(case, shell, service, tmp_path)
@@ -156,7 +148,7 @@ def test_what_programs_read_is_whole(
 
 @pytest.mark.parametrize("case", FOR_PROGRAMS)
 def test_programs_get_addresses_on_request(
-    case: str, shell: Shell, service: IncomeService, tmp_path: Path
+    case: str, shell: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """Who has an address can read the file, so that somebody must ask for it."""
     text = written(case, shell, service, tmp_path, "--addresses")
@@ -167,7 +159,7 @@ def test_programs_get_addresses_on_request(
 
 @pytest.mark.parametrize("more", [(), ("--addresses",)], ids=["bare", "addresses"])
 def test_tables_hold_no_addresses(
-    more: tuple[str, ...], shell: Shell, service: IncomeService, tmp_path: Path
+    more: tuple[str, ...], shell: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """Parquet has the borrowers' data, and no column for addresses."""
     folder = tmp_path / "tables"
@@ -181,7 +173,7 @@ def test_tables_hold_no_addresses(
 
 
 def test_an_export_is_resumed_with_the_same_choice_of_addresses(
-    shell: Shell, service: IncomeService, tmp_path: Path
+    shell: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """Half of the lines with addresses and half without would be neither."""
     command = ("export", "--to", str(tmp_path / "all.jsonl"))
@@ -189,15 +181,15 @@ def test_an_export_is_resumed_with_the_same_choice_of_addresses(
     assert shell(*command).status == 1
     ended = shell(*command, "--addresses")
     assert ended.status == 2
-    assert "was begun with --no-addresses, and not --addresses" in ended.err
+    assert "was begun with --no-addresses, and not --addresses" in ended.stderr
     assert shell(*command).status == 0
     manifest = json.loads((tmp_path / "all.jsonl.manifest.json").read_text("utf-8"))
     assert manifest["addresses"] is False
 
 
-async def test_a_callback_on_a_terminal_is_a_line() -> None:
+def test_a_callback_on_a_terminal_is_a_line(cli: Cli) -> None:
     """It tells time, event, application and reference, and whether the same came before."""
-    shown = await _heard()
+    shown = heard(cli)
     time, event, application, reference = shown.split("callbacks\r\n")[1].split()[:4]
     assert len(time.split(":")) == 3
     assert event == "extractions"
@@ -206,39 +198,36 @@ async def test_a_callback_on_a_terminal_is_a_line() -> None:
     assert "{" not in shown
 
 
-async def test_a_payload_is_shown_on_request() -> None:
+def test_a_payload_is_shown_on_request(cli: Cli) -> None:
     """On a terminal the option for personal data is needed besides the one for payloads."""
-    shown = await _heard("--payload", SHOWN)
+    shown = heard(cli, "--payload", SHOWN)
     assert '"payload":{"event_type":"extractions"' in shown
 
 
-def test_a_payload_alone_is_refused_on_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_payload_alone_is_refused_on_a_terminal(cli: Cli) -> None:
     """It may hold anything, and cannot be masked."""
-    looked = looked_at(monkeypatch, ("listen", "--payload"), "terminal", tmp_path)
-    assert looked.status == 2
-    assert SHOWN in looked.screen
+    ran = cli("listen", "--payload", terminal=Terminal())
+    assert ran.status == 2
+    assert SHOWN in ran.screen
 
 
-async def _heard(*more: str) -> str:
+def heard(cli: Cli, *more: str) -> str:
     """Run ``listen`` on a terminal until a callback was shown there, and return all of it."""
-    with Terminal() as terminal:
-        streams = {"stdout": terminal.device, "stderr": terminal.device}
-        command = ("listen", "--port", "0", *more)
-        with running(*command, **streams, **BASIC_VARIABLES) as process:
-            terminal.attend()
-            await asyncio.to_thread(terminal.wait_for, "/callbacks\r\n")
-            url = terminal.shown.split(" at ")[1].split()[0]
-            async with Emulator(1) as service:
-                target = CallbackTarget(url, auth=BASIC, pauses=())
-                some = service.world.ids[0]
-                sent = await service.fire_callback(some, "extractions", target=target)
-            assert sent.delivered
-            await asyncio.to_thread(terminal.wait_for, some)
-            process.terminate()
-            await asyncio.to_thread(process.wait, 30)
-        return await asyncio.to_thread(terminal.close)
+
+    async def send(url: str) -> str:
+        async with Emulator(1) as emulator:
+            some = emulator.world.ids[0]
+            target = CallbackTarget(url, auth=BASIC, pauses=())
+            assert (await emulator.fire_callback(some, "extractions", target=target)).delivered
+            return some
+
+    def ring(running: Running) -> None:
+        said = running.stdout.wait_for("/callbacks\r\n")
+        running.stdout.wait_for(asyncio.run(send(said.split(" at ")[1].split()[0])))
+        running.terminate()
+
+    command = ("listen", "--port", "0", *more)
+    return cli(*command, env=BASIC_VARIABLES, terminal=Terminal(columns=400), during=ring).screen
 
 
 def _parsed(text: str) -> list[Any]:

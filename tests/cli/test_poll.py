@@ -394,7 +394,8 @@ def test_records_on_the_same_terminal_stay_whole(poll: Poll, income_service: Inc
         running.stderr.wait_for("5 records")
         running.interrupt()
 
-    shown = poll(*BEGINNING, *AGAIN, terminal=Terminal(), during=update)
+    whole = (*BEGINNING, *AGAIN, "--show-personal-data")
+    shown = poll(*whole, terminal=Terminal(), during=update)
     rows = [row.rstrip("\r").rpartition("\x1b[K")[2] for row in shown.screen.split("\n")]
     records = [json.loads(row)["application_id"] for row in rows if row.startswith("{")]
     assert Counter(records) == Counter([*income_service.ids, one])

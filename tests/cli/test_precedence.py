@@ -8,23 +8,13 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService
-from tests.cli.in_process import Shell
+from tests.support.cli import Cli
 
 Places = Mapping[str, IncomeService]
 
 PLACES: Final = ("environment", "top", "profile", "other")
 AS_HAND: Final = ("--config", "{file}")
 NAMED: Final = {"INCOME_CONFIG": "{file}"}
-
-
-@pytest.fixture
-def shell(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Shell:
-    """The command, with no settings of its own."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    return Shell(capfd, monkeypatch)
 
 
 @pytest.fixture
@@ -81,7 +71,7 @@ def asked(places: Places) -> list[str]:
     ],
 )
 def test_the_highest_place_wins(
-    shell: Shell,
+    cli: Cli,
     places: Places,
     tmp_path: Path,
     arguments: tuple[str, ...],
@@ -91,62 +81,62 @@ def test_the_highest_place_wins(
     """Every place names another service, and only that of the highest one is asked."""
     text = f"{table(places['top'])}[profiles.two]\n{table(places['profile'])}[profiles.three]\n"
     files = {
-        "file": written(tmp_path / ".config/income-client/config.toml", text),
+        "file": written(tmp_path / "home/.config/income-client/config.toml", text),
         "other": written(tmp_path / "other.toml", table(places["other"])),
     }
-    ended = shell(
-        "applications", "-q",
+    ended = cli.at(places["environment"])(
+        *("applications", "-q"),
         *(one.format(**files) for one in arguments),
-        **places["environment"].environment,
-        **{name: one.format(**files) for name, one in variables.items()},
-    )  # fmt: skip
+        env={name: one.format(**files) for name, one in variables.items()},
+    )
     assert (ended.status, asked(places)) == (0, [wins])
 
 
 def test_a_file_given_by_hand_needs_its_own_credentials(
-    shell: Shell, places: Places, tmp_path: Path
+    cli: Cli, places: Places, tmp_path: Path
 ) -> None:
     """Those of the environment belong to another address, which is said; nothing is sent."""
     path = written(tmp_path / "by-hand.toml", table(places["top"], "base_url"))
-    ended = shell("applications", "--config", str(path), **places["environment"].environment)
-    assert (ended.status, ended.out, asked(places)) == (2, "", [])
-    assert ended.err.endswith("(the credentials of the environment are for another address)\n")
+    ended = cli.at(places["environment"])("applications", "--config", str(path))
+    assert (ended.status, ended.stdout, asked(places)) == (2, "", [])
+    assert ended.stderr.endswith("(the credentials of the environment are for another address)\n")
 
 
 def test_a_secret_of_the_environment_completes_a_file_given_by_hand(
-    shell: Shell, places: Places, tmp_path: Path
+    cli: Cli, places: Places, tmp_path: Path
 ) -> None:
     """What the file leaves out may come from the environment, as long as the address fits."""
     path = written(tmp_path / "by-hand.toml", table(places["top"], "base_url", "client_id"))
     secret = places["top"].environment["INCOME_CLIENT_SECRET"]
-    ended = shell("applications", "-q", "--config", str(path), INCOME_CLIENT_SECRET=secret)
+    command = ("applications", "-q", "--config", str(path))
+    ended = cli(*command, env={"INCOME_CLIENT_SECRET": secret})
     assert (ended.status, asked(places)) == (0, ["top"])
 
 
 def test_credentials_of_a_profile_go_to_no_address_that_is_set(
-    shell: Shell, places: Places, tmp_path: Path
+    cli: Cli, places: Places, tmp_path: Path
 ) -> None:
     """A profile without an address has credentials for the file's, and for no other."""
     own = table(places["profile"], "client_id", "client_secret")
     path = written(tmp_path / "file", f"{table(places['top'])}[profiles.two]\n{own}")
-    ended = shell(
+    ended = cli(
         *("applications", "--profile", "two"),
-        INCOME_CONFIG=str(path),
-        INCOME_BASE_URL=places["environment"].url,
+        env={"INCOME_CONFIG": str(path), "INCOME_BASE_URL": places["environment"].url},
     )
     assert (ended.status, asked(places)) == (2, [])
-    assert "INCOME_BASE_URL is set to another address" in ended.err
+    assert "INCOME_BASE_URL is set to another address" in ended.stderr
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o664, 0o600], ids=oct)
 def test_a_file_without_a_secret_may_be_read_by_all(
-    shell: Shell, places: Places, tmp_path: Path, mode: int
+    cli: Cli, places: Places, tmp_path: Path, mode: int
 ) -> None:
     """Address and client id are no secrets, so the file needs no mode 0600."""
     path = written(tmp_path / "file", table(places["top"], "base_url", "client_id"), mode)
     secret = places["top"].environment["INCOME_CLIENT_SECRET"]
-    ended = shell("applications", "-q", "--config", str(path), INCOME_CLIENT_SECRET=secret)
-    assert (ended.status, ended.err) == (0, "")
+    command = ("applications", "-q", "--config", str(path))
+    ended = cli(*command, env={"INCOME_CLIENT_SECRET": secret})
+    assert (ended.status, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -160,10 +150,10 @@ def test_a_file_without_a_secret_may_be_read_by_all(
     ],
     ids=["client-secret", "password", "proxy", "profile", "proxy-of-a-profile"],
 )
-def test_a_file_with_a_secret_must_be_private(shell: Shell, tmp_path: Path, secret: str) -> None:
+def test_a_file_with_a_secret_must_be_private(cli: Cli, tmp_path: Path, secret: str) -> None:
     """Wherever the secret is in the file, others must not be able to read it."""
     path = written(tmp_path / "file", f'base_url = "http://127.0.0.1:1"\n{secret}', 0o644)
-    ended = shell("applications", "--config", str(path))
+    ended = cli("applications", "--config", str(path))
     assert ended.status == 2
-    assert f"chmod 600 {path}" in ended.err.replace("~", str(tmp_path))
-    assert "canary" not in ended.err
+    assert f"chmod 600 {path}" in ended.stderr
+    assert "canary" not in ended.stderr

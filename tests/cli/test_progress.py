@@ -1,5 +1,7 @@
 """When progress is drawn: for a person at a terminal, and never beside a pipe."""
 
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -7,7 +9,7 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService
-from tests.cli.in_process import looked_at
+from tests.support.cli import Cli, Terminal
 
 FEW: Final = 20
 
@@ -35,28 +37,33 @@ def is_drawn(screen: str) -> bool:
 @pytest.mark.parametrize("stdout", ["pipe", "socket", "file", "null"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_progress_is_drawn_beside_no_pipe(
-    command: str, stdout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, stdout: str, cli: Cli, tmp_path: Path
 ) -> None:
     """The reader of a pipe may write to the same terminal; a file does not."""
-    with IncomeService(FEW) as service:
-        for name, text in service.environment.items():
-            monkeypatch.setenv(name, text)
+    ours, theirs = socket.socketpair()
+    with IncomeService(FEW) as service, ours, theirs:
         arguments = (command, *COMMANDS[command](service, tmp_path))
-        looked = looked_at(monkeypatch, arguments, stdout, tmp_path)
-    assert looked.status == 0
-    assert is_drawn(looked.screen) is (stdout in ("file", "null"))
-    assert not is_drawn(looked.piped)
+        places: dict[str, int | Path] = {
+            "socket": theirs.fileno(), "file": tmp_path / "out", "null": Path(os.devnull),
+        }  # fmt: skip
+        ran = cli.at(service)(
+            *arguments,
+            terminal=Terminal(),
+            piped=stdout == "pipe",
+            stdout=places.get(stdout),
+        )
+    assert ran.status == 0
+    assert is_drawn(ran.screen) is (stdout in ("file", "null"))
+    assert not is_drawn(ran.stdout)
 
 
 @pytest.mark.parametrize("command", ["applications", "documents", "poll", "export"])
 def test_progress_is_drawn_where_all_is_on_one_terminal(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, cli: Cli, tmp_path: Path
 ) -> None:
     """Both streams lead to a person, who sees how far it is."""
     with IncomeService(FEW) as service:
-        for name, text in service.environment.items():
-            monkeypatch.setenv(name, text)
         arguments = (command, *COMMANDS[command](service, tmp_path))
-        looked = looked_at(monkeypatch, arguments, "terminal", tmp_path)
-    assert looked.status == 0
-    assert is_drawn(looked.screen)
+        ran = cli.at(service)(*arguments, terminal=Terminal())
+    assert ran.status == 0
+    assert is_drawn(ran.screen)

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService
-from tests.cli.in_process import Shell
+from tests.support.cli import Cli
 
 COMMANDS: Final[dict[str, Callable[[IncomeService, Path], tuple[str, ...]]]] = {
     "application": lambda service, _: service.ids[:1],
@@ -25,55 +25,42 @@ NO_TOKENS: Final = {"token"}
 
 
 @pytest.fixture
-def shell(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Shell:
-    """The command, with no settings of its own."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return Shell(capfd, monkeypatch)
-
-
-@pytest.fixture
 def service() -> Iterator[IncomeService]:
     """A service with a few applications."""
     with IncomeService(3) as made:
         yield made
 
 
+def as_user(service: IncomeService, name: str) -> dict[str, str]:
+    """Return the variables of a user with a wrong password."""
+    return {
+        "INCOME_BASE_URL": service.url, "INCOME_USERNAME": name, "INCOME_PASSWORD": "wrong",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_wrong_client_secret_is_status_4(
-    command: str, shell: Shell, service: IncomeService, tmp_path: Path
+    command: str, cli: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """The token endpoint refuses it; nothing is tried for each application again."""
     arguments = (command, *COMMANDS[command](service, tmp_path))
-    ended = shell(*arguments, **{**service.environment, "INCOME_CLIENT_SECRET": "wrong"})
+    ended = cli.at(service)(*arguments, env={"INCOME_CLIENT_SECRET": "wrong"})
     assert ended.status == 4
-    assert len(ended.err.splitlines()) <= 2
+    assert len(ended.stderr.splitlines()) <= 2
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - NO_TOKENS))
 def test_a_wrong_password_is_status_4(
-    command: str, shell: Shell, service: IncomeService, tmp_path: Path
+    command: str, cli: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """The service itself refuses it."""
-    ended = shell(
-        *(command, *COMMANDS[command](service, tmp_path)),
-        INCOME_BASE_URL=service.url,
-        INCOME_USERNAME=service.basic.username,
-        INCOME_PASSWORD="wrong",
-    )
+    wrong = as_user(service, service.basic.username)
+    ended = cli(command, *COMMANDS[command](service, tmp_path), env=wrong)
     assert ended.status == 4
-    assert len(ended.err.splitlines()) <= 2
+    assert len(ended.stderr.splitlines()) <= 2
 
 
-def test_documents_says_once_that_credentials_are_refused(
-    shell: Shell, service: IncomeService
-) -> None:
+def test_documents_says_once_that_credentials_are_refused(cli: Cli, service: IncomeService) -> None:
     """It stops at the first refusal, however many applications are left."""
-    ended = shell(
-        *("documents", *service.ids),
-        INCOME_BASE_URL=service.url,
-        INCOME_USERNAME="nobody",
-        INCOME_PASSWORD="wrong",
-    )
-    assert (ended.status, ended.out, len(ended.err.splitlines())) == (4, "", 1)
+    ended = cli("documents", *service.ids, env=as_user(service, "nobody"))
+    assert (ended.status, ended.stdout, len(ended.stderr.splitlines())) == (4, "", 1)

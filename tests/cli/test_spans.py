@@ -7,19 +7,13 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService
-from tests.cli.in_process import Shell
+from tests.support.cli import Cli
 
 COMMANDS: Final[dict[str, Callable[[Path], tuple[str, ...]]]] = {
     "applications": lambda _: (),
     "download": lambda folder: ("--to", str(folder / "files")),
     "export": lambda folder: ("--to", str(folder / "all.jsonl")),
 }
-
-
-@pytest.fixture
-def shell(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """The command."""
-    return Shell(capfd, monkeypatch)
 
 
 @pytest.fixture
@@ -46,43 +40,41 @@ def service() -> Iterator[IncomeService]:
 def test_a_span_without_time_in_it_is_status_2(
     command: str,
     span: tuple[str, str | None],
-    shell: Shell,
+    cli: Cli,
     service: IncomeService,
     tmp_path: Path,
 ) -> None:
     """It ends before it begins, or begins in the service's future, in whatever form it is given."""
     after, before = span
     bounds = ["--updated-after", after, *(["--updated-before", before] if before else [])]
-    ended = shell(command, *COMMANDS[command](tmp_path), *bounds, **service.environment)
-    assert (ended.status, ended.out) == (2, "")
-    assert len(ended.err.splitlines()) == 1
-    assert not any(tmp_path.iterdir())
+    ended = cli.at(service)(command, *COMMANDS[command](tmp_path), *bounds)
+    assert (ended.status, ended.stdout) == (2, "")
+    assert len(ended.stderr.splitlines()) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"home"}
 
 
 def test_a_poller_begins_at_no_time_to_come(
-    shell: Shell, service: IncomeService, tmp_path: Path
+    cli: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """The start is a time of the service's past, or its present."""
     store = str(tmp_path / "polls.db")
-    ended = shell(
-        "poll", "--store", store, "--start", "2100-01-01", "--once", **service.environment
-    )
-    assert (ended.status, ended.out) == (2, "")
-    assert "2100-01-01T00:00:00 is in the future" in ended.err
+    ended = cli.at(service)("poll", "--store", store, "--start", "2100-01-01", "--once")
+    assert (ended.status, ended.stdout) == (2, "")
+    assert "2100-01-01T00:00:00 is in the future" in ended.stderr
 
 
 def test_an_export_with_other_arguments_than_its_part_is_status_2(
-    shell: Shell, service: IncomeService, tmp_path: Path
+    cli: Cli, service: IncomeService, tmp_path: Path
 ) -> None:
     """The part is kept for a run with the arguments that it was begun with."""
     begun = ("export", "--to", str(tmp_path / "all"), "--updated-after", "2026-06-29")
     service.faults.add("get_application: 404")
-    assert shell(*begun, **service.environment).status == 1
-    ended = shell(*begun, "--pages")
-    assert (ended.status, ended.out) == (2, "")
-    assert "was begun with --no-pages, and not --pages" in ended.err
+    assert cli.at(service)(*begun).status == 1
+    ended = cli.at(service)(*begun, "--pages")
+    assert (ended.status, ended.stdout) == (2, "")
+    assert "was begun with --no-pages, and not --pages" in ended.stderr
     assert (tmp_path / "all.part").is_dir()
-    assert shell(*begun).status == 0
+    assert cli.at(service)(*begun).status == 0
 
 
 @pytest.mark.parametrize(
@@ -98,39 +90,39 @@ def test_an_export_with_other_arguments_than_its_part_is_status_2(
 )
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 def test_a_few_applications_are_one_page(
-    shell: Shell, service: IncomeService, arguments: tuple[str, ...], most: int, limit: int
+    cli: Cli, service: IncomeService, arguments: tuple[str, ...], most: int, limit: int
 ) -> None:
     """Any applications of the span will do, so no window is split to find all of them."""
-    ended = shell("applications", "-q", "--limit", str(limit), *arguments, **service.environment)
+    ended = cli.at(service)("applications", "-q", "--limit", str(limit), *arguments)
     assert ended.status == 0
     assert len(set(ended.lines)) == len(ended.lines) == limit
     assert set(ended.lines) <= set(service.ids)
     assert len(service.requests.of("list_applications")) <= most
 
 
-def test_a_few_applications_are_all_of_the_span(shell: Shell, service: IncomeService) -> None:
+def test_a_few_applications_are_all_of_the_span(cli: Cli, service: IncomeService) -> None:
     """What a limited list has is in the list without a limit."""
     span = ("--updated-after", "3d", "--updated-before", "2d")
-    few = shell("applications", "-q", "--limit", "5", *span, **service.environment)
-    every = shell("applications", "-q", *span)
+    few = cli.at(service)("applications", "-q", "--limit", "5", *span)
+    every = cli.at(service)("applications", "-q", *span)
     assert len(few.lines) == 5
     assert set(few.lines) < set(every.lines)
 
 
-def test_a_limit_above_what_there_is_lists_everything(shell: Shell, service: IncomeService) -> None:
+def test_a_limit_above_what_there_is_lists_everything(cli: Cli, service: IncomeService) -> None:
     """A page with fewer rows than were asked for proves nothing, and the whole span is walked."""
     span = ("--updated-after", "3h")
-    every = shell("applications", "-q", *span, **service.environment)
-    some = shell("applications", "-q", "--limit", "1000", *span)
+    every = cli.at(service)("applications", "-q", *span)
+    some = cli.at(service)("applications", "-q", "--limit", "1000", *span)
     assert 0 < len(every.lines) < 1000
     assert sorted(some.lines) == sorted(every.lines)
 
 
-def test_a_limited_list_keeps_to_the_span_where_windows_are_narrowed(shell: Shell) -> None:
+def test_a_limited_list_keeps_to_the_span_where_windows_are_narrowed(cli: Cli) -> None:
     """A service that narrows wide windows is still asked until there are enough rows."""
     with IncomeService(500, max_span=86_400) as service:
         span = ("--updated-after", "2026-06-01", "--updated-before", "2026-06-20")
-        every = shell("applications", "-q", *span, **service.environment)
-        few = shell("applications", "-q", "--limit", "50", *span)
+        every = cli.at(service)("applications", "-q", *span)
+        few = cli.at(service)("applications", "-q", "--limit", "50", *span)
     assert len(few.lines) == 50
     assert set(few.lines) < set(every.lines)

@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from income_client.emulator import CallbackTarget, Emulator
-from tests.cli.entry import COMMAND, environment
 from tests.support.listening import BASIC, BASIC_VARIABLES
+from tests.support.processes import COMMAND, environment
 
 DESCRIPTORS: Final = 128
 HELD: Final = 140
