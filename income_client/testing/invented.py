@@ -104,7 +104,7 @@ def _paystub(stub: Stub, employer: str, named: Mapping[str, PaystubApplicant]) -
 
 def _levies(levies: Iterable[Levy]) -> tuple[Any, ...]:
     return tuple(
-        {"name": levy.name, "current": levy.current / _CENTS, "ytd": levy.ytd / _CENTS}
+        {"name": levy.name, "current": money(levy.current), "ytd": money(levy.ytd)}
         for levy in levies
     )
 
