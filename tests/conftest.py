@@ -16,10 +16,18 @@ collect_ignore = ["slow/example_project"]  # its tests are run by a test, in pro
 SLOW: Final = Path(__file__).parent / "slow"
 
 settings.register_profile(
-    "quick", max_examples=25, deadline=None, suppress_health_check=list(HealthCheck)
+    "quick",
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 settings.register_profile(
-    "full", max_examples=400, deadline=None, suppress_health_check=list(HealthCheck)
+    "full",
+    max_examples=400,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 
 
