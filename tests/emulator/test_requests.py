@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
-import orjson
+import msgspec
 import pytest
 
 from income_client.emulator import Emulator
@@ -61,7 +61,7 @@ async def test_credentials_stand_behind_one_blank_or_several(
         + form.encode(),
     )
     assert bought.startswith(b"HTTP/1.1 200 ")
-    token = orjson.loads(bought.partition(b"\r\n\r\n")[2])["access_token"]
+    token = msgspec.json.decode(bought.partition(b"\r\n\r\n")[2])["access_token"]
     is_bearer = scheme.lower() == "bearer"
     credentials = token if is_bearer else basic(user.username, user.password.reveal())
     authorization = f"{scheme}{' ' * blanks}{credentials}"
