@@ -28,13 +28,13 @@ _OF_THE_STORE: Final = (
 async def asks_for_notes(service: Emulator, path: Path) -> None:
     """Its reply becomes a record, and whatever else comes the error that it is."""
     one, other = service.world.ids[:2]
-    for content in (
-        {"application_id": one, "texts": ["seen"]},
-        {"application_id": one, "texts": [5]},
-        {"application_id": other, "texts": []},
+    for content, times in (
+        ({"application_id": one, "texts": ["seen"]}, 1),
+        ({"application_id": one, "texts": [5]}, 1),
+        ({"application_id": other, "texts": []}, 3),  # which is retried
     ):
         body = json.dumps(content).encode()
-        service.faults.add(Fault("body", path=f"*/{one}/notes", body=body))
+        service.faults.add(Fault("body", path=f"*/{one}/notes", body=body, times=times))
     module = loaded(path)
     async with module.Client(service.url, auth=service.oauth2) as client:
         assert (await client.get_notes(one)).texts == ("seen",)
