@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 
-FAILURES: Final = (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError)
+FAILURES: Final[tuple[type[Exception], ...]] = (
+    aiohttp.ClientError,
+    aiohttp.http_exceptions.HttpProcessingError,
+    OSError,
+)
 """What aiohttp raises, and no bug of ours is."""
 
 _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
