@@ -24,7 +24,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "full",
-    max_examples=400,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full",
         action="store_true",
-        help="run the slow tests too, and 400 examples of each property instead of 25",
+        help="run the slow tests too, and 200 examples of each property instead of 25",
     )
     parser.addoption(
         "--kills",
