@@ -11,13 +11,11 @@ from income_client.emulator import ServiceRules, World
 from income_client.protocol.checkpoint import read_checkpoint
 from tests.support.poller_model import (
     BASE,
-    Gate,
     Life,
-    ModelClock,
     ModelSource,
-    WatchedStore,
     reached_by,
 )
+from tests.support.pollers import Gate, GatedStore, StandingClock
 
 LIMIT = 5
 APPLICATIONS = 14
@@ -37,7 +35,7 @@ class PollerMachine(RuleBasedStateMachine):
         self.reached = 0
         self.buried: set[str | None] = set()
         self.claims = 0
-        self.holder: ModelClock | None = None
+        self.holder: StandingClock | None = None
         self.faults: list[AssertionError] = []
 
     @initialize(
@@ -137,7 +135,7 @@ class PollerMachine(RuleBasedStateMachine):
     @rule()
     def start_poller(self) -> None:
         """Start a poller, beside one that may be there already."""
-        gate, clock = Gate(), ModelClock()
+        gate, clock = Gate(), StandingClock()
         source = ModelSource(
             world=self.world,
             gate=gate,
@@ -150,7 +148,7 @@ class PollerMachine(RuleBasedStateMachine):
         )
         poller = Poller(
             source,
-            WatchedStore(store=self.store, gate=gate, watch=partial(self.check_text, clock)),
+            GatedStore(store=self.store, gate=gate, saved=partial(self.check_text, clock)),
             name="default",
             start=self.start,
             interval=5.0,
@@ -212,7 +210,7 @@ class PollerMachine(RuleBasedStateMachine):
             self.delivered[one] = max(version, self.delivered.get(one, -1))
         self.pending[batch.checkpoint] = versions
 
-    def check_text(self, clock: ModelClock, text: str) -> None:
+    def check_text(self, clock: StandingClock, text: str) -> None:
         """Keep what is wrong with a text: the store is foreign code, whose errors are wrapped."""
         claims = read_checkpoint(text).claims
         if claims > self.claims:

@@ -10,7 +10,7 @@ from attrs import define
 
 from income_client import Poller
 from income_client.emulator import Fault
-from tests.support.poller_model import ModelClock
+from tests.support.pollers import StandingClock
 from tests.support.polling import Scene, scene
 from tests.support.service import quiet, until
 
@@ -24,7 +24,7 @@ class Resting:
 
     place: Scene
     poller: Poller
-    clock: ModelClock
+    clock: StandingClock
 
     async def rest(self, polls: int) -> None:
         """Wait until so many polls have ended and the poller sleeps."""
@@ -41,7 +41,7 @@ class Resting:
 @contextlib.asynccontextmanager
 async def resting(**options: Any) -> AsyncIterator[Resting]:
     """Run a poller with a long interval until its first poll has ended."""
-    clock = ModelClock()
+    clock = StandingClock()
     async with scene(clock=clock, time_flows=False) as place:
         poller = place.poll(interval=INTERVAL, **options)
         waiting = asyncio.create_task(anext(poller, None))

@@ -17,7 +17,7 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
-from tests.support.poller_model import ModelClock
+from tests.support.pollers import StandingClock
 from tests.support.polling import Scene, first, rest, scene
 from tests.support.service import HeldClock, client_tasks, quiet, until
 
@@ -119,7 +119,7 @@ async def test_a_job_tells_that_its_poll_has_failed() -> None:
 
 async def test_waking_cuts_a_pause_short() -> None:
     """And what is updated that very second is listed."""
-    clock = ModelClock()
+    clock = StandingClock()
     async with scene(clock=clock, time_flows=False) as place:
         poller = place.poll()
         waiting = asyncio.create_task(anext(poller))

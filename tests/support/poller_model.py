@@ -6,25 +6,21 @@ made, so that a test can end the poller between any two of them.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, timedelta, tzinfo
-from typing import Any, Final
+from typing import Final
 
 from attrs import define, field, frozen
 
 from income_client import (
     Application,
     Batch,
-    CheckpointStore,
     DataSources,
-    DeadLetter,
     IncomeClientError,
     InvalidRequestError,
-    MemoryCheckpointStore,
     NotFoundError,
     Poller,
     ServerError,
-    StoredCheckpoint,
 )
 from income_client.emulator import ListReply, Refused, World, list_reply
 from income_client.listing import ListReply as Listed
@@ -36,66 +32,12 @@ from income_client.records.applications import ApplicationPage, ApplicationSumma
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH
 from income_client.session import SessionManager
+from tests.support.pollers import Gate, StandingClock
 
 _STILL: Final = 6
 """Turns of the loop after which somebody who is held is taken to be held."""
 BASE: Final = 1_700_000_000
 """The second at which the worlds of these tests begin."""
-
-
-@define
-class Gate:
-    """Lets so many steps pass, then stops whoever comes."""
-
-    left: int = 0
-    waiting: list["asyncio.Future[None]"] = field(factory=list)
-
-    async def step(self) -> None:
-        """Pass, or wait to be let through."""
-        while self.left <= 0:
-            waiter = asyncio.get_running_loop().create_future()
-            self.waiting.append(waiter)
-            await waiter
-        self.left -= 1
-
-    def open(self, steps: int) -> None:
-        """Let so many steps pass from now on."""
-        self.left = steps
-        for waiter in self.waiting:
-            if not waiter.done():
-                waiter.set_result(None)
-        self.waiting.clear()
-
-
-@define
-class ModelClock:
-    """A clock that stands still; whoever sleeps on it waits until it is moved."""
-
-    now: float = 0.0
-    sleepers: list[tuple[float, "asyncio.Future[None]"]] = field(factory=list)
-
-    def monotonic(self) -> float:
-        """Return the moment."""
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait until the clock was moved that far."""
-        waiter = asyncio.get_running_loop().create_future()
-        self.sleepers.append((self.now + seconds, waiter))
-        await waiter
-
-    @property
-    def is_slept_on(self) -> bool:
-        """Whether somebody waits for it to move."""
-        return any(not waiter.done() for _, waiter in self.sleepers)
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock, and wake whoever has slept long enough."""
-        self.now += seconds
-        for until, waiter in self.sleepers:
-            if until <= self.now and not waiter.done():
-                waiter.set_result(None)
-        self.sleepers = [(until, w) for until, w in self.sleepers if not w.done()]
 
 
 @frozen(kw_only=True)
@@ -186,54 +128,13 @@ def version_of(application_id: str, version: int, second: int) -> RecordVersion:
     return RecordVersion(record, hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest())
 
 
-Watch = Callable[[str], None]
-
-
-@define(kw_only=True)
-class WatchedStore:
-    """A store that passes the gate, and shows each text that it is given."""
-
-    store: CheckpointStore = field(factory=MemoryCheckpointStore)
-    gate: Gate
-    watch: Watch
-
-    async def load(self, name: str) -> StoredCheckpoint:
-        """Return what is stored."""
-        await self.gate.step()
-        stored = await self.store.load(name)
-        await self.gate.step()
-        return stored
-
-    async def save(
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
-        """Replace the checkpoint."""
-        await self.gate.step()
-        letters: Any = {"dead_letters": dead_letters, "resolved": resolved}
-        new = await self.store.save(name, checkpoint, version=version, **letters)
-        self.watch(checkpoint)
-        await self.gate.step()
-        return new
-
-    async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
-        """Return what could not be read."""
-        await self.gate.step()
-        return await self.store.dead_letters(name)
-
-
 @define(kw_only=True)
 class Life:
     """One poller from its start to its end, and its consumer."""
 
     poller: Poller
     gate: Gate
-    clock: ModelClock
+    clock: StandingClock
     deliver: Callable[["Life", Batch], None]
     known: dict[str, int] | None = None
     """The version of each application that it must not deliver again."""
@@ -251,7 +152,7 @@ class Life:
         task, still = self.run(), 0
         while still < _STILL and not task.done():
             await asyncio.sleep(0)
-            is_held = self.gate.waiting or self.clock.is_slept_on
+            is_held = self.gate.held or self.clock.is_slept_on
             still = still + 1 if is_held else 0
 
     async def die(self) -> None:
