@@ -3,10 +3,12 @@
 A question about the second ``s`` is sent as ``(s-1, s+1)`` and, where both
 bounds are inclusive, returns three seconds. The narrower forms settle it. With
 one inclusive bound ``(s-1, s)`` or ``(s, s+1)`` returns ``s`` alone, and the two
-together always hold it. With both inclusive ``(s, s)`` returns it alone, which
-any row on that page proves. A form counts only when it was echoed exactly; and
-nothing is believed before the forms together, those about the neighbours
-included, hold every row of the full page.
+together always hold it. With both inclusive ``(s, s)`` returns it alone. Any row
+on a page whose two bounds are equal proves that meaning; so an empty page is
+believed too once such a row was seen, be it about a neighbour or earlier in the
+walk. A form counts only when it was echoed exactly; and nothing is believed
+before the forms together, those about the neighbours included, hold every row
+of the full page.
 """
 
 from typing import Final
@@ -23,7 +25,11 @@ _APART: Final = 3
 class Second:
     """The narrower questions about one second, and what their pages prove."""
 
-    def __init__(self, second: int, outer: Bounds, asked: Bounds, answer: Answer) -> None:
+    def __init__(
+        self, second: int, outer: Bounds, asked: Bounds, answer: Answer, *, inclusive: bool
+    ) -> None:
+        self.inclusive: bool = inclusive
+        """Whether both bounds are known to be inclusive."""
         self.rows: dict[str, ApplicationSummary] = dict(answer.rows)
         self.echo: Window = answer.echo
         self._full_page = frozenset(answer.rows)
@@ -31,7 +37,7 @@ class Second:
         low, high = Bounds(second - 1, second), Bounds(second, second + 1)
         self._pair = (low, high)
         self._alone = Bounds(second, second)
-        self._complete: dict[Bounds, int] = {}
+        self._complete: set[Bounds] = set()
         self._neighbours = (Bounds(second - 1, second - 1), Bounds(second + 1, second + 1))
         self._to_ask = [
             form
@@ -47,16 +53,17 @@ class Second:
     @property
     def is_whole(self) -> bool:
         """Tell whether some form holds the second, whatever became of the full page's rows."""
-        alone = self._complete.get(self._alone, 0) > 0
-        return alone or all(form in self._complete for form in self._pair)
+        is_alone = self.inclusive and self._alone in self._complete
+        return is_alone or self._complete.issuperset(self._pair)
 
     def next(self) -> Bounds | None:
         """Return the form to ask next, None when the matter is settled."""
         if self.covered or not self._to_ask:
             return None
         form = self._to_ask[0]
-        # The neighbours can only vouch for a second that some form already holds.
-        return form if self.is_whole or form not in self._neighbours else None
+        # The neighbours can only vouch for a second that some form holds, or may hold.
+        may_help = self.is_whole or self._alone in self._complete
+        return form if may_help or form not in self._neighbours else None
 
     def receive(self, form: Bounds, answer: Answer) -> None:
         """Take the page of a form; one that was not echoed exactly proves nothing."""
@@ -65,8 +72,9 @@ class Second:
         if (answer.echo.after, answer.echo.before) != (form.after, form.before):
             return
         self._held |= answer.rows.keys()
+        self.inclusive |= form.after == form.before and bool(answer.rows)
         if not answer.is_full:
-            self._complete[form] = len(answer.rows)
+            self._complete.add(form)
 
     def refuse(self, form: Bounds) -> None:
         """Take note that the service does not accept the form."""

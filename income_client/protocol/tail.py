@@ -4,9 +4,11 @@ An update moves an application to the present while the walk is under way. So
 what lies before the present is left to the walkers, and the walk ends only with
 a single complete page from there on, read after everything else. An exclusive
 upper bound hides the current second; so that page is asked for with a bound in
-the future, the walk's own if it has one. Where the service lowers such a bound,
-or refuses it, two complete pages stand in for it that were served in different
-seconds with no call between them.
+the future, the walk's own if it has one. Where the service cuts long windows, the
+bound is brought near, and the present asked for right after the page must still lie
+before it. Where the service lowers such a bound to the present, or refuses it, two
+complete pages stand in for it that were served in different seconds with no call
+between them.
 
 The present is what the service echoes when it is asked without an upper bound.
 A service that cuts long windows short may echo less; it gives itself away when
@@ -83,6 +85,8 @@ class Tail:
         self._asks_for_last = until is not None
         self._is_present_known = False
         self._future_works = True
+        self._widest: int | None = None
+        self._page_ahead: int | None = None
         self._last: Window | None = None
         self._cut_span: int | None = None
         self._stands_still = 0
@@ -94,14 +98,16 @@ class Tail:
             self._pauses = False
             return _SECOND
         overlap = 1 if self._last is None else 2
-        return Bounds(max(self._start, self.reached - overlap), self._upper_bound())
-
-    def _upper_bound(self) -> int | None:
+        after = max(self._start, self.reached - overlap)
         if not self._asks_for_last:
-            return None
-        if self._until is not None:
-            return self._until
-        return min(self.reached + _YEAR, LAST_SECOND)
+            return Bounds(after, None)
+        far = self._far
+        return Bounds(after, far if self._widest is None else min(far, after + self._widest))
+
+    @property
+    def _far(self) -> int:
+        """The bound of the last page where the service cuts no windows."""
+        return min(self.reached + _YEAR, LAST_SECOND) if self._until is None else self._until
 
     def interrupt(self) -> None:
         """Take note of a call in between: the last page no longer stands in for anything."""
@@ -125,29 +131,38 @@ class Tail:
             return self._receive_probe(bounds, answer)
         echo = answer.echo
         is_whole = echo.after <= bounds.after and echo.before >= bounds.before
+        is_complete = is_whole and not answer.is_full
+        is_far = bounds.before >= self._far
         if self._has_passed(answer):
-            is_complete = is_whole and not answer.is_full
-            return self._rest(is_walked=not is_complete)
-        if is_whole and not answer.is_full:
+            return self._rest(is_walked=not (is_complete and is_far))
+        if is_complete and is_far:
             return TailStep(span=self._nothing, is_finished=True)
         if is_whole or not self._is_present_known:
             self._asks_for_last = False
+            self._page_ahead = bounds.before if is_complete else None
             return TailStep(span=self._nothing)
         # A future bound that was lowered need not be the present: a long window may have
         # been cut short, and then ends in the future. Only an unset bound tells the present.
-        self._give_up_future()
+        is_cut = echo.after > bounds.after or echo.before > self.reached + _SKEW
+        if is_cut and self._widest is None:
+            self._widest = echo.before - echo.after
+        else:
+            self._give_up_future()
         return TailStep(span=self._nothing)
 
     def _receive_probe(self, bounds: Bounds, answer: Answer) -> TailStep:
         echo, served_at = answer.echo, answer.served_at
         present = echo.before - _BEHIND
+        if self._is_ended_by_page_ahead(bounds, answer):
+            return TailStep(span=self._nothing, is_finished=True)
         is_open = self._until is None and not answer.is_full and echo.after <= bounds.after
-        if served_at is not None and echo.before - served_at > _CENTURY:
-            # No upper bound was applied that is worth the name.
-            if is_open and self._lead is None:
-                return TailStep(span=self._nothing, is_finished=True)
-            present = served_at - _BEHIND
-        if served_at is None and is_open and self._lead is None and present > _END_OF_TIME:
+        # An echo far beyond the service's own clock applied no upper bound worth the name.
+        if served_at is None:
+            is_endless = present > _END_OF_TIME
+        else:
+            is_endless = echo.before - served_at > _CENTURY
+            present = served_at - _BEHIND if is_endless else present
+        if is_endless and is_open and self._lead is None:
             return TailStep(span=self._nothing, is_finished=True)
         if served_at is not None and is_open and self.reached - _DAY > served_at:
             # The walk is ahead of the service's own clock: there is nothing more to come.
@@ -157,6 +172,19 @@ class Tail:
         if self._is_enough(present, served_at):
             return evolve(self._advance(present, is_walked=answer.is_full), is_finished=True)
         return self._receive_present(bounds, answer, present)
+
+    def _is_ended_by_page_ahead(self, bounds: Bounds, answer: Answer) -> bool:
+        """Tell whether the present still lies before the end of the last, near bound."""
+        ahead, self._page_ahead = self._page_ahead, None
+        if ahead is None or self._widest is None:
+            return False
+        # An echo as wide as the service's widest window may have been cut, and tells no time.
+        is_present = answer.echo.after <= bounds.after and answer.echo.before < min(
+            ahead, bounds.after + self._widest
+        )
+        if not is_present:
+            self._give_up_future()
+        return is_present and not answer.is_full
 
     def _is_enough(self, present: int, served_at: int | None) -> bool:
         if self._lead is None or served_at is None or self._is_present_known:

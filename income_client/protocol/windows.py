@@ -71,6 +71,7 @@ class WalkPlanner:
         self._received = Intervals(self.covered)
         self._asked = 0
         self._saturation = Saturation()
+        self._inclusive = False
         reached = max((window.before for window in self.covered), default=bounds.after)
         self._tail: Tail | None = None
         if bounds.before is None or reached <= bounds.before:
@@ -202,7 +203,9 @@ class WalkPlanner:
             stretch.overfull = width
             self._stretches.set_apart_quiet(stretch, answer.rows)
         else:
-            stretch.second = Second(window.after, self.bounds, question.bounds, answer)
+            stretch.second = Second(
+                window.after, self.bounds, question.bounds, answer, inclusive=self._inclusive
+            )
             self._judge(stretch, stretch.second)
 
     def _settle(self, stretch: Stretch, question: Question, answer: Answer) -> None:
@@ -219,6 +222,7 @@ class WalkPlanner:
 
     def _judge(self, stretch: Stretch, second: Second) -> None:
         """Close a second about which everything was asked that can be."""
+        self._inclusive = second.inclusive = self._inclusive or second.inclusive
         if second.next() is not None:
             return
         if second.is_whole and not second.covered and stretch.doubts < _MOST_DOUBTS:

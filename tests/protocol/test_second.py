@@ -31,7 +31,7 @@ def page(after: int, before: int, rows: set[str], *, is_full: bool = False) -> A
 def overfull(rows: set[str], outer: Bounds = OUTER, asked: Bounds | None = None) -> Second:
     """Begin with a full page."""
     asked = asked or Bounds(S - 1, S + 1)
-    return Second(S, outer, asked, page(S - 1, S + 1, rows, is_full=True))
+    return Second(S, outer, asked, page(S - 1, S + 1, rows, is_full=True), inclusive=False)
 
 
 def settled(second: Second, held: dict[int, set[str]], *, lower: bool, upper: bool) -> Second:

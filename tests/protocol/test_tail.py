@@ -101,25 +101,40 @@ def test_a_window_cut_short_is_not_taken_for_the_present() -> None:
     assert step.span == Window(NOW + 97, NOW + 195)
 
 
-def test_a_lowered_bound_is_not_taken_for_the_present() -> None:
-    """It may be the end of a long window that was cut short, and lie in the future."""
+def test_a_bound_lowered_to_the_present_is_given_up() -> None:
+    """A second page, of a later second, shows what the first one hid."""
     tail = at_present()
-    step = tail.receive(asked(tail), answer(NOW - 1, NOW + 3600, is_full=True))
-    assert not step.is_finished
-    assert not step.span
-    assert asked(tail) == Bounds(NOW - 1, None)
+    assert not tail.receive(asked(tail), answer(NOW - 1, NOW + 1)).is_finished
     assert not tail.receive(Bounds(NOW - 1, None), answer(NOW - 1, NOW + 1)).is_finished
-    assert asked(tail) == Bounds(NOW - 2, None)
     assert tail.receive(Bounds(NOW - 2, None), answer(NOW - 2, NOW + 3)).is_finished
 
 
-def test_a_page_whose_start_was_raised_for_a_future_bound_is_no_end() -> None:
-    """A service that keeps the late end of a long window is asked without a bound instead."""
+@pytest.mark.parametrize(
+    "cut",
+    [(NOW - 1, NOW + 59), (NOW + YEAR - 60, NOW + YEAR)],
+    ids=["at its end", "at its start"],
+)
+def test_a_window_cut_short_brings_the_last_bound_near(cut: tuple[int, int]) -> None:
+    """The walk ends once the present still lies before the end of the page."""
     tail = at_present()
-    step = tail.receive(asked(tail), answer(NOW + YEAR - 60, NOW + YEAR))
+    step = tail.receive(asked(tail), answer(*cut, is_full=True))
     assert not step.is_finished
     assert not step.span
+    near = Bounds(NOW - 1, NOW + 59)
+    assert asked(tail) == near
+    assert not tail.receive(near, answer(NOW - 1, NOW + 59)).is_finished
     assert asked(tail) == Bounds(NOW - 1, None)
+    assert tail.receive(Bounds(NOW - 1, None), answer(NOW - 1, NOW + 58)).is_finished
+
+
+@pytest.mark.parametrize("present", [NOW + 59, NOW + 500], ids=["the bound", "after it"])
+def test_a_near_bound_that_the_present_has_reached_is_given_up(present: int) -> None:
+    """The page may not have held the current second, or the present was cut short too."""
+    tail = at_present()
+    tail.receive(asked(tail), answer(NOW - 1, NOW + 59))
+    tail.receive(asked(tail), answer(NOW - 1, NOW + 59))
+    assert not tail.receive(asked(tail), answer(NOW - 1, present)).is_finished
+    assert asked(tail).before is None
 
 
 def test_a_clock_that_stands_still_ends_the_walk_after_some_patience() -> None:
