@@ -5,8 +5,10 @@ from functools import partial
 from typing import Final
 
 from .errors import ConfigurationError, InvalidRequestError
+from .listing import ask_page, ask_present
 from .protocol import endpoints
 from .protocol.replies import read_about, read_found, read_reply
+from .protocol.salvage import read_page
 from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_bound
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments
@@ -133,6 +135,23 @@ class ServiceCalls:
                 return None
         same = (row for row in page.applications if row.application_reference_id == reference)
         return next(same, None)
+
+    async def service_time(self) -> datetime:
+        """Return the present as the service tells it, for spans such as the last seven days.
+
+        Takes one request as a rule: the upper bound that the service applies where none is
+        given. Where that lies long before its `Date`, or there is no `Date`, it may be the end
+        of a window that was cut short, and a few more requests find the present.
+
+        Returns:
+            The time without zone, in whole seconds of ``service_timezone``.
+
+        Raises:
+            UnexpectedResponseError: the service tells no time.
+            IncomeClientError: a request failed for good.
+        """
+        ask = partial(ask_page, self._session, 1, self._zone, read=read_page)
+        return EPOCH + timedelta(seconds=(await ask_present(ask)).present)
 
     async def _listed(
         self, reference: str, after: datetime | None = None, before: datetime | None = None

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from attrs import frozen
 
-from .errors import IncomeClientError, InvalidRequestError
+from .errors import IncomeClientError
 from .fetching import Fetcher, FetchFailure
-from .listing import ListReply, ask_page
+from .listing import ListReply, ask_page, ask_present
 from .protocol import endpoints
-from .protocol.echo import second_of
 from .protocol.endpoints import LARGEST_LIMIT
 from .protocol.questions import Bounds
 from .protocol.salvage import read_page
@@ -20,9 +19,6 @@ from .protocol.versions import RecordVersion, Versioned, read_version
 from .records.applications import Application
 from .records.documents import ApplicationDocuments
 from .session import SessionManager
-
-_LONG_AGO: Final = 60
-_AHEAD: Final = (1, 3_600, 86_400 + 3_600)
 
 
 @frozen(kw_only=True)
@@ -58,23 +54,11 @@ class PollSource:
     async def present(self) -> int:
         """Return the present second: the smaller of what the service says.
 
-        A service that serves long windows in part may echo the end of a part: where that
-        is long ago, it is asked once more, from close to its own `Date`.
-
         Raises:
-            IncomeClientError: the request failed for good.
+            IncomeClientError: a request failed for good, or the service tells no time.
         """
-        reply = await self.ask(None, limit=1)
-        present, served_at = _present_of(reply), reply.served_at
-        if served_at is None or present >= served_at - _LONG_AGO:
-            return present
-        for ahead in _AHEAD:
-            try:
-                reply = await self.ask(Bounds(served_at - ahead, None), limit=1)
-            except InvalidRequestError:  # its Date lies ahead of its own clock
-                continue
-            return max(present, _present_of(reply))
-        return present
+        reply = await ask_present(partial(self.ask, limit=1))
+        return reply.echoed if reply.served_at is None else min(reply.echoed, reply.served_at)
 
     async def read(
         self, application_ids: tuple[str, ...]
@@ -109,8 +93,3 @@ class PollSource:
         request = endpoints.get_documents(application_id, self.pages)
         read = partial(read_version, ApplicationDocuments, request)
         return await self.session.call(request, read)
-
-
-def _present_of(reply: ListReply) -> int:
-    echoed = second_of(reply.page.updated_before)
-    return echoed if reply.served_at is None else min(echoed, reply.served_at)

@@ -143,8 +143,7 @@ async def span_between(client: IncomeClient, after: Moment | None, before: Momen
     """
     present = BEGINNING
     if after not in (None, Moment()) or (before is not None and before.back is not None):
-        # What it applies where no upper bound is given; the local clock may be wrong.
-        present = (await client.get_application_page(limit=1)).updated_before
+        present = await client.service_time()
     bounds = Bounds(
         after=None if after is None else after.seen_from(present),
         before=None if before is None else before.seen_from(present),

@@ -33,8 +33,6 @@ from .run import ExportRun
 
 _BEGINS: Final = "span_begins"
 _ENDS: Final = "span_ends"
-_END_OF_TIME: Final = datetime(2090, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
-"""A bound beyond it stands for none."""
 
 
 class ExportJob:
@@ -144,16 +142,13 @@ class ExportJob:
         ends = _time(self._part.fact(_ENDS))
         if ends is not None:
             return Span(_time(self._part.fact(_BEGINS)), ends)
-        page = await self._stop.wait_for(self._client.get_application_page(limit=1))
-        if page is None:
+        present = await self._stop.wait_for(self._client.service_time())
+        if present is None:
             return None
-        present = page.updated_before
         after = _seen_from(present, self._request.updated_after)
         if after == BEGINNING:
             after = None
         before = _seen_from(present, self._request.updated_before)
-        if before is None and present > _END_OF_TIME:
-            raise ConfigurationError("the service tells no time: say --updated-before")
         span = Span(after, present if before is None else min(before, present))
         if after is not None and after > span.before:
             raise MisuseError(

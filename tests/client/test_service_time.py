@@ -1,0 +1,130 @@
+"""The service's present, as the client learns it: never the end of a window that was cut short."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+import pytest
+
+from income_client import MemoryCheckpointStore, ServerError, UnexpectedResponseError
+from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving
+
+NOW: Final = 1_782_820_800
+PRESENT: Final = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
+DAY: Final = 86_400
+FUTURES: Final = ("accept", "lower", "refuse")
+DATES: Final = {
+    "no Date": None,
+    "Date": 0,
+    "Date ahead by a minute": 60,
+    "Date ahead by two hours": 7_200,
+    "Date behind by a minute": -60,
+    "Date behind by two hours": -7_200,
+}
+
+
+def service_of(**rules: Any) -> ListService:
+    """Return a service with one application, whose clock stands."""
+    return ListService(rows=rows_at([NOW - 5]), now=NOW, rules=Rules(**rules))
+
+
+@pytest.mark.parametrize("date", DATES)
+@pytest.mark.parametrize("future", FUTURES)
+@pytest.mark.parametrize("cut", ["start", "end"])
+@pytest.mark.parametrize("widest", [2, 60, 3_600, 7 * DAY, 400 * DAY, None])
+async def test_the_present_is_found_whatever_window_the_service_serves(
+    widest: int | None,
+    cut: Literal["start", "end"],
+    future: Literal["accept", "lower", "refuse"],
+    date: str,
+) -> None:
+    """The answer is exact for every widest window and whatever Date says, in a few requests."""
+    service = service_of(widest=widest, cut=cut, future=future, date_ahead=DATES[date])
+    async with serving(service) as client:
+        assert await client.service_time() == PRESENT
+    assert len(service.queries) <= (110 if cut == "end" else 3)
+
+
+@pytest.mark.parametrize("cut", ["start", "end"])
+async def test_an_ordinary_service_is_asked_once(cut: Literal["start", "end"]) -> None:
+    """A reply that agrees with its own Date needs no second look."""
+    service = service_of(widest=7 * DAY if cut == "start" else None, cut=cut)
+    async with serving(service) as client:
+        await client.service_time()
+    assert len(service.queries) == 1
+
+
+@pytest.mark.parametrize("date", [None, 0], ids=["no-date", "date"])
+async def test_the_present_is_found_while_time_passes(date: int | None) -> None:
+    """A clock that moves with every request is not taken for a window that was cut short."""
+    service = service_of(widest=7 * DAY, cut="end", date_ahead=date)
+
+    def pass_time() -> None:
+        service.now += 1
+
+    service.before_answer = pass_time
+    async with serving(service) as client:
+        found = await client.service_time()
+    assert found - PRESENT == timedelta(seconds=len(service.queries))
+
+
+async def test_a_service_without_upper_bound_has_the_time_of_its_date() -> None:
+    """An echo of the year 9999 stands for no bound."""
+    service = service_of()
+    service.twist = unbounded
+    async with serving(service) as client:
+        assert await client.service_time() == PRESENT
+
+
+async def test_a_service_that_tells_no_time_is_an_error() -> None:
+    """Neither a bound nor a Date: the local clock is no substitute."""
+    service = service_of(date_ahead=None)
+    service.twist = unbounded
+    async with serving(service) as client:
+        with pytest.raises(UnexpectedResponseError, match="tells no time"):
+            await client.service_time()
+
+
+async def test_a_present_that_runs_away_is_an_error() -> None:
+    """A service that always answers for more than it was asked is not followed for ever."""
+    service = service_of(date_ahead=None)
+
+    def run_away(query: Query, page: Page) -> Reply:
+        return Page(after=page.after, before=(query.after or 0) + DAY, ids=())
+
+    service.twist = run_away
+    async with serving(service) as client:
+        with pytest.raises(UnexpectedResponseError, match="tells no time"):
+            await client.service_time()
+    assert len(service.queries) < 200
+
+
+async def test_a_service_that_fails_is_its_error() -> None:
+    """Nothing is made up where nothing was answered."""
+    service = service_of()
+    service.twist = lambda query, page: 503
+    async with serving(service) as client:
+        with pytest.raises(ServerError):
+            await client.service_time()
+
+
+@pytest.mark.parametrize("future", FUTURES)
+@pytest.mark.parametrize("widest", [3_600, 7 * DAY])
+@pytest.mark.parametrize("date", [None, 0, 7_200], ids=["no-date", "date", "date-ahead"])
+async def test_a_poller_without_start_begins_at_the_present(
+    date: int | None, widest: int, future: Literal["accept", "lower", "refuse"]
+) -> None:
+    """Its checkpoint is the present, not the end of a window that was cut short."""
+    service = service_of(widest=widest, cut="end", future=future, date_ahead=date)
+    store = MemoryCheckpointStore()
+    async with serving(service) as client:
+        poller = client.poll(store, documents=False)
+        poller.stop(after_poll=True)
+        assert [record async for record in poller] == []
+    reached = poller.status.reached
+    assert reached is not None
+    assert abs(reached - PRESENT) <= timedelta(seconds=10)
+
+
+def unbounded(_query: Query, page: Page) -> Reply:
+    """Answer as a service that applies no upper bound."""
+    return Page(after=page.after, before='"9999-12-31T23:59:59"', ids=page.ids)
