@@ -25,7 +25,11 @@ class StopSignals:
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         for number in _NUMBERS:
-            # Not the loop's own handlers: these run even while a write blocks the loop.
+            # Has the signal itself wake up the loop, also when it comes just before the loop
+            # waits. Windows has no such handlers.
+            with contextlib.suppress(NotImplementedError):
+                self._loop.add_signal_handler(number, _do_nothing)
+            # In place of the loop's handler: this one runs even while a write blocks the loop.
             signal.signal(number, self._receive)
 
     def _receive(self, number: int, _: FrameType | None) -> None:
@@ -34,3 +38,7 @@ class StopSignals:
         self.received = signal.Signals(number)
         with contextlib.suppress(RuntimeError):  # the loop is closed: all is over anyway
             self._loop.call_soon_threadsafe(self._stop)
+
+
+def _do_nothing() -> None:
+    """Stand in for a handler of the loop, which only has to wake up."""
