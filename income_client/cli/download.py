@@ -100,6 +100,12 @@ async def download(
         downloads=download_policy(allow_host, is_private_allowed=allow_private_networks),
         concurrency=max(_SERVICE_CONCURRENCY, concurrency),
     ) as client:
+        try:
+            # Only for its checks, before a folder is made: nothing begins until it is iterated.
+            client.download_all((), to, names=names)
+        except ConfigurationError as error:
+            bars.say(f"--names: {error.message}")
+            return ExitStatus.MISUSED
         changed = None
         if not applications:
             changed = await _changed(client, updated_after, updated_before)
@@ -121,20 +127,16 @@ async def download(
             bars.say(f"cannot keep {MANIFEST} in {to}: {reason_of(error)}")
             return ExitStatus.FAILED
         with manifest:
-            try:
-                downloads = client.download_all(
-                    run.missing(client, manifest),
-                    to,
-                    concurrency,
-                    names=names,
-                    overwrite=overwrite,
-                    keep_partial=True,
-                    on_progress=bars.move,
-                    on_error="yield",
-                )
-            except ConfigurationError as error:
-                bars.say(f"--names: {error.message}")
-                return ExitStatus.MISUSED
+            downloads = client.download_all(
+                run.missing(client, manifest),
+                to,
+                concurrency,
+                names=names,
+                overwrite=overwrite,
+                keep_partial=True,
+                on_progress=bars.move,
+                on_error="yield",
+            )
             async with bars:
                 failure = await run.take(downloads, manifest)
     return _concluded(run, chosen, bars, failure, signals.received, is_told=not quiet)
