@@ -20,6 +20,7 @@ from income_client import (
 )
 
 from .accounts.connecting import Connection, connect
+from .accounts.service_client import described
 from .arguments.chosen import Chosen
 from .arguments.document_types import DocumentTypes, TypesOption
 from .arguments.id_arguments import IdArgument
@@ -86,7 +87,7 @@ async def documents(
                         if isinstance(found.error, AuthenticationError):
                             raise found.error  # the same of every other application
                         failures += 1
-                        line.say(str(found.error))
+                        line.say(described(client, found.error))
                         continue
                     for entry in types.chosen(found):
                         _write(found, entry, rows, keeps_address=addresses)

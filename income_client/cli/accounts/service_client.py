@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from attrs import frozen
 
-from income_client import IncomeClient, TransportError
+from income_client import IncomeClient, IncomeClientError, TransportError
 
 _TOKEN: Final = "token:"  # noqa: S105 - what errors of token requests begin with
 
@@ -47,6 +47,19 @@ class ServiceClient(IncomeClient):
         if self.servers is not None and isinstance(exc, TransportError):
             exc.add_note(self.servers.place_of(exc))
         await super().__aexit__(exc_type, exc, traceback)
+
+
+def described(client: IncomeClient, error: IncomeClientError) -> str:
+    """Return an error's message, with the server that gave no reply if that is what it is about.
+
+    Args:
+        client: whose error it is.
+        error: one that does not leave the client's block, which would add the server itself.
+    """
+    servers = client.servers if isinstance(client, ServiceClient) else None
+    if servers is None or not isinstance(error, TransportError):
+        return str(error)
+    return f"{error} {servers.place_of(error)}"
 
 
 def authority_of(address: str) -> str:

@@ -22,9 +22,9 @@ from income_client import (
     Downloads,
     FetchFailure,
     IncomeClient,
-    IncomeClientError,
     UnsafeLinkError,
 )
+from income_client.cli.accounts.service_client import described
 from income_client.cli.arguments.document_types import DocumentTypes
 from income_client.cli.output.lines import OutputLines
 from income_client.cli.output.saying import reason_of
@@ -101,7 +101,7 @@ class DownloadRun:
                 if isinstance(reply, FetchFailure):
                     if isinstance(reply.error, AuthenticationError):
                         raise reply.error
-                    self._tell_unread(reply)
+                    self._tell_unread(reply, described(client, reply.error))
                     continue
                 entries = self.types.chosen(reply)
                 self._bars.reach(0 if entries else 1)
@@ -195,12 +195,12 @@ class DownloadRun:
             error, failure.document_id
         ):
             return
-        self._bars.say(_said(error, failure.application_id or "", failure.document_id))
+        self._bars.say(_said(str(error), failure.application_id or "", failure.document_id))
 
-    def _tell_unread(self, failure: FetchFailure) -> None:
+    def _tell_unread(self, failure: FetchFailure, message: str) -> None:
         self.tally.unread += 1
         self._bars.reach(1)
-        self._bars.say(_said(failure.error, failure.application_id))
+        self._bars.say(_said(message, failure.application_id))
 
 
 def _key(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
@@ -216,7 +216,6 @@ def _key_of(outcome: DownloadedFile | DownloadFailure) -> FileKey:
     return _key(outcome.application_id, outcome.document_type, outcome.document_id)
 
 
-def _said(error: IncomeClientError, *ids: str) -> str:
-    """Return an error with the ids that it does not name itself."""
-    said = str(error)
-    return ": ".join([*(one for one in ids if f"({one})" not in said), said])
+def _said(message: str, *ids: str) -> str:
+    """Return an error's message with the ids that it does not name itself."""
+    return ": ".join([*(one for one in ids if f"({one})" not in message), message])
