@@ -7,6 +7,8 @@ from datetime import UTC, tzinfo
 from types import TracebackType
 from typing import Self, Unpack
 
+from attrs import evolve
+
 from .clock import Clock, SystemClock
 from .downloads.download import Downloader
 from .environment import read_environment
@@ -121,17 +123,28 @@ class IncomeClient(DocumentFiles):
         """Make a client from environment variables, with any other option of the constructor.
 
         Reads INCOME_BASE_URL, and INCOME_CLIENT_ID with INCOME_CLIENT_SECRET or
-        INCOME_USERNAME with INCOME_PASSWORD, and INCOME_AUTH_URL if it is set.
+        INCOME_USERNAME with INCOME_PASSWORD; and, where they are set, INCOME_AUTH_URL,
+        INCOME_PROXY and INCOME_CA_FILE, a PEM file of authorities that are trusted besides
+        the usual ones, for the service and for files. The command line reads the same.
 
         Args:
-            options: the constructor's other arguments, by their names.
+            options: the constructor's other arguments, by their names. ``proxy`` and ``ssl``
+                count in place of INCOME_PROXY and INCOME_CA_FILE, and the ``ssl`` of
+                ``downloads`` in place of the latter for files.
 
         Raises:
             ConfigurationError: a variable is missing, both kinds of credentials are set,
-                or an option cannot be meant.
+                INCOME_CA_FILE is not a file of certificates, or an option is invalid.
         """
         found = read_environment()
         try:
+            if "ssl" not in options and (context := found.tls()) is not None:
+                options["ssl"] = context
+                downloads: object = options.get("downloads") or DownloadPolicy()
+                if isinstance(downloads, DownloadPolicy) and downloads.ssl is None:
+                    options["downloads"] = evolve(downloads, ssl=context)
+            if "proxy" not in options and found.proxy is not None:
+                options["proxy"] = found.proxy.reveal()
             return cls(found.base_url, auth=found.auth, auth_url=found.auth_url, **options)
         finally:
             del options  # may hold the password of a proxy, and a frame below may raise

@@ -1,7 +1,9 @@
-"""A client's address and credentials from environment variables; the only reader of them."""
+"""A client's settings from environment variables; the only reader of them."""
 
 import os
+import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from attrs import frozen
@@ -23,6 +25,24 @@ class Environment:
     """INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and INCOME_PASSWORD."""
     auth_url: str | None
     """INCOME_AUTH_URL, if it is set."""
+    proxy: Secret | None
+    """INCOME_PROXY, likewise; it may hold the proxy's own password."""
+    ca_file: str | None
+    """INCOME_CA_FILE, likewise."""
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return a context that trusts the usual authorities and those of INCOME_CA_FILE.
+
+        Returns:
+            None where the variable is not set.
+
+        Raises:
+            ConfigurationError: it is not the path of a file of certificates.
+        """
+        context = None if self.ca_file is None else _trusting(self.ca_file)
+        if isinstance(context, str):
+            raise ConfigurationError(f"INCOME_CA_FILE: {context}")
+        return context
 
 
 def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
@@ -56,5 +76,28 @@ def _found(variables: Mapping[str, str]) -> Environment | str:
         auth = (OAuth2ClientCredentials if has_oauth2 else BasicAuth)(name, Secret(secret))
     except ConfigurationError as error:
         return error.message
-    auth_url = variables.get("INCOME_AUTH_URL") or None
-    return Environment(base_url=base_url, auth=auth, auth_url=auth_url)
+    proxy = variables.get("INCOME_PROXY")
+    return Environment(
+        base_url=base_url,
+        auth=auth,
+        auth_url=variables.get("INCOME_AUTH_URL") or None,
+        proxy=Secret(proxy) if proxy else None,
+        ca_file=variables.get("INCOME_CA_FILE") or None,
+    )
+
+
+def _trusting(ca_file: str) -> ssl.SSLContext | str:
+    """Return what trusts the authorities of a PEM file too, or what is wrong with the file."""
+    context = ssl.create_default_context()
+    path = Path(ca_file)
+    try:
+        if path.exists() and not path.is_file():
+            return "it must be a regular file"  # a pipe without a writer would block
+        context.load_verify_locations(path)
+    except ssl.SSLError:
+        return "the file holds no certificate"
+    except OSError as error:
+        return f"the file cannot be read: {error.strerror}"
+    except ValueError:
+        return "it must be the path of a file"
+    return context
