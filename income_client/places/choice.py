@@ -1,12 +1,12 @@
 """Which place is meant by a destination; of the disk it asks only whether a path is a folder."""
 
-import inspect
 import io
 import os
 import re
 from pathlib import Path
 from typing import Final, TypeAlias, TypeGuard
 
+from income_client.checks import is_plain_function
 from income_client.disk.partial_files import FoldersSeen
 from income_client.errors import ConfigurationError
 from income_client.protocol.file_names import FileFacts, NameTemplate
@@ -93,8 +93,11 @@ def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:
         )
     if isinstance(candidate, io.TextIOBase) or hasattr(candidate, "encoding"):
         raise ConfigurationError("the destination is a text file; a document's file is bytes")
-    if inspect.iscoroutinefunction(write):
-        raise ConfigurationError("the destination's write() is to be awaited; a plain one is meant")
+    flush = getattr(candidate, "flush", None)
+    if not is_plain_function(write) or (callable(flush) and not is_plain_function(flush)):
+        raise ConfigurationError(
+            "the destination's write() and flush() are called, not awaited: plain functions"
+        )
     if getattr(candidate, "closed", False) is True or not _is_writable(candidate):
         raise ConfigurationError("the destination is closed, or cannot be written to")
     return True

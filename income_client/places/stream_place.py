@@ -5,6 +5,7 @@ whole, before its first byte goes.
 """
 
 import errno
+import inspect
 import io
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
@@ -98,6 +99,10 @@ class StreamPlace:
         rest = block
         while rest and not self._is_stopped:
             taken = self._stream.write(rest)
+            if inspect.isawaitable(taken):
+                if inspect.iscoroutine(taken):
+                    taken.close()
+                raise TypeError("write() returned an awaitable, so it has written nothing")
             # A raw stream may take less; one that does not say took all.
             if taken is None and isinstance(self._stream, io.RawIOBase):
                 raise BlockingIOError(errno.EAGAIN, "the stream would block")
