@@ -159,8 +159,12 @@ class Transfer:
         if "content-range" in headers or media_type.startswith("multipart/byteranges"):
             return DownloadError("the storage gave parts and called them all", status=200)
         length = headers.get("content-length")
+        is_same = self.etag is not None and strong_etag(headers) == self.etag
         self.received = 0
-        self.total = self._until = None if length is None else int(length)
+        self._until = None if length is None else int(length)
+        if length is not None or not is_same:
+            # Otherwise an earlier reply has told the length of this very version.
+            self.total = self._until
         if self.total is not None and self.total > self._policy.max_bytes:
             return self._too_long()
         return Body(starts_over=True)

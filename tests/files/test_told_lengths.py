@@ -1,0 +1,84 @@
+"""The length of a version, once told, is kept to when a later reply tells none, or another one."""
+
+import asyncio
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from income_client import DownloadError, RetryPolicy
+from tests.support.downloads import files_below, scene
+from tests.support.scripted_server import Seen, serving
+from tests.support.scripted_storage import POLICY
+
+CONTENT: Final = b"0123456789abcdefghij"
+PATIENT: Final = RetryPolicy(max_attempts=6)
+
+
+def whole(etag: str = '"1"', *, keep: int | None = None) -> bytes:
+    """Return a reply that tells the file's length, of which only some bytes may come."""
+    head = f"HTTP/1.1 200 OK\r\nETag: {etag}\r\nContent-Length: {len(CONTENT)}\r\n\r\n"
+    return head.encode() + CONTENT[:keep]
+
+
+def chunked(keep: int, etag: str = '"1"', *, is_ended: bool = False) -> bytes:
+    """Return a reply of unknown length, with some bytes of the file."""
+    head = f"HTTP/1.1 200 OK\r\nETag: {etag}\r\nTransfer-Encoding: chunked\r\n\r\n{keep:x}\r\n"
+    return head.encode() + CONTENT[:keep] + b"\r\n" + b"0\r\n\r\n" * is_ended
+
+
+def rest(first: int, total: int, etag: str = '"1"') -> bytes:
+    """Return the rest of a file of this length."""
+    part = CONTENT[first:total]
+    head = (
+        f"HTTP/1.1 206 Partial Content\r\nETag: {etag}\r\nContent-Length: {len(part)}\r\n"
+        f"Content-Range: bytes {first}-{total - 1}/{total}\r\n\r\n"
+    )
+    return head.encode() + part
+
+
+async def downloaded(folder: Path, *replies: bytes) -> bytes:
+    """Download a file from a storage that gives these replies over and over, each cut off."""
+    left = cycle(replies)
+
+    async def answer(_: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(next(left))
+        await writer.drain()
+        writer.close()
+
+    async with scene(downloads=POLICY, retry=PATIENT) as play, serving(answer) as server:
+        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+        await play.client.download(document, folder / "file")
+    return files_below(folder)["file"]
+
+
+async def test_a_shorter_rest_after_a_reply_without_length_starts_over(tmp_path: Path) -> None:
+    """It contradicts what the first reply told of the same version."""
+    replies = whole(keep=8), chunked(5), rest(5, 10), whole()
+    assert await downloaded(tmp_path, *replies) == CONTENT
+
+
+async def test_a_reply_without_length_that_ends_early_is_not_the_file(tmp_path: Path) -> None:
+    """Its end looks whole, and the first reply has told that it is not."""
+    replies = whole(keep=8), chunked(12, is_ended=True), rest(12, 20)
+    assert await downloaded(tmp_path, *replies) == CONTENT
+
+
+async def test_another_version_has_another_length(tmp_path: Path) -> None:
+    """What was told of the version before does not count."""
+    replies = whole(keep=8), chunked(5, '"2"'), rest(5, 10, '"2"')
+    assert await downloaded(tmp_path, *replies) == CONTENT[:10]
+
+
+async def test_a_length_that_was_never_told_comes_with_the_rest(tmp_path: Path) -> None:
+    """There is nothing that it contradicts."""
+    assert await downloaded(tmp_path, chunked(5), rest(5, 10)) == CONTENT[:10]
+
+
+async def test_a_storage_that_keeps_contradicting_itself_gives_no_file(tmp_path: Path) -> None:
+    """Each contradiction starts over, and the attempts come to an end."""
+    with pytest.raises(DownloadError):
+        await downloaded(tmp_path, whole(keep=8), chunked(5), rest(5, 10))
+    assert files_below(tmp_path) == {}
