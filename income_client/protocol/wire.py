@@ -38,10 +38,15 @@ def decode(cls: type[T], body: bytes) -> T | DecodeError:
         return tree
     try:
         return _converter().structure(tree, cls)
-    except Exception:  # noqa: BLE001 - whatever it is, its frames hold the values
+    except Exception as error:  # noqa: BLE001 - whatever it is, its frames hold the values
         del tree
+        refusal = type(error).__name__
     faults = faults_of(cls, parse_exactly(body), document_types.registered_types())
-    return DecodeError(faults or (PayloadFault("$", "not accepted by its class"),))
+    if not faults:
+        # The text is as the fields say: a registered class has raised, by a validator or by a
+        # bug of its own, and only the name of the error tells them apart.
+        faults = (PayloadFault("$", f"not accepted by its class: {refusal}"),)
+    return DecodeError(faults)
 
 
 def to_json(record: object) -> bytes:
@@ -110,6 +115,8 @@ def register_document_type(key: str, cls: type) -> None:
     ``tuple[X, ...]`` and ``Mapping[str, X]`` of these. A field with a default may
     be absent. Unknown fields are kept in the class's ``extra`` or, if it has no
     such field, in ``Document.extracted_extra``; a class nested in it must have one.
+    Whatever its converters, validators and ``__attrs_post_init__`` raise makes a reply a
+    `DecodeError`, which has the name of the exception, and nothing else of it.
 
     Args:
         key: the service's key of the type, such as ``w2``.
