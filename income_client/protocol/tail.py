@@ -220,7 +220,7 @@ class Tail:
         if bounds.after < last.after and length == last.before - last.after:
             self._cut_span = length
             return self._advance(present)
-        return TailStep(span=self._nothing, is_finished=True)
+        return evolve(self._advance(present), is_finished=True)
 
     def _wait(self, present: int) -> TailStep:
         """Let the service's clock move on; where it stands still, go on or end without it."""
