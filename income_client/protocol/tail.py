@@ -154,7 +154,7 @@ class Tail:
         echo, served_at = answer.echo, answer.served_at
         present = echo.before - _BEHIND
         if self._is_ended_by_page_ahead(bounds, answer):
-            return TailStep(span=self._nothing, is_finished=True)
+            return evolve(self._advance(present), is_finished=True)
         is_open = self._until is None and not answer.is_full and echo.after <= bounds.after
         # An echo far beyond the service's own clock applied no upper bound worth the name.
         if served_at is None:
