@@ -87,7 +87,9 @@ def plain_host(text: str) -> str | None:
     bracketed = _BRACKETED.fullmatch(text)
     try:
         if bracketed is not None:
-            return str(ipaddress.IPv6Address(bracketed["inner"]))
+            address = ipaddress.IPv6Address(bracketed["inner"])
+            # Python spells these in two ways, by its version.
+            return f"::ffff:{address.ipv4_mapped}" if address.ipv4_mapped else str(address)
         if len(text) > _LONGEST_NAME or _NAME.fullmatch(text) is None:
             return None
         if _NUMBER.fullmatch(text.rpartition(".")[2]):

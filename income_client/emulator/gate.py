@@ -35,9 +35,11 @@ def is_loopback(host: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        ip = ipaddress.ip_address(name)
     except ValueError:
         return False
+    # Of an IPv4 address within an IPv6 one, Python says it or not, by its version.
+    return ip.is_loopback and getattr(ip, "ipv4_mapped", None) is None
 
 
 @frozen(kw_only=True)

@@ -35,6 +35,7 @@ LABELS = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
         ("[2001:DB8:0:0::1]", "2001:db8::1", 443, True),
         ("[2001:db8::1]:9000", "2001:db8::1", 9000, True),
         ("[2001:db8::1]", "2001:db8::2", 443, False),
+        ("[::ffff:a01:203]", "::ffff:10.1.2.3", 443, True),
         ("localhost", "localhost", 12345, True),
         ("127.0.0.1", "127.0.0.1", 12345, True),
         ("127.9.9.9", "127.9.9.9", 12345, True),
@@ -135,5 +136,5 @@ def test_any_text_is_an_entry_or_an_error_of_ours(text: str) -> None:
 def test_this_machine_is_known_by_its_very_names() -> None:
     """Names that only begin or end like them are others."""
     assert all(map(is_this_machine, ["localhost", "127.0.0.1", "127.255.0.3", "::1"]))
-    others = ["a.localhost", "localhost.example", "127.example", "::ffff:7f00:1", "10.0.0.1"]
+    others = ["a.localhost", "localhost.example", "127.example", "::ffff:127.0.0.1", "10.0.0.1"]
     assert not any(map(is_this_machine, others))

@@ -141,10 +141,13 @@ async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
     assert clock.slept == [0.02] * 9
 
 
-async def test_foreign_host_header(session: aiohttp.ClientSession, service: Emulator) -> None:
+@pytest.mark.parametrize("host", ["example.com", "[::ffff:127.0.0.1]"])
+async def test_foreign_host_header(
+    host: str, session: aiohttp.ClientSession, service: Emulator
+) -> None:
     """Either host refuses a Host header that is not loopback."""
     for url in (service.url, service.files_url):
-        async with session.get(url, headers={"Host": "example.com"}) as reply:
+        async with session.get(url, headers={"Host": host}) as reply:
             assert reply.status == 421
 
 
