@@ -22,7 +22,6 @@ from tests.support.scripted_server import (
     with_tokens,
 )
 from tests.support.session import BASIC, call, failure, playing
-from tests.support.tokens import settle
 
 INVALID_TOKEN: dict[str, Any] = {"WWW_Authenticate": 'Bearer error="invalid_token"'}
 
@@ -177,8 +176,15 @@ async def test_a_wrong_secret_is_not_tried_again_and_again() -> None:
 
 async def test_a_throttled_token_endpoint_is_left_alone() -> None:
     """No token request goes out during the pause: calls fail at once, or wait if they can."""
-    answer = always(reply(429, Retry_After="30"), token_reply(), reply(body=b"fine"))
+    scripted = always(reply(429, Retry_After="30"), token_reply(), reply(body=b"fine"))
     once = RetryPolicy(max_attempts=1)
+    held: list[bool] = []
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        if seen.path == "/token":
+            held.append(session._shared.slots.locked())
+        return await scripted(seen, writer)
+
     async with playing(answer, retry=once, concurrency=1) as (session, server, clock):
         assert isinstance(await failure(session), TokenError)
         hurried = session.with_options(timeouts=Timeouts(deadline=29))
@@ -186,10 +192,8 @@ async def test_a_throttled_token_endpoint_is_left_alone() -> None:
         assert isinstance(error, TokenError)
         assert (error.retryable, error.status, error.retry_after) == (True, None, 30.0)
         assert (server.token_requests, clock.slept) == (1, [])
-        patient = asyncio.gather(*[call(session) for _ in range(5)])
-        await settle()
-        assert not session._shared.slots.locked()
-        assert await patient == [b"fine"] * 5
+        assert await asyncio.gather(*[call(session) for _ in range(5)]) == [b"fine"] * 5
+        assert held == [False, False]
         assert clock.slept == [30.0] * 5
         assert (server.token_requests, server.api_requests) == (2, 5)
 

@@ -49,3 +49,8 @@ async def _entered(server: AbstractAsyncContextManager[T]) -> T:
 
 async def _left(server: AbstractAsyncContextManager[Any]) -> None:
     await server.__aexit__(None, None, None)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.sleep(0)  # so that the transports that they closed are gone

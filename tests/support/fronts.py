@@ -52,11 +52,13 @@ async def changing(
     async def relay(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: Change
     ) -> None:
-        with contextlib.suppress(OSError):
-            while piece := await reader.read(65536):
-                writer.write(change(piece))
-                await writer.drain()
-        writer.close()
+        try:
+            with contextlib.suppress(OSError):
+                while piece := await reader.read(65536):
+                    writer.write(change(piece))
+                    await writer.drain()
+        finally:
+            writer.close()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up, down = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)

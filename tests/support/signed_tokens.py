@@ -63,7 +63,7 @@ def public_pem(kind: str) -> bytes:
     """Return the public part of a key in PEM."""
     key = private_key(kind)
     assert not isinstance(key, OctKey)
-    return key.as_pem()
+    return key.as_pem(private=False)
 
 
 def key_set(*kinds: str, **members: Any) -> dict[str, Any]:
