@@ -61,8 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_make_parametrize_id(val: Any) -> str | None:
-    """Name a parameter by words, never by the address of an object."""
+def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:
+    """Name a parameter by words, never by the address of an object or by a key made just now."""
+    if isinstance(val, str | bytes) and len(val) > 100:
+        return argname
     if isinstance(val, dict):
         return ",".join(f"{key}={_word(one)}" for key, one in val.items()) or "nothing"
     return None if isinstance(val, str | int | float | bool | None) else _word(val)

@@ -7,7 +7,11 @@ from typing import Any, Final
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
 from joserfc.jwk import RSAKey
 
 from income_client.errors import ConfigurationError
@@ -126,8 +130,10 @@ def test_what_is_wrong_with_a_key_is_said(key: Any, advice: str) -> None:
 
 def test_a_public_key_is_not_taken_for_a_secret() -> None:
     """Its text is known to everybody, whatever the caller believes it to be."""
-    jwk = {"kty": "oct", "k": segment(public_pem("RSA"))}
-    for key in (Secret(public_pem("RSA").decode()), jwk):
+    pem = public_pem("RSA")
+    der = load_pem_public_key(pem).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    jwks = [{"kty": "oct", "k": segment(text)} for text in (pem, b"RSA:\n" + pem, der)]
+    for key in (Secret(pem.decode()), *jwks):
         with pytest.raises(ConfigurationError, match=r"^keys"):
             accepting(keys=key, algorithms=["HS256"])
 
