@@ -53,6 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="how often --full kills a process in each test of kills (default: 30)",
     )
+    parser.addoption(
+        "--no-skips",
+        action="store_true",
+        help="fail where a test was skipped, since nothing that it needs may be missing",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,6 +97,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail for a skipped test, if asked to."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.getoption("no_skips") and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(
