@@ -248,12 +248,14 @@ async def tunnelling(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
     sees: list[bytes] = []
 
     async def relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while piece := await source.read(65536):
-                sees.append(piece)
-                sink.write(piece)
-                await sink.drain()
-        sink.close()
+        try:
+            with contextlib.suppress(OSError):
+                while piece := await source.read(65536):
+                    sees.append(piece)
+                    sink.write(piece)
+                    await sink.drain()
+        finally:
+            sink.close()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sees.append(await reader.readuntil(b"\r\n\r\n"))
