@@ -1,5 +1,6 @@
 """What every test runs under: profiles, signals, the choice of slow tests, readable ids."""
 
+import gc
 import re
 import signal
 from pathlib import Path
@@ -104,6 +105,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if session.config.getoption("no_skips") and reporter and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through thousands of tests each time it runs."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(
