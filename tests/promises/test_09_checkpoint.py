@@ -155,6 +155,47 @@ async def test_a_later_commit_does_not_cover_a_batch_that_failed() -> None:
         assert await rest(place.poll()) == []
 
 
+async def test_batches_that_failed_come_again_in_their_order() -> None:
+    """The first of them first, and none that was committed meanwhile."""
+    async with scene(350) as place:
+        place.touch(*range(350))
+        poller = place.poll()
+        batches = poller.batches()
+        one, two, three, four = [await anext(batches) for _ in range(4)]
+        for batch in (three, one, two):
+            with pytest.raises(ValueError, match="away"):
+                async with batch:
+                    fail_if(condition=True)
+        await two.commit()
+        await four.commit()
+        assert await reached(place) == NOW
+        assert [ids_of(await anext(batches)) for _ in range(2)] == [ids_of(one), ids_of(three)]
+        await one.commit()
+        await three.commit()
+        await batches.aclose()
+        assert await rest(place.poll()) == []
+
+
+async def test_a_poll_without_news_waits_for_the_batch_that_is_out() -> None:
+    """Whoever keeps checkpoints elsewhere may not have kept that of the batch yet."""
+    async with scene() as place:
+        place.touch(1)
+        place.service.advance(10)
+        poller = place.poll()
+        batches = poller.batches()
+        batch = await anext(batches)
+        waiting = asyncio.create_task(anext(batches, None))
+        await until(lambda: poller.status.polls >= 3)
+        assert await reached(place) == NOW
+        await batch.commit()
+        committed = await reached(place)
+        polls = poller.status.polls
+        await until(lambda: poller.status.polls >= polls + 2)
+        assert await reached(place) > committed
+        poller.stop()
+        await waiting
+
+
 async def test_commits_beside_polls_do_not_take_each_other_for_rivals(tmp_path: Any) -> None:
     """Batches may be committed by tasks, while what cannot be read is being stored."""
     async with scene(400) as place:
