@@ -110,6 +110,35 @@ async def test_a_borrowed_session_is_never_closed() -> None:
             assert reply.status == 200
 
 
+async def test_a_borrowed_session_that_was_closed_is_told() -> None:
+    """Its owner closed it: the client is closed as well."""
+    async with served(5) as (service, _):
+        session = ClientSession()
+        async with IncomeClient(service.url, auth=service.basic, session=session) as client:
+            await client.get_application_page()
+            await session.close()
+            with pytest.raises(ClientClosedError, match="that the client borrowed was closed"):
+                await client.get_application_page()
+
+
+def test_a_borrowed_session_of_another_loop_is_told() -> None:
+    """It cannot be used in this one."""
+
+    async def borrow() -> ClientSession:
+        return ClientSession()
+
+    async def call(session: ClientSession) -> None:
+        async with IncomeClient("http://127.0.0.1:9", auth=BASIC, session=session) as client:
+            with pytest.raises(ClientClosedError, match="belongs to another event loop"):
+                await client.get_application_page()
+
+    with asyncio.Runner() as first:
+        session = first.run(borrow())
+        with asyncio.Runner() as second:
+            second.run(call(session))
+        first.run(session.close())
+
+
 async def test_after_closing_every_call_is_refused() -> None:
     """A closed client says so, and closing it again does nothing."""
     async with served(5) as (service, client):

@@ -14,9 +14,9 @@ from income_client.errors import ConfigurationError, DownloadError, LinkRefusal,
 from income_client.file_transport import FilePool, FileReply
 from income_client.protocol.addresses import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
-from tests.support.file_pool import CANARY, HERE, TARGET, fetched, link_to, pooled
+from tests.support.file_pool import CANARY, HERE, TARGET, link_to, pooled
 from tests.support.leaks import held_by
-from tests.support.scripted_server import always, reply, serving
+from tests.support.scripted_server import always, reply
 
 WAITS = Timeouts(read=5)
 STAYS_OUT = DownloadPolicy(
@@ -96,21 +96,6 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp
         assert seen.headers["user-agent"].startswith("income-client/")
 
 
-async def test_a_redirect_is_not_followed() -> None:
-    """Where it leads is told, and sees nothing."""
-    async with serving(always(reply())) as other:
-        for status in (301, 302, 303, 307, 308):
-            answer = always(reply(status, b"", Location=f"{other.url}/x"))
-            async with (
-                pooled(answer) as (pool, server),
-                pool.get(link_to(server.url), {}, WAITS) as found,
-            ):
-                assert isinstance(found, FileReply)
-                assert found.status == status
-                assert found.headers["location"] == f"{other.url}/x"
-        assert not other.seen
-
-
 async def test_a_name_may_not_lead_to_this_machine() -> None:
     """Though the name is allowed, not even a connection is made."""
     async with recording() as (port, heads):
@@ -185,18 +170,6 @@ async def test_a_proxy_may_be_anywhere() -> None:
     assert b"\r\nAuthorization" not in heads[0]
     assert isinstance(refused, UnsafeLinkError)
     assert len(heads) == 1
-
-
-async def test_the_same_request_is_not_sent_twice() -> None:
-    """One request is one at the server, on a fresh connection and on a used one."""
-    async with pooled(always(reply(), None)) as (pool, server):
-        assert await fetched(pool, server) == b"{}"
-        for _ in range(2):
-            error = await fetched(pool, server)
-            assert isinstance(error, DownloadError)
-            assert error.message == "connection closed without a reply"
-            assert error.retryable
-        assert len(server.seen) == 3
 
 
 class NotedContext(ssl.SSLContext):
