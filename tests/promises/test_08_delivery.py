@@ -288,8 +288,8 @@ class DeliveryMachine(RuleBasedStateMachine):
             if service.world.updated_second(number) < self.since:
                 del last[one]
         letters = self.loop.run_until_complete(self.store.dead_letters("default"))
-        for one in {letter.application_id for letter in letters}:
-            last.pop(str(one), None)
+        for letter in letters:
+            last.pop(str(letter.application_id), None)
         assert {one: self.delivered.get(one) for one in last} == last
 
     async def _last_versions(self, service: Emulator) -> dict[str, bytes]:
