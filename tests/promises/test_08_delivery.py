@@ -275,7 +275,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.failing.clear()
         self.is_down = False
         service.faults.clear()
-        for _ in range(60):
+        for _ in range(60 if abs(self.offset) == 100 else 24):
             if not self.lives:
                 self.start_poller()
             for life in [*self.lives]:
