@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from income_client.errors import ConfigurationError, DownloadError, LinkRefusal, UnsafeLinkError
+from income_client.errors import ConfigurationError, DownloadError, UnsafeLinkError
 from income_client.file_transport import FilePool, FileReply
 from income_client.protocol.addresses import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
 from tests.support.file_pool import CANARY, HERE, TARGET, link_to, pooled
-from tests.support.leaks import held_by
 from tests.support.scripted_server import always, reply
 
 WAITS = Timeouts(read=5)
@@ -94,68 +92,6 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp
     for seen in server.seen:
         assert set(seen.headers) == {"host", "user-agent", "accept", "accept-encoding"}
         assert seen.headers["user-agent"].startswith("income-client/")
-
-
-async def test_a_name_may_not_lead_to_this_machine() -> None:
-    """Though the name is allowed, not even a connection is made."""
-    async with recording() as (port, heads):
-        pool = FilePool(STAYS_OUT)
-        link = link_to(f"http://localhost:{port}", policy=STAYS_OUT)
-        async with pool.get(link, {}, WAITS) as found:
-            assert isinstance(found, UnsafeLinkError)
-        await pool.aclose()
-    assert heads == []
-    assert found.message == "localhost: the host is at an address of this machine itself"
-    assert found.reason is LinkRefusal.THIS_MACHINE
-    assert not found.retryable
-    assert CANARY not in held_by(found)
-
-
-def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    """Let every name have these addresses."""
-
-    def look_up(host: object, port: int, *_: object, **__: object) -> list[Any]:
-        return [
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (ip, port, 0, 0))
-            if ":" in ip
-            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port))
-            for ip in addresses
-        ]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-
-
-@pytest.mark.parametrize(
-    "addresses",
-    [
-        ["127.0.0.1"],
-        ["10.0.0.1", "192.168.0.1"],
-        ["169.254.169.254", "127.0.0.1", "10.0.0.1"],
-        ["127.0.0.1", "::1", "fd00::1", "::ffff:127.0.0.1"],
-    ],
-)
-async def test_every_address_of_a_name_is_judged(
-    addresses: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many there are, of whatever family: refused, and not tried again."""
-    async with recording() as (port, heads):
-        resolving(monkeypatch, *addresses)
-        pool = FilePool(STAYS_OUT)
-        found = await asked(pool, f"http://files.example.com:{port}")
-        await pool.aclose()
-    assert isinstance(found, UnsafeLinkError)
-    assert found.message.startswith("files.example.com: the host is at ")
-    assert heads == []
-
-
-async def test_a_refused_address_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that may be reached is reached."""
-    async with recording() as (port, heads):
-        resolving(monkeypatch, "169.254.169.254", "127.0.0.1", "fe80::1")
-        pool = FilePool(HERE)
-        assert await asked(pool, f"http://files.example.com:{port}") == 200
-        await pool.aclose()
-    assert len(heads) == 1
 
 
 async def test_a_proxy_may_be_anywhere() -> None:

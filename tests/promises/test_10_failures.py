@@ -39,7 +39,6 @@ def ids_of(records: Any) -> list[str]:
     return sorted(record.application_id for record in records)
 
 
-WRONG_IDS = ("..", "a\u0007", "", "b\0")
 FAULTS: dict[str, dict[str, Any]] = {
     "deleted": {"kind": "status", "status": 404},
     "undecodable": {"kind": "body", "body": b'{"application_id": 7}'},
