@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.architecture import (
     LAYERS,
-    LONGEST,
     MAY_IMPORT,
     MODULES,
     ONLY_IN,
@@ -23,7 +22,6 @@ from tests.support.architecture import (
     libraries,
     names,
     purity,
-    size,
 )
 
 BAD: Final[tuple[tuple[Rule, Module], ...]] = (
@@ -58,7 +56,6 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (libraries, Module("receivers.token_check", "from joserfc import jwt")),
     (emulator_by_hand, Module("emulator.content", "from income_client.protocol.wire import x")),
     (emulator_by_hand, Module("emulator.content", "from ..client import IncomeClient")),
-    (size, Module("session", "pass\n" * (LONGEST + 1))),
     (names, Module("protocol.utils", "")),
     (docstrings, Module("session", "import json")),
     (faces, Module("__init__", "from .errors import IncomeClientError\nprint()")),

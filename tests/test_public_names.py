@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -32,23 +32,6 @@ def _public_classes() -> Iterator[type]:
         found = getattr(income_client, name)
         if isinstance(found, type):
             yield found
-
-
-def _public_callables() -> Iterator[tuple[str, Any]]:
-    for name in income_client.__all__:
-        found = getattr(income_client, name)
-        if inspect.isfunction(found):
-            yield name, found
-        if isinstance(found, type):
-            for method, member in inspect.getmembers(found):
-                plain = inspect.unwrap(getattr(member, "__func__", member))
-                own = getattr(plain, "__module__", "") or ""
-                is_ours = inspect.isfunction(plain) and own.startswith("income_client")
-                if is_ours and not method.startswith("_"):
-                    yield f"{name}.{method}", plain
-
-
-CALLABLES: Final = tuple(_public_callables())
 
 
 def _imports_of_the_face() -> dict[str, str]:
@@ -130,29 +113,6 @@ def test_errors_leave_the_package_under_its_name() -> None:
         if issubclass(found, Exception):
             assert issubclass(found, errors.IncomeClientError)
             assert found.__doc__
-
-
-@pytest.mark.parametrize("name", sorted(set(income_client.__all__) - {"__version__"}))
-def test_every_name_has_a_docstring(name: str) -> None:
-    """Each public name says in one sentence what it is."""
-    first = (getattr(income_client, name).__doc__ or "").strip().partition("\n")[0]
-    assert re.match(r"[A-Z]|\d{3}|\dxx", first)
-    assert first.endswith(".")
-
-
-@pytest.mark.parametrize(("name", "function"), CALLABLES, ids=[name for name, _ in CALLABLES])
-def test_every_callable_names_its_arguments(name: str, function: Any) -> None:
-    """A docstring with arguments names all of them, and no others."""
-    text = inspect.getdoc(function) or ""
-    assert text, name
-    given = set(inspect.signature(function).parameters)
-    if "." in name:
-        given -= {"self", "cls"}
-    section = re.search(r"^Args:\n((?:    .*\n?|\n)*)", text, re.MULTILINE)
-    if section is None:
-        assert len(given) <= 1, f"{name} says nothing of {', '.join(sorted(given))}"
-        return
-    assert set(re.findall(r"^    (\w+):", section[1], re.MULTILINE)) == given
 
 
 @pytest.mark.parametrize("name", _CONTRACT_CALLS)

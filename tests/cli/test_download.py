@@ -347,14 +347,6 @@ def test_a_span_chooses_everything_that_changed(
     assert {entry["application_id"] for entry in download.listed} == expected
 
 
-@pytest.mark.income_service(applications=[20 * 86_400] * 1001, file_bytes=10)
-def test_a_saturated_second_is_reported(download: Download) -> None:
-    """Where a second holds more than can be listed, the rest comes, and the status is 1."""
-    ran = download("--updated-after", "beginning", "--type", "none")
-    assert ran.status == 1
-    assert "1970-01-21T00:00:00" in ran.stderr
-
-
 # Misuse
 
 

@@ -175,17 +175,6 @@ def test_missing_applications_may_be_allowed(export: Export, income_service: Inc
     assert export.manifest["whole"] is False
 
 
-@pytest.mark.income_service(applications=[1_780_302_600] * 1030)
-def test_a_saturated_second_is_not_passed_over(export: Export) -> None:
-    """Rows that cannot be listed are missing too: no file, unless that is allowed."""
-    ran = export("--no-documents")
-    assert ran.status == 1
-    assert "2026-06-01T08:30:00" in ran.stderr
-    assert export("--no-documents", "--allow-missing").status == 0
-    assert len(set(export.ids)) == len(export.ids) >= 1000
-    assert export.manifest["saturated_seconds"] == ["2026-06-01T08:30:00"]
-
-
 @few
 def test_an_amount_that_fits_no_column_leaves_the_lines(
     export: Export, income_service: IncomeService

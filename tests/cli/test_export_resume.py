@@ -12,7 +12,7 @@ from tests.support.exporting import Export
 from tests.support.limits import no_room_above
 
 FILES = {"all", "all.manifest.json"}
-several = pytest.mark.income_service(applications=300)
+several = pytest.mark.income_service(applications=200)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_signal_keeps_what_has_come(
     assert export.left == FILES
 
 
-@several
+@pytest.mark.income_service(applications=300)
 def test_interruptions_lose_and_repeat_nothing(
     export: Export, income_service: IncomeService
 ) -> None:
@@ -131,5 +131,5 @@ def test_a_later_run_shows_where_the_first_was(export: Export) -> None:
     assert f"{kept} applications" in shown.screen
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.screen)
     counts = re.findall(r"Exporting +\d+%.*?([\d,]+) of ([\d,]+) applications", text)
-    assert {total for _, total in counts} <= {"300"}
+    assert {total for _, total in counts} <= {"200"}
     assert all(int(done) >= kept for done, _ in counts)

@@ -34,8 +34,13 @@ def is_drawn(screen: str) -> bool:
     return any(move in screen.replace("\r\n", "\n") for move in MOVES)
 
 
-@pytest.mark.parametrize("stdout", ["pipe", "socket", "file", "null"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("command", "stdout"),
+    [
+        *((command, "pipe") for command in COMMANDS),
+        *(("download", stdout) for stdout in ("socket", "file", "null")),
+    ],
+)
 def test_progress_is_drawn_beside_no_pipe(
     command: str, stdout: str, cli: Cli, tmp_path: Path
 ) -> None:

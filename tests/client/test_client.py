@@ -18,7 +18,9 @@ from income_client import (
     Timeouts,
 )
 from income_client.emulator import Emulator, Fault
-from tests.support.service import client_tasks, ids_of, served
+from income_client.testing import JumpingClock
+from tests.support.leaks import package_frames
+from tests.support.service import client_tasks, ids_of, served, until
 
 BASIC = BasicAuth("user", "invented")
 
@@ -108,6 +110,35 @@ async def test_a_borrowed_session_is_never_closed() -> None:
             assert reply.status == 200
 
 
+async def test_a_borrowed_session_that_was_closed_is_told() -> None:
+    """Its owner closed it: the client is closed as well."""
+    async with served(5) as (service, _):
+        session = ClientSession()
+        async with IncomeClient(service.url, auth=service.basic, session=session) as client:
+            await client.get_application_page()
+            await session.close()
+            with pytest.raises(ClientClosedError, match="that the client borrowed was closed"):
+                await client.get_application_page()
+
+
+def test_a_borrowed_session_of_another_loop_is_told() -> None:
+    """It cannot be used in this one."""
+
+    async def borrow() -> ClientSession:
+        return ClientSession()
+
+    async def call(session: ClientSession) -> None:
+        async with IncomeClient("http://127.0.0.1:9", auth=BASIC, session=session) as client:
+            with pytest.raises(ClientClosedError, match="belongs to another event loop"):
+                await client.get_application_page()
+
+    with asyncio.Runner() as first:
+        session = first.run(borrow())
+        with asyncio.Runner() as second:
+            second.run(call(session))
+        first.run(session.close())
+
+
 async def test_after_closing_every_call_is_refused() -> None:
     """A closed client says so, and closing it again does nothing."""
     async with served(5) as (service, client):
@@ -127,6 +158,41 @@ async def test_after_closing_every_call_is_refused() -> None:
         with pytest.raises(ClientClosedError):
             await ids_of(client.list_applications())
         assert client_tasks() == set()
+
+
+async def test_closing_ends_a_call_under_way() -> None:
+    """Whoever waits for a reply meanwhile gets the error."""
+    async with served(5) as (service, client):
+        await client.get_application_page()
+        service.faults.add(Fault("stall", times=None))
+        waiting = asyncio.create_task(client.get_application_page())
+        await until(lambda: service._in_flight == 1)
+        await client.aclose()
+        with pytest.raises(ClientClosedError):
+            await waiting
+
+
+async def test_cancelling_anywhere_leaves_nothing_behind() -> None:
+    """After a cancellation at any step no task is left, every slot is free, and calls resume."""
+    for steps in range(1000):
+        async with (
+            Emulator(1) as service,
+            IncomeClient(
+                service.url, auth=service.oauth2, clock=JumpingClock(), concurrency=1
+            ) as client,
+        ):
+            service.faults.add(Fault("status", path="/v1/*"))
+            task = asyncio.create_task(client.get_application_page())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_through = task.done()
+            task.cancel()
+            await asyncio.wait((task,))
+            await client.get_application_page()
+        await until(lambda: client_tasks() == set())
+        if is_through:
+            break
+    assert 20 < steps < 999
 
 
 async def test_another_loop_is_refused() -> None:
@@ -158,16 +224,31 @@ def test_a_client_may_be_made_outside_of_any_loop() -> None:
         {"base_url": "income.example"},
         {"base_url": ""},
         {"base_url": "https://user:invented@income.example"},
+        {"base_url": None},
+        {"base_url": b"https://income.example"},
         {"auth_url": "http://token.example"},
+        {"auth_url": "https://user:invented@token.example"},
+        {"proxy": "socks5://user:invented@proxy"},
+        {"proxy": "http://user:invented@proxy", "concurrency": 0},
         {"auth": None},
+        {"auth": "user:invented"},
         {"auth": ("user", "invented")},
         {"timeouts": 30},
+        {"timeouts": 0},
         {"retry": 3},
+        {"user_agent": 7},
+        {"user_agent": ""},
+        {"user_agent": "a\r\nX: y"},
+        {"trace_configs": [7]},
+        {"token_store": object()},
         {"concurrency": 0},
+        {"concurrency": 2.0},
         {"concurrency": True},
         {"max_rate": 0},
+        {"max_rate": "4"},
         {"max_rate": float("nan")},
         {"max_response_bytes": 0},
+        {"max_response_bytes": 1.5},
         {"service_timezone": "America/Chicago"},
         {"session": "session"},
     ],
@@ -178,6 +259,19 @@ def test_a_wrong_setting_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         IncomeClient(**(usual | wrong))
     assert "invented" not in str(caught.value)
+    frames = package_frames(caught.value)
+    assert frames
+    assert not any("invented" in str(frame.locals) for frame in frames)
+
+
+def test_an_argument_of_another_type_is_told_what_it_should_be() -> None:
+    """The message names what is wanted, and the type that came."""
+    auth: Any = ("user", "invented")
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^auth must be BasicAuth or OAuth2ClientCredentials, found tuple$",
+    ):
+        IncomeClient("https://income.example", auth=auth)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])

@@ -156,6 +156,7 @@ async def test_leaving_the_loop_ends_what_is_under_way(name: str, tmp_path: Path
     """Once nobody holds it any more, and without a complaint."""
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+    gc.freeze()  # nothing that is older need be gone through
     async with served(200, pattern="uniform") as (service, client):
         iterator = await MAKE[name](client, service, tmp_path)
         async for _ in iterator:

@@ -14,7 +14,7 @@ from income_client.protocol.endpoints import get_application
 from income_client.session import SessionManager
 from income_client.settings import OAuth2ClientCredentials
 from income_client.testing import JumpingClock
-from tests.support.scripted_server import body_of
+from tests.support.session import body_of
 
 HOST = "https://income.example"
 TOKEN = f"{HOST}/token"

@@ -8,8 +8,6 @@ import pytest
 from yarl import URL
 
 from income_client.errors import (
-    ConnectionFailedError,
-    DeadlineExceededError,
     UnexpectedResponseError,
 )
 from income_client.protocol.addresses import addresses, proxy_address
@@ -21,10 +19,8 @@ from income_client.protocol.endpoints import (
 )
 from income_client.protocol.messages import Response
 from income_client.transport import Transport
-from tests.support.scripted_server import Seen, always, forever, reply, reset, serving
+from tests.support.scripted_server import Seen, always, reply, serving
 from tests.support.transport import CHUNKED, connected, one, send
-
-MANY_FIELDS = b"HTTP/1.1 200 X\r\n" + b"X: a\r\n" * 200 + b"\r\n"
 
 
 async def test_a_request_carries_what_it_needs_and_no_more() -> None:
@@ -47,133 +43,6 @@ async def test_a_request_carries_what_it_needs_and_no_more() -> None:
         b"grant_type=client_credentials",
     )
     assert post.headers["content-type"] == "application/x-www-form-urlencoded"
-
-
-async def test_connections_are_used_again() -> None:
-    """Replies are read to their end, those with an error status too."""
-    replies = [reply(), reply(404, b"x" * 5000), reply(204, b""), reply(503), reply()]
-    connections = set()
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
-        connections.add(writer)
-        return replies.pop(0)
-
-    async with connected(answer) as (transport, _):
-        for _ in range(5):
-            assert isinstance(await send(transport), Response)
-    assert len(connections) == 1
-
-
-async def test_a_redirect_is_not_followed() -> None:
-    """A redirect is a reply like any other; its target sees nothing."""
-    async with serving(always(reply())) as other:
-        for status in (301, 302, 303, 307, 308):
-            answer = await one(always(reply(status, Location=f"{other.url}/x")))
-            assert isinstance(answer, Response)
-            assert answer.status == status
-        assert other.seen == []
-
-
-async def test_cookies_are_not_sent_back() -> None:
-    """No cookie of the service is kept."""
-    async with connected(always(reply(Set_Cookie="a=b"))) as (transport, server):
-        await send(transport)
-        await send(transport)
-    assert "cookie" not in server.seen[1].headers
-
-
-@pytest.mark.parametrize(
-    ("out", "text"),
-    [
-        (b"\x16\x03\x01\x02\x00garbage\r\n\r\n", "what came is not HTTP"),
-        (b"HTTP/9.9.9 wat\r\n\r\n", "what came is not HTTP"),
-        (b"HTTP/1.1 200 X\r\nX: " + b"a" * 9000 + b"\r\n\r\n", "what came is not HTTP"),
-        (MANY_FIELDS, "what came is not HTTP"),
-        (
-            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
-            "what came is not HTTP",
-        ),
-        (
-            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
-            "what came is not HTTP",
-        ),
-        (CHUNKED + b"zz\r\nS3CRET", "what came is not HTTP"),
-        (
-            reply(body=b"S3CRET, not gzip", Content_Encoding="gzip"),
-            "the body could not be decompressed",
-        ),
-        (None, "connection closed without a reply"),
-    ],
-)
-async def test_what_cannot_be_read_is_a_failed_connection(out: bytes | None, text: str) -> None:
-    """Broken HTTP is told by kind; nothing of it is shown, and it can be tried again."""
-    error = await one(always(out))
-    assert isinstance(error, ConnectionFailedError)
-    assert error.message == f"get_application(a/1): {text}"
-    assert error.retryable
-    assert error.__cause__ is None
-    assert error.__context__ is None
-
-
-@pytest.mark.parametrize("ending", ["fin", "rst", "hang"])
-@pytest.mark.parametrize("sent", [0, 5, 60])
-async def test_a_body_that_ends_early_is_noticed(sent: int, ending: str) -> None:
-    """Cut at nothing, within the header or within the body: never a reply, never a hang."""
-    whole = reply(body=b"x" * 100)
-    head = len(whole) - 100
-    partial = whole[: {0: 0, 5: 5, 60: head + 60}[sent]]
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(partial)
-        await writer.drain()
-        if ending == "hang":
-            await forever()
-        if ending == "rst":
-            reset(writer)
-        return None
-
-    error = await one(answer, read=0.05)
-    assert isinstance(error, DeadlineExceededError if ending == "hang" else ConnectionFailedError)
-    assert error.retryable
-
-
-async def test_a_broken_connection_is_not_retried_behind_our_back() -> None:
-    """One send is one request at the server, on a fresh connection and on a used one."""
-    async with connected(always(reply(), None)) as (transport, server):
-        assert isinstance(await send(transport), Response)
-        assert isinstance(await send(transport), ConnectionFailedError)
-        assert isinstance(await send(transport), ConnectionFailedError)
-        assert len(server.seen) == 3
-
-
-async def test_a_refused_connection_is_told() -> None:
-    """Nobody listens: nothing was sent."""
-    async with serving(always(reply())) as server:
-        url = server.url
-    transport = Transport(addresses(url))
-    error = await send(transport)
-    await transport.aclose()
-    assert isinstance(error, ConnectionFailedError)
-    assert error.message == "get_application(a/1): connection refused"
-
-
-async def test_a_failed_handshake_is_told() -> None:
-    """Who does not speak TLS is not spoken to."""
-
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply())
-        await reader.read(1)
-        writer.close()
-
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    transport = Transport(addresses(f"https://127.0.0.1:{port}"))
-    error = await send(transport)
-    await transport.aclose()
-    server.close()
-    await server.wait_closed()
-    assert isinstance(error, ConnectionFailedError)
-    assert error.message == "get_application(a/1): TLS handshake failed"
 
 
 async def test_a_reply_over_the_limit_is_not_read() -> None:

@@ -1,23 +1,18 @@
 """A reply counts only for the request that it answers."""
 
 import asyncio
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
-from attrs import evolve
 
 from income_client import (
     BasicAuth,
     ConnectionFailedError,
-    DownloadPolicy,
     IncomeClient,
     OAuth2ClientCredentials,
     UnexpectedResponseError,
 )
-from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
 from tests.support.scripted_server import Seen, reply, reset, serving
 from tests.support.stray_replies import (
@@ -132,29 +127,6 @@ async def test_a_connection_of_a_borrowed_session_is_checked_as_well(when: When)
 
 
 @pytest.mark.parametrize("when", When)
-async def test_an_application_that_exists_is_found(when: When) -> None:
-    """A stray list is not the answer to a question about another application."""
-    # As many as the questions that are asked before an application is said not to exist.
-    async with straying(when, page() * 3) as service, client_of(service) as client:
-        for reference in ("loan-1", "loan-2", "loan-3"):
-            found = await client.find_application(reference)
-            assert found is not None
-            assert found.application_reference_id == reference
-            await service.pass_time()
-
-
-@pytest.mark.parametrize("when", When)
-async def test_one_stray_reply_does_not_shift_all_that_follow(when: When) -> None:
-    """Fifty calls after one stray reply give fifty right answers."""
-    async with straying(when, STRAY) as service, client_of(service) as client:
-        for number in range(50):
-            wanted = f"app-{number}"
-            assert (await client.get_application(wanted)).application_id == wanted
-            await service.pass_time()
-        assert len(service.server.seen) == 50
-
-
-@pytest.mark.parametrize("when", When)
 async def test_every_idle_connection_may_have_a_stray_reply(when: When) -> None:
     """However many there are, a call takes none of them, and no attempt is lost."""
     async with straying(when, *[STRAY] * 8) as service, client_of(service) as client:
@@ -189,72 +161,6 @@ async def test_what_follows_a_token_is_no_application(when: When) -> None:
     async with straying(when, STRAY) as service, client_of(service, auth=OAUTH) as client:
         assert (await client.get_application("app-1")).application_id == "app-1"
         assert service.over == [0, 1]
-
-
-@pytest.mark.parametrize("when", When)
-async def test_a_walk_takes_no_stray_page(when: When) -> None:
-    """A page that nobody asked for does not end a walk before its last row."""
-    async with Emulator(40, clock=JumpingClock()) as emulated:
-        address = urlsplit(emulated.url)
-
-        async def relay(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
-            source, sink = await asyncio.open_connection(address.hostname, address.port)
-            fields = {**seen.headers, "connection": "close"}
-            head = [f"GET {seen.path}?{seen.query} HTTP/1.1"]
-            head += [f"{name}: {text}" for name, text in fields.items()]
-            sink.write("\r\n".join([*head, "", ""]).encode())
-            whole = await source.read()
-            sink.close()
-            right = whole.replace(b"Connection: close\r\n", b"")
-            if not service.over:
-                # Five of the rows, and no more: the page is not full.
-                rows = right.partition(b"\r\n\r\n")[2]
-                service.strays.append(reply(body=rows))
-            return await service.reply(seen, writer, right)
-
-        service = StrayService(when, [])
-        async with (
-            serving(relay) as service.server,
-            IncomeClient(service.server.url, auth=emulated.basic, clock=JumpingClock()) as client,
-        ):
-            walk = client.list_applications(limit=5, concurrency=1)
-            found = []
-            async for row in walk:
-                found.append(row.application_id)
-                await service.pass_time()
-            assert sorted(found) == sorted(emulated.world.ids)
-
-
-@pytest.mark.parametrize("when", When)
-async def test_a_file_is_its_own(when: When, tmp_path: Path) -> None:
-    """The bytes of one document never stand in the file of another."""
-
-    def answer(seen: Seen) -> bytes:
-        return reply(body=seen.path.encode(), content_type="text/csv", ETag='"1"')
-
-    policy = DownloadPolicy(
-        allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
-    )
-    async with (
-        Emulator(2, clock=JumpingClock()) as emulated,
-        straying(when, answer_stray(), answer=answer) as service,
-        IncomeClient(emulated.url, auth=emulated.basic, downloads=policy) as client,
-    ):
-        documents = await client.get_documents(emulated.world.ids[0])
-        (_, one), *_ = documents.all()
-        for number in range(3):
-            address = f"{service.server.url}/file-{number}"
-            document = evolve(one, document_id=f"d-{number}", url=address, source=None)
-            file = await client.download(document, tmp_path / f"{number}")
-            assert (tmp_path / f"{number}").read_bytes() == f"/file-{number}".encode()
-            assert file.size == len(f"/file-{number}")
-            await service.pass_time()
-        assert len(service.server.seen) == 3
-
-
-def answer_stray() -> bytes:
-    """Return a stray reply that brings a file."""
-    return reply(body=b"/file-9", content_type="text/csv", ETag='"1"')
 
 
 @pytest.mark.parametrize("hook", ["on_connection_reuseconn", "on_request_headers_sent"])
@@ -379,21 +285,6 @@ async def test_a_reply_that_stays_wrong_is_an_error_with_its_facts() -> None:
     assert service.over == [0, 1, 2]
 
 
-@pytest.mark.parametrize("rows", [("loan-2",), ("LOAN-1",), ("loan-1 ",)])
-async def test_other_rows_do_not_mean_that_there_is_no_such_application(
-    rows: tuple[str, ...],
-) -> None:
-    """A service that ignores the reference, or folds its case, has not answered."""
-    async with (
-        straying(When.SAME, answer=lambda _: page(*rows)) as service,
-        client_of(service) as client,
-    ):
-        with pytest.raises(UnexpectedResponseError, match="no row has this") as caught:
-            await client.find_application("loan-1")
-    assert (caught.value.status, caught.value.attempts) == (200, 3)
-    assert "loan" not in str(caught.value)
-
-
 async def test_two_applications_with_one_reference_are_an_error() -> None:
     """A reference is unique, so neither can be taken for the one that is meant."""
     one, other = page("loan-1"), b"id-of-another"
@@ -417,12 +308,3 @@ async def test_a_row_that_is_listed_twice_is_found() -> None:
         found = await client.find_application("loan-1")
     assert found is not None
     assert found.application_id == "id-of-loan-1"
-
-
-async def test_an_empty_list_means_that_there_is_no_such_application() -> None:
-    """Nothing but that does."""
-    async with (
-        straying(When.SAME, answer=lambda _: page()) as service,
-        client_of(service) as client,
-    ):
-        assert await client.find_application("loan-1") is None

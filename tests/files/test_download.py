@@ -12,11 +12,9 @@ from income_client import (
     ConfigurationError,
     DownloadedFile,
     DownloadError,
-    DownloadPolicy,
     DownloadProgress,
     IncomeClient,
     RetryPolicy,
-    UnsafeLinkError,
 )
 from income_client.emulator import Fault
 from tests.support.downloads import files_below, mode_of, scene
@@ -44,47 +42,6 @@ async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path) -> None:
             was_there=False,
         )
         assert document.url.partition("?")[2] not in repr(file)
-
-
-async def test_nothing_goes_along(tmp_path: Path) -> None:
-    """The storage sees no credential and no cookie, and the address as it was signed."""
-    async with scene() as play:
-        document = await play.document()
-        await play.client.download(document, tmp_path / "slip.pdf")
-        (asked,) = play.asked
-        assert not asked.authorized
-        assert set(asked.headers) == {"host", "user-agent", "accept", "accept-encoding"}
-        assert document.url.endswith(f"{asked.path}?{asked.query}")
-
-
-async def test_a_cut_file_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Each connection asks for the rest, of the same version only."""
-    async with scene() as play:
-        document = await play.document()
-        play.fail("cut", keep=5000)
-        play.fail("cut", keep=7000)
-        file = await play.client.download(document, tmp_path / "slip.pdf")
-        assert files_below(tmp_path) == {"slip.pdf": play.content(document)}
-        assert file.sha256 == hashlib.sha256(play.content(document)).hexdigest()
-        assert play.ranges == [None, "bytes=5000-", "bytes=12000-"]
-        etag = play.service.file_of(document.document_id).etag
-        assert [request.headers.get("if-range") for request in play.asked] == [None, etag, etag]
-        assert play.clock.slept == []
-
-
-async def test_a_file_that_changes_meanwhile_starts_over(tmp_path: Path) -> None:
-    """What came of the old version is void."""
-    async with scene() as play:
-        document = await play.document()
-        play.fail("cut", keep=5000)
-
-        def change(progress: DownloadProgress) -> None:
-            if progress.received == 5000:
-                play.service.replace_file(document.document_id)
-
-        await play.client.download(document, tmp_path / "slip.pdf", on_progress=change)
-        assert files_below(tmp_path) == {"slip.pdf": play.content(document)}
-        assert play.ranges == [None, "bytes=5000-"]
 
 
 @pytest.mark.parametrize("kind", ["reset", "drop", "garbage", "status"])
@@ -158,17 +115,6 @@ async def test_a_file_beyond_the_limit_is_not_begun(tmp_path: Path) -> None:
         async with IncomeClient(service.url, auth=service.oauth2, downloads=policy) as client:
             with pytest.raises(DownloadError, match="longer than 19999 bytes"):
                 await client.download(document, tmp_path / "slip.pdf")
-        assert files_below(tmp_path) == {}
-
-
-async def test_addresses_are_safe_or_nothing_is_sent(tmp_path: Path) -> None:
-    """Without a policy for loopback, the emulator's own addresses are refused."""
-    async with scene(downloads=DownloadPolicy()) as play:
-        document = await play.document()
-        with pytest.raises(UnsafeLinkError) as caught:
-            await play.client.download(document, tmp_path / "slip.pdf")
-        assert not caught.value.retryable
-        assert play.asked == []
         assert files_below(tmp_path) == {}
 
 

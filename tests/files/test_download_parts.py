@@ -38,29 +38,6 @@ def names_in(folder: Path) -> list[str]:
     return [one.name for one in folder.iterdir()]
 
 
-async def test_a_part_of_another_document_is_not_gone_on_with(tmp_path: Path) -> None:
-    """Entity tags tell versions of one object apart, not objects."""
-    objects = {"/a": LONG, "/b": OTHER}
-    async with storing(objects, stops_at={"/a": 2_500_000}) as (play, storage):
-        first, second = await play.documents(2)
-        path = tmp_path / "slip"
-        await left_of(play.client, storage.at(first, "/a"), path, 2_500_000)
-        await play.client.download(storage.at(second, "/b"), path)
-        assert files_below(tmp_path) == {"slip": OTHER}
-        assert ("/b", None) in storage.asked
-
-
-async def test_a_part_from_another_address_is_not_gone_on_with(tmp_path: Path) -> None:
-    """The document may have got another file meanwhile."""
-    objects = {"/a": LONG, "/b": OTHER}
-    async with storing(objects, stops_at={"/a": 2_500_000}) as (play, storage):
-        document = await play.document()
-        path = tmp_path / "slip"
-        await left_of(play.client, storage.at(document, "/a"), path, 2_500_000)
-        await play.client.download(storage.at(document, "/b"), path)
-        assert files_below(tmp_path) == {"slip": OTHER}
-
-
 async def test_a_part_goes_on_and_its_type_is_asked_for(tmp_path: Path) -> None:
     """The rest of a file does not say what the file is; its first byte does."""
     async with storing({"/a": LONG}, stops_at={"/a": 2_500_000}) as (play, storage):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from income_client.errors import ConfigurationError, DownloadError, LinkRefusal, UnsafeLinkError
+from income_client.errors import ConfigurationError, DownloadError, UnsafeLinkError
 from income_client.file_transport import FilePool, FileReply
 from income_client.protocol.addresses import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
-from tests.support.file_pool import CANARY, HERE, TARGET, fetched, link_to, pooled
-from tests.support.leaks import held_by
-from tests.support.scripted_server import always, reply, serving
+from tests.support.file_pool import CANARY, HERE, TARGET, link_to, pooled
+from tests.support.scripted_server import always, reply
 
 WAITS = Timeouts(read=5)
 STAYS_OUT = DownloadPolicy(
@@ -96,83 +94,6 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp
         assert seen.headers["user-agent"].startswith("income-client/")
 
 
-async def test_a_redirect_is_not_followed() -> None:
-    """Where it leads is told, and sees nothing."""
-    async with serving(always(reply())) as other:
-        for status in (301, 302, 303, 307, 308):
-            answer = always(reply(status, b"", Location=f"{other.url}/x"))
-            async with (
-                pooled(answer) as (pool, server),
-                pool.get(link_to(server.url), {}, WAITS) as found,
-            ):
-                assert isinstance(found, FileReply)
-                assert found.status == status
-                assert found.headers["location"] == f"{other.url}/x"
-        assert not other.seen
-
-
-async def test_a_name_may_not_lead_to_this_machine() -> None:
-    """Though the name is allowed, not even a connection is made."""
-    async with recording() as (port, heads):
-        pool = FilePool(STAYS_OUT)
-        link = link_to(f"http://localhost:{port}", policy=STAYS_OUT)
-        async with pool.get(link, {}, WAITS) as found:
-            assert isinstance(found, UnsafeLinkError)
-        await pool.aclose()
-    assert heads == []
-    assert found.message == "localhost: the host is at an address of this machine itself"
-    assert found.reason is LinkRefusal.THIS_MACHINE
-    assert not found.retryable
-    assert CANARY not in held_by(found)
-
-
-def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    """Let every name have these addresses."""
-
-    def look_up(host: object, port: int, *_: object, **__: object) -> list[Any]:
-        return [
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (ip, port, 0, 0))
-            if ":" in ip
-            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port))
-            for ip in addresses
-        ]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-
-
-@pytest.mark.parametrize(
-    "addresses",
-    [
-        ["127.0.0.1"],
-        ["10.0.0.1", "192.168.0.1"],
-        ["169.254.169.254", "127.0.0.1", "10.0.0.1"],
-        ["127.0.0.1", "::1", "fd00::1", "::ffff:127.0.0.1"],
-    ],
-)
-async def test_every_address_of_a_name_is_judged(
-    addresses: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many there are, of whatever family: refused, and not tried again."""
-    async with recording() as (port, heads):
-        resolving(monkeypatch, *addresses)
-        pool = FilePool(STAYS_OUT)
-        found = await asked(pool, f"http://files.example.com:{port}")
-        await pool.aclose()
-    assert isinstance(found, UnsafeLinkError)
-    assert found.message.startswith("files.example.com: the host is at ")
-    assert heads == []
-
-
-async def test_a_refused_address_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that may be reached is reached."""
-    async with recording() as (port, heads):
-        resolving(monkeypatch, "169.254.169.254", "127.0.0.1", "fe80::1")
-        pool = FilePool(HERE)
-        assert await asked(pool, f"http://files.example.com:{port}") == 200
-        await pool.aclose()
-    assert len(heads) == 1
-
-
 async def test_a_proxy_may_be_anywhere() -> None:
     """It is the caller's own choice; it is given the address as it is, and no name of ours."""
     async with recording() as (port, heads):
@@ -185,18 +106,6 @@ async def test_a_proxy_may_be_anywhere() -> None:
     assert b"\r\nAuthorization" not in heads[0]
     assert isinstance(refused, UnsafeLinkError)
     assert len(heads) == 1
-
-
-async def test_the_same_request_is_not_sent_twice() -> None:
-    """One request is one at the server, on a fresh connection and on a used one."""
-    async with pooled(always(reply(), None)) as (pool, server):
-        assert await fetched(pool, server) == b"{}"
-        for _ in range(2):
-            error = await fetched(pool, server)
-            assert isinstance(error, DownloadError)
-            assert error.message == "connection closed without a reply"
-            assert error.retryable
-        assert len(server.seen) == 3
 
 
 class NotedContext(ssl.SSLContext):

@@ -9,8 +9,16 @@ import pytest
 from income_client.errors import DownloadError, IncomeClientError
 from income_client.file_transport import FileReply
 from income_client.settings import Timeouts
-from tests.support.file_pool import CANARY, CHUNKED, body_of, fetched, link_to, pooled
-from tests.support.leaks import held_by
+from tests.support.file_pool import (
+    CANARY,
+    CHUNKED,
+    body_of,
+    fetched,
+    link_to,
+    open_connections,
+    pooled,
+)
+from tests.support.leaks import package_frames
 from tests.support.scripted_server import Answer, Seen, always, forever, reply, reset
 
 WAITS = Timeouts(read=5)
@@ -67,21 +75,6 @@ async def test_bytes_stay_as_they_came() -> None:
         assert found.headers["content-encoding"] == "gzip"
         assert found.headers["etag"] == '"1"'
         assert await body_of(found) == packed
-
-
-@pytest.mark.parametrize("how", ["fin", "rst", "hang"])
-@pytest.mark.parametrize("sent", [0, 5, 500])
-async def test_a_body_that_ends_early_is_an_error(sent: int, how: str) -> None:
-    """Cut before the head, within it or within the body: never an end, never a hang."""
-    whole = reply(body=b"x" * 1000)
-    async with pooled(ending(whole[:sent], how)) as (pool, server):
-        error = await fetched(pool, server, read=0.1 if how == "hang" else 5.0)
-    expected = DownloadError
-    assert isinstance(error, expected)
-    assert error.retryable
-    assert error.__cause__ is None
-    assert error.__context__ is None
-    assert CANARY not in held_by(error)
 
 
 async def test_a_cut_in_chunks_is_an_error() -> None:
@@ -171,3 +164,40 @@ async def test_memory_does_not_grow_with_the_file() -> None:
             tracemalloc.stop()
     assert size == 64 * 2**20
     assert peak < 8 * 2**20
+
+
+@pytest.mark.parametrize("read_some", [False, True])
+async def test_leaving_early_closes_the_connection(*, read_some: bool) -> None:
+    """The rest of a body is not waited for, and never taken for the next reply."""
+    closed = asyncio.Event()
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        if "more" in seen.path:
+            return reply(body=b"next")
+        writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 1000000000000\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 50_000)
+                await writer.drain()
+        except ConnectionError:
+            closed.set()
+        return None
+
+    async with pooled(answer) as (pool, server):
+        async with pool.get(link_to(server.url), {}, WAITS) as found:
+            assert isinstance(found, FileReply)
+            assert not read_some or isinstance(await found.read(), bytes)
+        assert open_connections(pool) == 0
+        await closed.wait()
+        assert await fetched(pool, server, "/more") == b"next"
+
+
+async def test_an_error_of_the_block_shows_no_address() -> None:
+    """What the consumer raises passes no frame that holds one."""
+    async with pooled(always(reply())) as (pool, server):
+        request = pool.get(link_to(server.url), {}, WAITS)
+        with pytest.raises(ZeroDivisionError) as caught:
+            async with request:
+                raise ZeroDivisionError
+        assert all(CANARY not in str(frame.locals) for frame in package_frames(caught.value))
+        assert CANARY not in repr(request)

@@ -200,9 +200,15 @@ async def test_a_file_that_comes_meanwhile_is_compared(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"doc-1.pdf": LONG}
 
 
-@pytest.mark.parametrize("kind", ["folder", "path"])
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("has_part", [False, True])
+@pytest.mark.parametrize(
+    ("has_part", "keep", "kind"),
+    [
+        (False, False, "folder"),
+        (False, True, "path"),
+        (True, False, "path"),
+        (True, True, "folder"),
+    ],
+)
 async def test_cancelled_at_any_await_the_file_is_whole_or_absent(
     tmp_path: Path, kind: str, keep: bool, has_part: bool
 ) -> None:

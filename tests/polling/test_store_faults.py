@@ -55,8 +55,7 @@ def with_updates(place: Scene, count: int) -> FailingStore:
     return store
 
 
-@pytest.mark.parametrize("saves_first", [False, True])
-@pytest.mark.parametrize("failures", [1, 5])
+@pytest.mark.parametrize(("failures", "saves_first"), [(1, True), (5, False)])
 async def test_a_failing_commit_costs_no_request(failures: int, saves_first: bool) -> None:
     """The rest of the poll is handed out from where it was; nothing is listed or read anew."""
     async with scene(300) as place:

@@ -16,6 +16,7 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from income_client.emulator.seconds import http_date, stamp
+from tests.support.pollers import pages_of
 from tests.support.polling import NOW_TEXT, Scene, first, ids_of, reached, rest, scene, take
 from tests.support.service import NOW, until
 
@@ -94,20 +95,22 @@ async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
 
 async def test_all_of_history_comes_batch_by_batch() -> None:
     """A first poll over many pages commits as it goes, so that a crash costs one batch."""
-    async with scene(2500, order="shuffled") as place:
+    async with scene(650, order="shuffled") as place:
         ids: list[str] = []
         progress = []
-        while len(set(ids)) < 2500:
-            async for batch in place.poll(start="2026-06-30").batches():
+        while len(set(ids)) < 650:
+            with pages_of(150):
+                poller = place.poll(start="2026-06-30")
+            async for batch in poller.batches():
                 async with batch:
                     assert len(batch) <= 100
                     assert len(batch.checkpoint) < 60_000
                     ids += ids_of(batch)
                 progress.append(await reached(place))
-                if len(progress) % 7 == 0 or len(ids) == 2500:
+                if len(progress) % 3 == 0 or len(ids) == 650:
                     break
         assert progress == sorted(progress)
-        assert len(ids) == len(set(ids)) == 2500
+        assert len(ids) == len(set(ids)) == 650
         assert len(set(progress)) > 2
 
 
@@ -153,6 +156,47 @@ async def test_a_later_commit_does_not_cover_a_batch_that_failed() -> None:
         assert (len(third), third.number) == (50, 3)
         await third.commit()
         assert await rest(place.poll()) == []
+
+
+async def test_batches_that_failed_come_again_in_their_order() -> None:
+    """The first of them first, and none that was committed meanwhile."""
+    async with scene(350) as place:
+        place.touch(*range(350))
+        poller = place.poll()
+        batches = poller.batches()
+        one, two, three, four = [await anext(batches) for _ in range(4)]
+        for batch in (three, one, two):
+            with pytest.raises(ValueError, match="away"):
+                async with batch:
+                    fail_if(condition=True)
+        await two.commit()
+        await four.commit()
+        assert await reached(place) == NOW
+        assert [ids_of(await anext(batches)) for _ in range(2)] == [ids_of(one), ids_of(three)]
+        await one.commit()
+        await three.commit()
+        await batches.aclose()
+        assert await rest(place.poll()) == []
+
+
+async def test_a_poll_without_news_waits_for_the_batch_that_is_out() -> None:
+    """Whoever keeps checkpoints elsewhere may not have kept that of the batch yet."""
+    async with scene() as place:
+        place.touch(1)
+        place.service.advance(10)
+        poller = place.poll()
+        batches = poller.batches()
+        batch = await anext(batches)
+        waiting = asyncio.create_task(anext(batches, None))
+        await until(lambda: poller.status.polls >= 3)
+        assert await reached(place) == NOW
+        await batch.commit()
+        committed = await reached(place)
+        polls = poller.status.polls
+        await until(lambda: poller.status.polls >= polls + 2)
+        assert await reached(place) > committed
+        poller.stop()
+        await waiting
 
 
 async def test_commits_beside_polls_do_not_take_each_other_for_rivals(tmp_path: Any) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from income_client import (
     AuthenticationError,
     BasicAuth,
+    ClientClosedError,
     ConnectionFailedError,
     IncomeClientError,
     PermissionDeniedError,
@@ -83,6 +84,17 @@ async def test_a_cancelled_waiter_harms_nobody(cancelled: int) -> None:
         await asyncio.gather(*waiters[cancelled:], ask(client))
         assert all(waiter.cancelled() for waiter in waiters[:cancelled])
         assert service.token_requests == 1
+
+
+async def test_closing_the_client_ends_the_token_request() -> None:
+    """Whoever waits for the token gets an error, and not a cancellation."""
+    held = Held(in_turn(token("token-1")))
+    async with running(in_turn(page()), held) as (service, client):
+        waiting = asyncio.gather(*[ask(client) for _ in range(5)], return_exceptions=True)
+        await held.arrived.wait()
+        await client.aclose()
+        assert {type(error) for error in await waiting} == {ClientClosedError}
+        assert (service.token_requests, len(service.calls)) == (1, 0)
 
 
 async def test_each_waiter_gets_an_error_of_its_own() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -310,6 +311,8 @@ async def test_the_budget_ends_retries_and_no_first_attempt() -> None:
         found = [(await failure(client if n % 2 else view)).attempts for n in range(20)]
         assert found == [3] + [1] * 19
         assert len(service.calls) == 22
+    async with calling(in_turn(reply(500)), retry=RetryPolicy(budget=9)) as (_, client, _):
+        assert (await failure(client)).attempts == 2
 
 
 async def test_success_pays_back() -> None:
@@ -337,6 +340,18 @@ async def test_token_requests_spend_the_same_budget() -> None:
         assert isinstance(await failure(client), TokenError)
         assert service.token_requests == 2
         assert (await failure(client)).attempts == 1
+
+
+async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
+    """A service that does not answer is asked less often than one that answers with an error."""
+    policy = RetryPolicy(max_attempts=5, budget=20)
+    options: dict[str, Any] = {"retry": policy, "timeouts": Timeouts(read=0.01)}
+    async with calling(in_turn(reply(500)), **options) as (service, client, _):
+        assert (await failure(client)).attempts == 5
+        assert len(service.calls) == 5
+    async with calling(never, **options) as (service, client, _):
+        assert (await failure(client)).attempts == 3
+        assert len(service.calls) == 3
 
 
 # The gate
@@ -398,6 +413,19 @@ async def test_the_gate_is_closed_no_longer_than_the_cap() -> None:
         assert [call.at for call in service.calls] == [0, 60]
 
 
+async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
+    """Two calls are told to wait, for 30 seconds and then for 5: nothing is sent before 30."""
+    clock = OrderedClock()
+    answer = in_turn(reply(429, Retry_After="30"), reply(429, Retry_After="5"), page())
+    async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
+        calls = asyncio.create_task(outcomes(client, ["a", "b"]))
+        await clock.let_pass(10)
+        late = asyncio.create_task(outcomes(client, ["late"]))
+        await clock.let_pass(60)
+        assert [*await calls, *await late] == ["done"] * 3
+        assert all(call.at >= 30 for call in service.calls[2:])
+
+
 async def test_another_failure_holds_back_its_own_call_only() -> None:
     """A 503 with a pause closes no gate."""
     clock = OrderedClock()
@@ -432,6 +460,40 @@ async def test_a_429_costs_nobody_the_place_in_the_line_of_max_rate() -> None:
             ("e", 4.5),
             ("f", 5.5),
         ]
+
+
+# The rate
+
+
+@given(
+    rate=st.floats(0.5, 50),
+    calls=st.lists(st.tuples(st.floats(0, 3), st.booleans()), min_size=1, max_size=8),
+    concurrency=st.integers(1, 4),
+)
+def test_requests_are_never_closer_than_max_rate_allows(
+    rate: float, calls: list[tuple[float, bool]], concurrency: int
+) -> None:
+    """Whenever calls are made and cancelled, the others keep the distance, in their order."""
+
+    async def play() -> None:
+        clock = OrderedClock()
+        options: dict[str, Any] = {"max_rate": rate, "concurrency": concurrency, "auth": BASIC}
+        async with running(in_turn(page()), clock=clock, **options) as (service, client):
+            made = []
+            for number, (gap, is_cancelled) in enumerate(calls):
+                task = asyncio.create_task(outcomes(client, [str(number)]))
+                made.append(task)
+                await turns(3)
+                if is_cancelled:
+                    task.cancel()
+                await clock.let_pass(gap)
+            await clock.let_pass(len(calls) / rate + 1)
+            assert all(task.done() for task in made)
+        moments = [call.at for call in service.calls]
+        assert all(later - earlier >= 1 / rate - 1e-6 for earlier, later in pairwise(moments))
+        assert service.names == sorted(service.names, key=int)
+
+    asyncio.run(play())
 
 
 # First attempts

@@ -5,6 +5,7 @@ A rule is a function from a module to the sentences that say what is wrong with 
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -111,7 +112,6 @@ TESTED: Final = (
 )
 """What the emulator is there to test, and therefore shares nothing with."""
 
-LONGEST: Final = 600
 GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
 
 
@@ -134,14 +134,17 @@ class Module:
     @property
     def tree(self) -> ast.Module:
         """Its syntax tree."""
-        return ast.parse(self.source)
+        return _parsed(self.source)
 
     def is_within(self, names: frozenset[str] | tuple[str, ...]) -> bool:
         """Say whether it is one of these modules, or in one of these packages."""
         return any(self.name == name or self.name.startswith(f"{name}.") for name in names)
 
-    def imports(self) -> Iterator[str]:
-        """Yield what it imports, absolute and dotted, with ``from a import b`` as ``a.b``."""
+    def imports(self) -> tuple[str, ...]:
+        """Return what it imports, absolute and dotted, with ``from a import b`` as ``a.b``."""
+        return _imports_of(self)
+
+    def _imports(self) -> Iterator[str]:
         package = ["income_client", *self.name.split(".")]
         if self.name == "__init__":
             package = ["income_client"]
@@ -162,6 +165,16 @@ class Module:
             if first == "income_client":
                 unit = rest.partition(".")[0]
                 yield unit if unit in UNITS else "__init__"
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
+def _imports_of(module: Module) -> tuple[str, ...]:
+    return tuple(module._imports())
 
 
 def _modules() -> Iterator[Module]:
@@ -239,13 +252,6 @@ def emulator_by_hand(module: Module) -> Iterator[str]:
                 yield f"imports {name}"
 
 
-def size(module: Module) -> Iterator[str]:
-    """A module is read in one sitting."""
-    lines = module.source.count("\n")
-    if lines > LONGEST:
-        yield f"has {lines} lines, more than {LONGEST}"
-
-
 def names(module: Module) -> Iterator[str]:
     """A module is named for what it knows."""
     for part in module.name.split("."):
@@ -283,7 +289,6 @@ RULES: Final[tuple[Rule, ...]] = (
     purity,
     libraries,
     emulator_by_hand,
-    size,
     names,
     docstrings,
     faces,

@@ -3,6 +3,7 @@
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from typing import Literal, assert_never
 
 from income_client import (
@@ -22,11 +23,13 @@ from tests.support.signed_tokens import AUDIENCE, ISSUER, NOW, public_jwk
 Server = Literal["aiohttp", "uvicorn"]
 
 
+@cache
 def server_context(papers: Papers) -> ssl.SSLContext:
     """Return the endpoint's side; who rings needs no certificate for it."""
     return callback_ssl_context(**papers.files, client_certificates="optional")
 
 
+@cache
 def client_context(papers: Papers, certificate: Certificate | None) -> ssl.SSLContext:
     """Return the side of who rings."""
     match certificate:

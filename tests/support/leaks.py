@@ -8,7 +8,6 @@ from typing import Final
 import income_client
 
 _PACKAGE: Final = Path(income_client.__file__).parent
-_TESTS: Final = Path(__file__).parents[1]
 
 
 def held_by(error: BaseException) -> str:
@@ -32,11 +31,6 @@ def _raise(error: BaseException) -> None:
 def package_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Return the package's own frames of a traceback, with their variables."""
     return [one for one in _frames(error) if Path(one.filename).is_relative_to(_PACKAGE)]
-
-
-def frames_below_tests(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the frames of the package and of libraries, with their variables."""
-    return [one for one in _frames(error) if not Path(one.filename).is_relative_to(_TESTS)]
 
 
 def _frames(error: BaseException) -> traceback.StackSummary:

@@ -1,9 +1,12 @@
 """Pollers that a test stops at any step, and consumers of what they deliver."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 
 import aiohttp
+import pytest
 from attrs import define, field
 
 from income_client import (
@@ -15,6 +18,7 @@ from income_client import (
     Poller,
     StoredCheckpoint,
 )
+from income_client.poll_source import PollSource
 
 
 @define
@@ -84,7 +88,7 @@ class GatedStore:
     """A store each of whose calls is two steps, and that reports what was saved."""
 
     gate: Gate
-    saved: Callable[[str], None]
+    saved: Callable[[str], Awaitable[None]]
     store: CheckpointStore = field(factory=MemoryCheckpointStore)
 
     async def load(self, name: str) -> StoredCheckpoint:
@@ -108,7 +112,7 @@ class GatedStore:
         new = await self.store.save(
             name, checkpoint, version=version, dead_letters=dead_letters, resolved=resolved
         )
-        self.saved(checkpoint)
+        await self.saved(checkpoint)
         await self.gate.step()
         return new
 
@@ -128,7 +132,8 @@ class Life:
     clock: StandingClock
     deliver: Callable[["Life", Batch], None]
     task: "asyncio.Task[None] | None" = None
-    seen: set[bytes] = field(factory=set)
+    seen: set[bytes] | None = None
+    """Versions that it must not deliver again; None before its first batch."""
 
     async def turn(self, steps: int) -> None:
         """Let so many steps pass, and then whatever needs none."""
@@ -154,3 +159,11 @@ class Life:
             async with batch:
                 self.deliver(self, batch)
                 await self.gate.step()
+
+
+@contextlib.contextmanager
+def pages_of(rows: int) -> Iterator[None]:
+    """Have the pollers that are made meanwhile ask for so many rows a page, in place of 1000."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("income_client.streams.PollSource", partial(PollSource, limit=rows))
+        yield

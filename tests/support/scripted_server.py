@@ -11,10 +11,6 @@ from typing import Any, NoReturn
 
 from attrs import field, frozen
 
-from income_client.errors import IncomeClientError
-from income_client.protocol.messages import Request, Response
-from income_client.protocol.replies import failure_of
-
 
 @frozen(kw_only=True)
 class Seen:
@@ -170,8 +166,3 @@ def always(*replies: bytes | None) -> Answer:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return answer
-
-
-def body_of(request: Request) -> Callable[[Response], bytes | IncomeClientError]:
-    """Return a reader that takes any body as it is."""
-    return lambda response: failure_of(request, response) or response.body

@@ -1,17 +1,19 @@
 """A session against a scripted server, on a clock that jumps."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from income_client.errors import IncomeClientError
 from income_client.protocol.endpoints import get_application
+from income_client.protocol.messages import Request, Response
+from income_client.protocol.replies import failure_of
 from income_client.session import SessionManager
 from income_client.settings import BasicAuth, OAuth2ClientCredentials
 from income_client.testing import JumpingClock
-from tests.support.scripted_server import Answer, ScriptedServer, body_of, serving
+from tests.support.scripted_server import Answer, ScriptedServer, serving
 
 OAUTH = OAuth2ClientCredentials("partner", "invented")
 ASKED = get_application("1")
@@ -47,3 +49,8 @@ async def failure(session: SessionManager) -> IncomeClientError:
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     return caught.value
+
+
+def body_of(request: Request) -> Callable[[Response], bytes | IncomeClientError]:
+    """Return a reader that takes any body as it is."""
+    return lambda response: failure_of(request, response) or response.body

@@ -1,0 +1,157 @@
+"""A walk in the eyes of its caller: progress, pages, failures, and a pause that is cut short."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from income_client import (
+    ApplicationPage,
+    IncomeClient,
+    InvalidRequestError,
+    RetryPolicy,
+    ServerError,
+    Timeouts,
+    WalkProgress,
+)
+from income_client.emulator import Fault
+from income_client.testing import JumpingClock
+from tests.support.service import client_tasks, ids_of, list_queries, served, until
+
+NOW = "2026-06-30T12:00:00"
+PASSING = {
+    "throttled": Fault("status", status=429, headers={"Retry-After": "2"}, skip=4, times=3),
+    "reset": Fault("reset", skip=4, times=2),
+    "drop": Fault("drop", skip=4, times=2),
+    "cut": Fault("cut", skip=4, times=2),
+    "garbage": Fault("garbage", skip=4, times=2),
+    "trickle": Fault("trickle", interval=0.000001, skip=4, times=2),
+    "stall": Fault("stall", skip=4, times=2),
+    "token refused": Fault("status", status=401, skip=4, times=1),
+}
+
+
+@pytest.mark.parametrize("before", [None, NOW])
+async def test_progress_only_grows_and_ends_at_one(before: str | None) -> None:
+    """The covered fraction goes from 0 to 1, and reaches 1 only when the consumer is done."""
+    clock = JumpingClock()
+    async with served(300, clock=clock) as (service, client):
+        walk = client.list_applications(None, before, limit=20)
+        seen: list[WalkProgress] = [walk.progress]
+        unseen = dict.fromkeys(service.world.ids)
+        async for row in walk:
+            seen.append(walk.progress)
+            unseen.pop(row.application_id, None)
+            clock.advance(5)
+            if before is None and len(seen) < 250 and unseen:
+                # It moves behind all that was known of the span until now.
+                service.touch(unseen.popitem()[0])
+        seen.append(walk.progress)
+    fractions = [progress.covered_fraction for progress in seen]
+    assert fractions == sorted(fractions)
+    assert fractions[0] == 0.0
+    assert fractions[-2] < 1.0 or before is None
+    assert fractions[-1] == 1.0
+    last = seen[-1]
+    assert last.rows >= len(service.world)
+    assert last.requests == len(list_queries(service))
+    assert last.splits > 0
+    assert last.duplicates >= 0
+
+
+async def test_a_walk_over_nothing_ends() -> None:
+    """A service without applications gives none, in two requests at the most."""
+    async with served(0) as (service, client):
+        walk = client.list_applications()
+        assert await ids_of(walk) == []
+        assert walk.progress.covered_fraction == 1.0
+        assert await ids_of(client.list_applications(updated_before=NOW)) == []
+    assert len(list_queries(service)) == 3
+
+
+async def test_pages_hold_the_same_rows() -> None:
+    """Iterating over pages gives every row once, each page with the bounds applied."""
+    async with served(300) as (service, client):
+        pages = [page async for page in client.list_applications(limit=20).pages()]
+    found = [row.application_id for page in pages for row in page.applications]
+    assert sorted(found) == sorted(service.world.ids)
+    assert all(isinstance(page, ApplicationPage) for page in pages)
+    assert all(page.updated_after < page.updated_before for page in pages)
+
+
+@pytest.mark.parametrize("fault", PASSING)
+async def test_a_passing_failure_goes_unnoticed(fault: str) -> None:
+    """A walk through a failure that a retry survives gives every row once."""
+    async with (
+        served(200) as (service, _),
+        IncomeClient(
+            service.url,
+            auth=service.oauth2,
+            clock=JumpingClock(),
+            timeouts=Timeouts(read=0.05),
+        ) as client,
+    ):
+        service.faults.add(PASSING[fault])
+        found = await ids_of(client.list_applications(limit=20))
+        assert len(service.faults) == 0
+    assert sorted(found) == sorted(service.world.ids)
+
+
+@pytest.mark.parametrize("before", [None, NOW])
+async def test_a_service_that_refuses_everything_is_an_error(before: str | None) -> None:
+    """A 400 for every list call is raised, and the walk does not loop."""
+    async with served(200) as (service, client):
+        service.faults.add(Fault("status", status=400, path="/v1/*", times=None))
+        with pytest.raises(InvalidRequestError) as caught:
+            await ids_of(client.list_applications(updated_before=before))
+        assert caught.value.request_id is not None
+        assert len(service.requests) < 10
+
+
+async def test_an_error_carries_its_facts_out_of_a_walk() -> None:
+    """Status, attempts and request id of the request that failed are on the error."""
+    async with served(200) as (service, client):
+        service.faults.add(Fault("status", status=500, path="/v1/*", skip=3, times=None))
+        view = client.with_options(retry=RetryPolicy(max_attempts=2))
+        with pytest.raises(ServerError) as caught:
+            await ids_of(view.list_applications(limit=20))
+        error = caught.value
+    assert (error.status, error.attempts, error.retryable) == (500, 2, True)
+    assert error.request_id is not None
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+class HesitantClock(JumpingClock):
+    """A clock that jumps, except over its first pause, which never ends."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for ever the first time."""
+        if not self.slept:
+            self.slept.append(seconds)
+            await asyncio.get_running_loop().create_future()
+        await super().sleep(seconds)
+
+
+async def test_a_pause_that_was_cut_short_is_made_again() -> None:
+    """A walk that waits for the service's next second waits anew after a cancellation."""
+    clock = HesitantClock()
+    knobs: dict[str, Any] = {"future": "clamp", "time_flows": False}
+    async with served(20, clock=clock, **knobs) as (service, client):
+        walk = client.list_applications()
+        found: list[str] = []
+
+        async def go_on() -> None:
+            async for row in walk:
+                found.append(row.application_id)  # noqa: PERF401 - kept when cancelled
+
+        task = asyncio.create_task(go_on())
+        await until(lambda: len(clock.slept) == 1)
+        asked = len(service.requests)
+        task.cancel()
+        await asyncio.wait([task])
+        assert client_tasks() == set()
+        await go_on()
+        assert sorted(found) == sorted(service.world.ids)
+        assert clock.slept[0] == clock.slept[1] == 1.0
+        assert len(clock.slept) - 1 == len(service.requests) - asked
