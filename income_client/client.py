@@ -145,9 +145,13 @@ class IncomeClient(DocumentFiles):
                     options["downloads"] = evolve(downloads, ssl=context)
             if "proxy" not in options and found.proxy is not None:
                 options["proxy"] = found.proxy.reveal()
-            return cls(found.base_url, auth=found.auth, auth_url=found.auth_url, **options)
+            base_url, auth, auth_url = found.base_url, found.auth, found.auth_url
+            del found
+            return cls(base_url, auth=auth, auth_url=auth_url, **options)
         finally:
-            del options  # may hold the password of a proxy, and a frame below may raise
+            # Addresses may hold passwords by mistake, and a frame below may raise.
+            del options
+            base_url = auth_url = ""
 
     def with_options(
         self,

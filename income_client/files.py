@@ -101,6 +101,7 @@ class DocumentFiles(ServiceStreams):
         if not isinstance(outcome, IncomeClientError):
             return outcome
         failure = outcome.raised if isinstance(outcome, ProgressError) else outcome
+        del meant, get  # which know the file's name and address
         try:
             raise failure
         finally:

@@ -46,10 +46,8 @@ class ListReply:
 
     @property
     def present(self) -> int:
-        """The present, if the window was not cut: the echo, or `Date` where no bound is echoed."""
-        if self.served_at is not None and self.echoed > _END_OF_TIME:
-            return self.served_at
-        return self.echoed
+        """The present, if the window was not cut: the smaller of the echo and `Date`."""
+        return self.echoed if self.served_at is None else min(self.echoed, self.served_at)
 
 
 async def ask_page(

@@ -57,8 +57,7 @@ class PollSource:
         Raises:
             IncomeClientError: a request failed for good, or the service tells no time.
         """
-        reply = await ask_present(partial(self.ask, limit=1))
-        return reply.echoed if reply.served_at is None else min(reply.echoed, reply.served_at)
+        return (await ask_present(partial(self.ask, limit=1))).present
 
     async def read(
         self, application_ids: tuple[str, ...]

@@ -193,7 +193,12 @@ class Poll:
         # Whatever the bounds mean, every row from there on is listed.
         bounds = Bounds(max(self._memory.ledger.lower - 1, FIRST_SECOND), None)
         return WalkPlanner(
-            bounds, limit=self._limit, walkers=1, keep_saturated=True, lead=self._lead
+            bounds,
+            limit=self._limit,
+            walkers=1,
+            keep_saturated=True,
+            lead=self._lead,
+            repeats=True,
         )
 
     def _begins_anew(self) -> bool:

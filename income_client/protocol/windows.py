@@ -44,6 +44,8 @@ class WalkPlanner:
         covered: windows that an earlier walk over the same bounds has covered.
         keep_saturated: whether rows of saturated windows are delivered.
         lead: for a walk that another will follow, as `Tail` has it; None otherwise.
+        repeats: whether a row is delivered with each page that holds it. What was read of
+            an application after one page may be out of date when another one lists it.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class WalkPlanner:
         covered: Iterable[Window] = (),
         keep_saturated: bool = False,
         lead: int | None = None,
+        repeats: bool = False,
     ) -> None:
         self.bounds = bounds
         self.covered: Intervals = Intervals(covered)
@@ -68,6 +71,7 @@ class WalkPlanner:
         self._limit = limit
         self._walkers = walkers
         self._keep_saturated = keep_saturated
+        self._repeats = repeats
         self._received = Intervals(self.covered)
         self._asked = 0
         self._saturation = Saturation()
@@ -272,7 +276,7 @@ class WalkPlanner:
     def _deliver(self, covers: Window, bounds: Bounds, echo: Window, rows: Rows) -> None:
         asked = bounds.reach
         reach = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
-        fresh = self._overlap.admit(reach, rows.keys())
+        fresh = rows.keys() if self._repeats else self._overlap.admit(reach, rows.keys())
         self.rows += len(fresh)
         self.duplicates += len(rows) - len(fresh)
         applications = tuple(row for key, row in rows.items() if key in fresh)

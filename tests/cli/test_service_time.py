@@ -117,9 +117,9 @@ def test_a_widest_window_changes_nothing(
 
 
 @pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("clock_offset", [-7_200, -30, 30, 7_200])
-def test_a_date_that_is_off_changes_nothing(clock_offset: int, cli: Cli, tmp_path: Path) -> None:
-    """The list's own clock is the one that counts."""
+@pytest.mark.parametrize("clock_offset", [30, 7_200])
+def test_a_date_that_is_ahead_changes_nothing(clock_offset: int, cli: Cli, tmp_path: Path) -> None:
+    """The earlier of the two clocks counts."""
     for command in ("export", "applications since"):
         expected = found_by(command, cli, tmp_path / f"full {command}")
         rules: Any = {"max_span": 400 * DAY, "span_clamp": "before", "clock_offset": clock_offset}

@@ -135,3 +135,13 @@ async def test_an_unusable_proxy_is_an_error_without_its_password(set_variables:
         with pytest.raises(ConfigurationError, match="proxy") as caught:
             IncomeClient.from_env()
         assert CANARY not in held_by(caught.value)
+
+
+@pytest.mark.parametrize("name", ["INCOME_BASE_URL", "INCOME_AUTH_URL"])
+async def test_a_password_in_an_address_is_in_no_frame(set_variables: Any, name: str) -> None:
+    """It is refused there, and a crash reporter does not see it."""
+    async with Emulator(3) as service:
+        set_variables(service, **{name: f"https://user:{CANARY}@lender.example"})
+        with pytest.raises(ConfigurationError) as caught:
+            IncomeClient.from_env()
+        assert CANARY not in held_by(caught.value)

@@ -100,6 +100,18 @@ async def test_no_refusal_tells_the_address(tmp_path: Path, address: str) -> Non
         assert CANARY not in held_by(error)
 
 
+async def test_no_refusal_tells_the_name_of_the_file(tmp_path: Path) -> None:
+    """Partners name files after people."""
+    async with scene(downloads=DownloadPolicy()) as play:
+        document = evolve(
+            await play.document(),
+            url="https://evil.example/file",
+            file_reference_ids=(f"{CANARY}.pdf",),
+        )
+        error = await failure(play.client.download(document, tmp_path / "slip.pdf"))
+        assert CANARY not in held_by(error)
+
+
 async def test_what_is_returned_and_told_meanwhile_holds_no_address(tmp_path: Path) -> None:
     """A downloaded file and its progress can be logged."""
     told: list[object] = []

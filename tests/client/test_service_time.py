@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 import pytest
+from attrs import evolve
 
 from income_client import MemoryCheckpointStore, ServerError, UnexpectedResponseError
 from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving
@@ -37,10 +38,12 @@ async def test_the_present_is_found_whatever_window_the_service_serves(
     future: Literal["accept", "lower", "refuse"],
     date: str,
 ) -> None:
-    """The answer is exact for every widest window and whatever Date says, in a few requests."""
-    service = service_of(widest=widest, cut=cut, future=future, date_ahead=DATES[date])
+    """The answer is exact for every widest window, in a few requests; no later than Date."""
+    ahead = DATES[date]
+    service = service_of(widest=widest, cut=cut, future=future, date_ahead=ahead)
     async with serving(service) as client:
-        assert await client.service_time() == PRESENT
+        behind = timedelta(seconds=min(ahead or 0, 0))
+        assert await client.service_time() == PRESENT + behind
     assert len(service.queries) <= (110 if cut == "end" else 3)
 
 
@@ -65,6 +68,14 @@ async def test_the_present_is_found_while_time_passes(date: int | None) -> None:
     async with serving(service) as client:
         found = await client.service_time()
     assert found - PRESENT == timedelta(seconds=len(service.queries))
+
+
+async def test_an_upper_bound_of_tomorrow_is_not_the_present() -> None:
+    """A service may answer for the whole day; what is updated later today is not read yet."""
+    service = service_of()
+    service.twist = lambda _, page: evolve(page, before=NOW + DAY // 2)
+    async with serving(service) as client:
+        assert await client.service_time() == PRESENT
 
 
 async def test_a_service_without_upper_bound_has_the_time_of_its_date() -> None:

@@ -486,6 +486,30 @@ async def test_a_service_whose_time_stands_still_is_read_all_the_same() -> None:
             assert ids_of(await first(poller, 1)) == updated
 
 
+@pytest.mark.parametrize("future", ["accept", "clamp", "refuse"])
+@pytest.mark.parametrize("offset", [0, 3 * 86_400, -3 * 86_400])
+async def test_an_update_between_its_reading_and_the_end_of_the_poll_is_delivered(
+    future: Any, offset: int
+) -> None:
+    """A later page of the same poll may be the last one that lists it."""
+    rules = ServiceRules(future=future, clock_offset=offset)
+    async with scene(rules=rules, time_flows=False) as place:
+        (one,) = place.touch(3)
+        place.service.advance(1)
+        poller = place.poll(settle=2, start="2026-01-01")
+        poller.stop(after_poll=True)
+        found = []
+        async for record in poller:
+            found.append(record)
+            if record.application_id == one and place.service.now < NOW + 20:
+                place.touch(3)
+                place.service.advance(8)
+        found += await rest(place.poll(settle=2))
+        async with place.client:
+            last = await place.client.get_application(one)
+        assert to_json(last) in {to_json(record.application) for record in found}
+
+
 @pytest.mark.parametrize("turns", [*range(1, 60), *range(60, 300, 7)])
 async def test_cancelled_anywhere_it_goes_on_without_loss(turns: int, tmp_path: Any) -> None:
     """At any await; the same poller and another one deliver the rest."""
