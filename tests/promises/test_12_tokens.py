@@ -15,12 +15,14 @@ from income_client import (
     BasicAuth,
     ClientClosedError,
     ConnectionFailedError,
+    IncomeClient,
     IncomeClientError,
     PermissionDeniedError,
     RetryPolicy,
     Timeouts,
     TokenError,
 )
+from income_client.emulator import Emulator, Fault
 from income_client.testing import JumpingClock
 from tests.support.ordered_clock import OrderedClock
 from tests.support.token_service import (
@@ -466,3 +468,20 @@ async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None
     options: dict[str, Any] = {"timeouts": Timeouts(deadline=0.1), "concurrency": 1}
     async with running(in_turn(unauthorized()), issue, **options) as (service, client):
         assert await outcomes(client, "ab") == ["DeadlineExceededError"] * 2
+
+
+async def test_calls_that_wait_for_a_throttled_token_endpoint_hold_no_slot() -> None:
+    """All of them wait at a time, although only one request may be in flight."""
+    clock = JumpingClock()
+    async with Emulator(3, clock=clock) as service:
+        throttled = {"Retry-After": "30"}
+        service.faults.add(Fault("status", path="/token", status=429, headers=throttled, times=1))
+        once = RetryPolicy(max_attempts=1)
+        async with IncomeClient(
+            service.url, auth=service.oauth2, retry=once, concurrency=1, clock=clock
+        ) as client:
+            one = service.world.ids[0]
+            with pytest.raises(TokenError):
+                await client.get_application(one)
+            await asyncio.gather(*[client.get_application(one) for _ in range(5)])
+        assert clock.slept.count(30.0) == 5
