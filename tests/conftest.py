@@ -19,14 +19,14 @@ SLOW: Final = Path(__file__).parent / "slow"
 
 settings.register_profile(
     "quick",
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 settings.register_profile(
     "full",
-    max_examples=200,
+    max_examples=75,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full",
         action="store_true",
-        help="run the slow tests too, and 200 examples of each property instead of 25",
+        help="run the slow tests too, and 75 examples of each property instead of 15",
     )
     parser.addoption(
         "--kills",

@@ -31,7 +31,7 @@ def service_of(**rules: Any) -> ListService:
 @pytest.mark.parametrize("date", DATES)
 @pytest.mark.parametrize("future", FUTURES)
 @pytest.mark.parametrize("cut", ["start", "end"])
-@pytest.mark.parametrize("widest", [2, 60, 3_600, 7 * DAY, 400 * DAY, None])
+@pytest.mark.parametrize("widest", [2, 7 * DAY, None])
 async def test_the_present_is_found_whatever_window_the_service_serves(
     widest: int | None,
     cut: Literal["start", "end"],

@@ -16,7 +16,7 @@ from income_client.receivers.aiohttp_server import serving
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-SOON: Final = 0.2
+SOON: Final = 0.05
 """An idle timeout that ends within a test."""
 NEVER: Final = 3600.0
 """One that does not, so that something else must close a connection."""
