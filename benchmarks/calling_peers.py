@@ -11,7 +11,7 @@ import aiohttp
 import httpx
 
 from income_client import Application, ApplicationDocuments, ApplicationPage
-from income_client.protocol.wire import decode
+from income_client.wire.codec import decode
 
 from .decoding_peers import ApplicationModel, DocumentsModel, Model, PageModel
 

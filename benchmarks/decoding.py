@@ -20,8 +20,8 @@ import orjson
 from attrs import frozen
 
 from income_client.errors import DecodeError
-from income_client.protocol.wire import decode
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
+from income_client.wire.codec import decode
 
 from . import decoding_payloads
 from .command import run_afresh

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from income_client import IncomeClient
-from income_client.protocol.endpoints import LARGEST_LIMIT
+from income_client.http.endpoints import LARGEST_LIMIT
 
 from .command import run_afresh
 from .processes import EmulatorProcess

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from income_client.protocol.endpoints import LARGEST_LIMIT
-from income_client.protocol.questions import Bounds, Question
-from income_client.protocol.windows import WalkPlanner
+from income_client.http.endpoints import LARGEST_LIMIT
+from income_client.walk.planner import WalkPlanner
+from income_client.walk.questions import Bounds, Question
 
 from .table import Row, at_most
 from .walking_data import HARD, MILD, YEAR, SimulatedList, seconds_of

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._version import __version__
-    from .batches import Batch
     from .checkpoints import (
         CheckpointStore,
         MemoryCheckpointStore,
@@ -59,16 +58,16 @@ if TYPE_CHECKING:
     from .exporting.parquet_tables import ParquetTables
     from .exporting.tables import RecordTables, to_arrow, to_pandas, to_polars
     from .fetching import Fetcher, FetchFailure
-    from .paginator import ApplicationPaginator, WalkProgress
-    from .poller import Poller
-    from .poller_status import PollerStatus
+    from .http.token_cache import TokenStore
+    from .http.tokens import StoredToken
+    from .polling.batches import Batch
+    from .polling.poller import Poller
+    from .polling.status import PollerStatus
     from .protocol.callbacks.basic import CallbackBasicAuth
     from .protocol.callbacks.bearer import CallbackBearerAuth
     from .protocol.callbacks.certificates import CallbackClientCertificate
     from .protocol.callbacks.issuer import CallbackTokenIssuer
     from .protocol.callbacks.networks import CallbackSourceNetworks
-    from .protocol.tokens import StoredToken
-    from .protocol.wire import from_json, register_document_type, to_json
     from .records.applications import (
         Address,
         AddressEntry,
@@ -104,7 +103,8 @@ if TYPE_CHECKING:
         Secret,
         Timeouts,
     )
-    from .token_cache import TokenStore
+    from .walk.paginator import ApplicationPaginator, WalkProgress
+    from .wire.codec import from_json, register_document_type, to_json
 else:
     from ._homes import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
 

@@ -13,7 +13,7 @@ _PACKAGE: Final = __name__.rpartition(".")[0]
 
 NAMES: Final = {
     "_version": ("__version__",),
-    "batches": ("Batch",),
+    "polling.batches": ("Batch",),
     "checkpoints": (
         "CheckpointStore",
         "MemoryCheckpointStore",
@@ -79,19 +79,19 @@ NAMES: Final = {
         "Fetcher",
         "FetchFailure",
     ),
-    "paginator": (
+    "walk.paginator": (
         "ApplicationPaginator",
         "WalkProgress",
     ),
-    "poller": ("Poller",),
-    "poller_status": ("PollerStatus",),
+    "polling.poller": ("Poller",),
+    "polling.status": ("PollerStatus",),
     "protocol.callbacks.basic": ("CallbackBasicAuth",),
     "protocol.callbacks.bearer": ("CallbackBearerAuth",),
     "protocol.callbacks.certificates": ("CallbackClientCertificate",),
     "protocol.callbacks.issuer": ("CallbackTokenIssuer",),
     "protocol.callbacks.networks": ("CallbackSourceNetworks",),
-    "protocol.tokens": ("StoredToken",),
-    "protocol.wire": (
+    "http.tokens": ("StoredToken",),
+    "wire.codec": (
         "from_json",
         "register_document_type",
         "to_json",
@@ -138,7 +138,7 @@ NAMES: Final = {
         "Secret",
         "Timeouts",
     ),
-    "token_cache": ("TokenStore",),
+    "http.token_cache": ("TokenStore",),
 }
 """The modules, and what each gives."""
 

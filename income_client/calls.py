@@ -4,16 +4,17 @@ from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Final
 
+from income_client.http.replies import read_about, read_found, read_reply
+from income_client.http.session import SessionManager
+from income_client.polling.salvage import read_page
+from income_client.walk.listing import ask_page, ask_present
+from income_client.wire.times import LAST_SECOND, Rounding, service_second, wire_bound
+
 from .errors import ConfigurationError, InvalidRequestError
-from .listing import ask_page, ask_present
-from .protocol import endpoints
-from .protocol.replies import read_about, read_found, read_reply
-from .protocol.salvage import read_page
-from .protocol.timestamps import LAST_SECOND, Rounding, service_second, wire_bound
+from .http import endpoints
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments
 from .records.window import EPOCH
-from .session import SessionManager
 
 When = datetime | date | str
 """A time: aware, or naive and then in the service's zone; a day; or the ISO text of either."""

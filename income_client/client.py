@@ -9,6 +9,11 @@ from typing import Self, Unpack
 
 from attrs import evolve
 
+from income_client.http.addresses import proxy_address
+from income_client.http.session import Auth, SessionManager
+from income_client.http.token_cache import TokenStore
+from income_client.http.transport import BorrowedSession, TraceConfig
+
 from .clock import Clock, SystemClock
 from .downloads.download import Downloader
 from .environment import read_environment
@@ -16,11 +21,7 @@ from .errors import ConfigurationError
 from .events import OnEvent
 from .files import DocumentFiles
 from .options import ClientOptions
-from .protocol.addresses import proxy_address
-from .session import Auth, SessionManager
 from .settings import DownloadPolicy, RetryPolicy, Timeouts
-from .token_cache import TokenStore
-from .transport import BorrowedSession, TraceConfig
 
 
 class IncomeClient(DocumentFiles):

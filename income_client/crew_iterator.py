@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from attrs import frozen
 
-from .crew import Crew
+from .concurrency import Crew
 from .errors import ClientClosedError
 from .sources import Source
 

@@ -8,7 +8,7 @@ from attrs import define, field, frozen
 
 from .audience import Audience
 from .checks import check_count
-from .crew import Finished
+from .concurrency import Finished
 from .crew_iterator import CrewIterator, Raised
 from .errors import ConfigurationError, IncomeClientError
 from .events import RecordDelivered

@@ -5,6 +5,9 @@ import os
 from datetime import tzinfo
 from typing import Final, Literal, overload
 
+from income_client.downloads.naming import DEFAULT_TEMPLATE, FileFacts, NameTemplate
+from income_client.http.session import SessionManager
+
 from .checks import is_plain_function
 from .clock import Clock
 from .disk.partial_files import FoldersSeen
@@ -17,9 +20,7 @@ from .fetching import OnError
 from .places import place_of
 from .places.choice import Destination, FolderOrStore
 from .places.stores import is_store
-from .protocol.file_names import DEFAULT_TEMPLATE, FileFacts, NameTemplate
 from .records.files import DownloadedFile
-from .session import SessionManager
 from .streams import ServiceStreams
 
 _SAMPLE: Final = FileFacts(

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from typing import TypedDict
 
+from income_client.http.token_cache import TokenStore
+from income_client.http.transport import BorrowedSession, TraceConfig
+
 from .clock import Clock
 from .events import OnEvent
 from .settings import DownloadPolicy, RetryPolicy, Timeouts
-from .token_cache import TokenStore
-from .transport import BorrowedSession, TraceConfig
 
 
 class ClientOptions(TypedDict, total=False):

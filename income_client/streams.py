@@ -4,21 +4,22 @@ from datetime import tzinfo
 from functools import partial
 from typing import Literal, overload
 
+from income_client.http.session import SessionManager
+from income_client.polling.checkpoint import Checkpoint, is_checkpoint, read_checkpoint
+from income_client.polling.poller import Poller
+from income_client.polling.source import PollSource
+from income_client.walk.checkpoint import walk_state
+from income_client.walk.paginator import ApplicationPaginator, OnSaturated
+from income_client.wire.times import Rounding
+
 from .calls import ServiceCalls, When
 from .checkpoints import CheckpointStore
 from .checks import check_count
 from .clock import Clock
 from .errors import ConfigurationError
 from .fetching import Applications, Fetcher, FetchFailure, OnError, Part
-from .paginator import ApplicationPaginator, OnSaturated
-from .poll_source import PollSource
-from .poller import Poller
-from .protocol.checkpoint import Checkpoint, is_checkpoint, read_checkpoint
-from .protocol.resume import walk_state
-from .protocol.timestamps import Rounding
 from .records.applications import Application
 from .records.documents import ApplicationDocuments, ApplicationRecord
-from .session import SessionManager
 
 
 class ServiceStreams(ServiceCalls):

@@ -1,8 +1,8 @@
 """Where pollers keep how far they have come: the protocol and two stores."""
 
 from .memory import MemoryCheckpointStore
-from .protocol import CheckpointStore, StoredCheckpoint
 from .sqlite import SQLiteCheckpointStore
+from .store import CheckpointStore, StoredCheckpoint
 
 __all__ = [
     "CheckpointStore",

@@ -6,7 +6,7 @@ from income_client.errors import ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 
 from .change import change_of, conflict, in_order, is_name, wrong_name
-from .protocol import StoredCheckpoint
+from .store import StoredCheckpoint
 
 _NOTHING = StoredCheckpoint(checkpoint=None, version=0)
 

@@ -18,9 +18,9 @@ from income_client.threads import run_to_the_end
 
 from . import sqlite_schema as schema
 from .change import Change, change_of, conflict, is_name, wrong_name
-from .protocol import StoredCheckpoint
 from .sqlite_faults import as_checkpoint_error, fault_of
 from .sqlite_file import StoreFile
+from .store import StoredCheckpoint
 
 T = TypeVar("T")
 

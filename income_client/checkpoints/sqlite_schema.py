@@ -16,8 +16,8 @@ from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
 from .change import Change, in_order
-from .protocol import StoredCheckpoint
 from .sqlite_faults import DAMAGED
+from .store import StoredCheckpoint
 
 APPLICATION_ID: Final = int.from_bytes(b"incC", "big")
 SCHEMA_VERSION: Final = 1

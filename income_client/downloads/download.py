@@ -9,12 +9,12 @@ from income_client.audience import Audience
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
-from income_client.file_transport import FilePool
+from income_client.http.retry import Retrier, RetryBudget
 from income_client.records.files import DownloadedFile
-from income_client.retrying import Retrier, RetryBudget
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
 
 from .address_book import AddressBook
+from .http import FilePool
 from .run import FileJob, FileRun, Means
 from .storage import Storage
 

@@ -11,15 +11,15 @@ from typing import Final, TypeVar
 
 from income_client.clock import Clock
 from income_client.errors import IncomeClientError
-from income_client.protocol.file_names import FileFacts
-from income_client.protocol.links import Link, read_link
-from income_client.protocol.storage_replies import Outdated
-from income_client.protocol.transfers import Interrupted
+from income_client.http.retry import Retrier
 from income_client.records.documents import DocumentSource
-from income_client.retrying import Retrier
 from income_client.settings import DownloadPolicy, Secret
 
 from .address_book import AddressBook, Ask
+from .links import Link, read_link
+from .naming import FileFacts
+from .storage_replies import Outdated
+from .transfer import Interrupted
 
 T = TypeVar("T")
 

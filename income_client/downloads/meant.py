@@ -9,7 +9,6 @@ from typing import Final
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
-from income_client.protocol.file_names import FileFacts
 from income_client.records.documents import (
     ApplicationDocuments,
     ApplicationRecord,
@@ -18,6 +17,8 @@ from income_client.records.documents import (
     DocumentSource,
 )
 from income_client.settings import Secret
+
+from .naming import FileFacts
 
 OneDocument = Document | DocumentEntry
 """A document, alone or with its type."""

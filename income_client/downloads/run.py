@@ -15,13 +15,20 @@ from attrs import field, frozen
 from income_client.clock import Clock
 from income_client.disk.spool import Digest, SomeSpool
 from income_client.errors import DownloadError, IncomeClientError
-from income_client.file_transport import FilePool, FileReply
+from income_client.http.retry import Retrier
 from income_client.places import Place, Present, Published
 from income_client.places.place import ANOTHER
-from income_client.protocol.file_names import FileFacts
-from income_client.protocol.links import Link
-from income_client.protocol.marks import mark_of, read_mark, subject_of
-from income_client.protocol.storage_replies import (
+from income_client.records.files import DownloadedFile, DownloadProgress
+from income_client.settings import DownloadPolicy, Secret
+
+from .address_book import AddressBook, Ask
+from .http import FilePool, FileReply
+from .links import Link
+from .live_link import LiveLink
+from .marks import mark_of, read_mark, subject_of
+from .naming import FileFacts
+from .storage import Storage
+from .storage_replies import (
     FIRST_BYTE,
     Outdated,
     Redirect,
@@ -30,14 +37,7 @@ from income_client.protocol.storage_replies import (
     read_other,
     read_told,
 )
-from income_client.protocol.transfers import Body, Interrupted, Transfer, Whole
-from income_client.records.files import DownloadedFile, DownloadProgress
-from income_client.retrying import Retrier
-from income_client.settings import DownloadPolicy, Secret
-
-from .address_book import AddressBook, Ask
-from .live_link import LiveLink
-from .storage import Storage
+from .transfer import Body, Interrupted, Transfer, Whole
 
 OnProgress = Callable[[DownloadProgress], object]
 

@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from income_client.errors import DownloadError, IncomeClientError
-from income_client.file_transport import FilePool, FileReply
-from income_client.protocol.links import Link, redirected
-from income_client.protocol.storage_replies import Outdated, Redirect, Refused, read_refusal
 from income_client.settings import DownloadPolicy, Timeouts
+
+from .http import FilePool, FileReply
+from .links import Link, redirected
+from .storage_replies import Outdated, Redirect, Refused, read_refusal
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 from attrs import frozen
 
 from income_client.checks import check_count
-from income_client.crew import Finished
+from income_client.concurrency import Finished
 from income_client.crew_iterator import CrewIterator, Raised
 from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.fetching import OnError

@@ -3,9 +3,9 @@
 from functools import partial
 
 from income_client.disk.spool import Digest, SomeSpool
+from income_client.downloads.file_types import EXTENSIONS, MEDIA_TYPES, extension_of
+from income_client.downloads.naming import FileFacts, NameTemplate
 from income_client.errors import DownloadError
-from income_client.protocol.file_names import FileFacts, NameTemplate
-from income_client.protocol.file_types import EXTENSIONS, MEDIA_TYPES, extension_of
 
 from .place import ANOTHER, Present, Published, unnamed_spool
 from .stores import Store, first_of, has_attributes, hash_of, size_of

@@ -15,7 +15,7 @@ from attrs import frozen
 from yarl import URL
 
 from income_client.errors import DecodeError
-from income_client.protocol.strict_json import parse
+from income_client.wire.strict_json import parse
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 256 * 1024

@@ -25,8 +25,8 @@ from income_client import (
     WindowSplit,
 )
 from income_client.emulator import Emulator, Fault
-from income_client.protocol.timestamps import wire_time
 from income_client.testing import JumpingClock
+from income_client.wire.times import wire_time
 from tests.support.polling import NOW_TEXT, rest
 from tests.support.service import NOW, until
 

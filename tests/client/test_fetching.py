@@ -14,7 +14,7 @@ from income_client import (
     NotFoundError,
 )
 from income_client.emulator import Fault
-from income_client.protocol.timestamps import wire_time
+from income_client.wire.times import wire_time
 from tests.support.service import NOW, client_tasks, collect, served, streamed
 
 NOWHERE = "app-nowhere"

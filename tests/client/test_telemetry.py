@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from income_client import IncomeClient, MemoryCheckpointStore, RetryPolicy, telemetry
 from income_client.emulator import Emulator, Fault
-from income_client.session import SessionManager
+from income_client.http.session import SessionManager
 from income_client.telemetry import Telemetry
 from income_client.testing import JumpingClock
 from tests.support.polling import rest

@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
+from income_client.downloads.http import FileReply
 from income_client.errors import DownloadError, IncomeClientError
-from income_client.file_transport import FileReply
 from income_client.settings import Timeouts
 from tests.support.file_pool import (
     CANARY,

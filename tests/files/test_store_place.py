@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
+from income_client.downloads.naming import NameTemplate
 from income_client.errors import DownloadError
 from income_client.places import Published, StorePlace, uploads
-from income_client.protocol.file_names import NameTemplate
 from tests.support.cancelled import CancelledAt
 from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, put, some, tree
 

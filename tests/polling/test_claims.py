@@ -12,8 +12,8 @@ from income_client import (
     ConfigurationError,
     MemoryCheckpointStore,
 )
-from income_client.claims import Claim
-from income_client.protocol.checkpoint import Checkpoint
+from income_client.polling.checkpoint import Checkpoint
+from income_client.polling.lease import Claim
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 

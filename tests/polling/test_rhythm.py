@@ -12,7 +12,7 @@ from income_client.errors import (
     RateLimitedError,
     ServerError,
 )
-from income_client.rhythm import Rhythm
+from income_client.polling.schedule import Rhythm
 
 DAY = 86_400.0
 FAILED = ServerError("failed")

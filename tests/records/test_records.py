@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from income_client import records
-from income_client.protocol.wire import decode
 from income_client.records import (
     AmountPair,
     Application,
@@ -29,6 +28,7 @@ from income_client.records import (
 )
 from income_client.records.fields import NO_EXTRA
 from income_client.records.mapping import UntypedDict, shown_key
+from income_client.wire.codec import decode
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 
 CLASSES = [kind for kind in vars(records).values() if attrs.has(kind) and kind is not Window]

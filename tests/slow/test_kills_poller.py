@@ -31,7 +31,7 @@ from income_client import (
     to_json,
 )
 from income_client.emulator import Emulator, Fault, FutureBounds, Order, SpanClamp
-from income_client.protocol.checkpoint import read_checkpoint
+from income_client.polling.checkpoint import read_checkpoint
 from income_client.records.window import EPOCH
 from tests.support.kills import KILLED, Life, Workers
 

@@ -16,21 +16,16 @@ import income_client
 PACKAGE: Final = Path(income_client.__file__).parent
 
 LAYERS: Final = (
-    {"_version", "checks", "errors", "events", "hosts", "own_name", "records", "settings"},
-    {"protocol"},
+    {"_version", "checks", "clock", "errors", "events", "hosts", "records", "settings"},
+    {"wire"},
     {
-        "audience", "checkpoints", "clock", "connection_faults", "connection_watch", "crew",
-        "crew_iterator", "deadlines", "disk", "environment", "file_reply", "file_transport",
-        "pacing", "places", "rhythm", "sources", "silence", "telemetry", "threads", "transport",
-        "waiting",
+        "audience", "concurrency", "crew_iterator", "environment", "protocol", "sources",
+        "telemetry", "threads", "waiting",
     },
-    {"attempt", "retrying", "token_cache", "token_endpoint"},
-    {"session"},
-    {
-        "batches", "calls", "claims", "downloads", "exporting", "fetching", "files", "handover",
-        "listing", "options", "paginator", "pauses", "poll_news", "poll_runner", "poll_source",
-        "poller", "poller_status", "streams",
-    },
+    {"http"},
+    {"checkpoints", "disk", "downloads", "exporting", "fetching", "places", "walk"},
+    {"polling"},
+    {"calls", "files", "options", "streams"},
     {"client"},
     {"__init__", "_homes"},
     {"cli", "testing"},
@@ -39,7 +34,7 @@ LAYERS: Final = (
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"clock", "emulator", "errors", "settings"}),
-    "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings"}),
+    "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings", "wire"}),
     "cli": frozenset({"__init__", "cli", "disk", "emulator", "receivers"}),
     "testing": frozenset({"__init__", "_homes", "clock", "emulator", "testing"}),
 }
@@ -52,8 +47,36 @@ EMULATOR_PURE: Final = (
     "seconds", "service", "signing", "storage", "tokens", "world",
 )  # fmt: skip
 PURE: Final = (
-    "checks", "errors", "events", "hosts", "own_name", "settings", "records", "protocol", "pacing",
-    "rhythm", "connection_faults", "disk.part_names",
+    "checks", "errors", "events", "hosts", "settings", "records", "protocol", "wire",
+    *(
+        f"http.{name}"
+        for name in (
+            "addresses", "connection_faults", "endpoints", "messages", "own_name", "pacing",
+            "replies", "tokens",
+        )
+    ),
+    *(
+        f"walk.{name}"
+        for name in (
+            "checkpoint", "density", "echo", "intervals", "overlap", "planner", "questions",
+            "second", "stretch", "stretches", "tail",
+        )
+    ),
+    *(
+        f"polling.{name}"
+        for name in (
+            "checkpoint", "dead_letters", "ledger", "memory", "poll", "present", "reading",
+            "salvage", "schedule", "versions",
+        )
+    ),
+    *(
+        f"downloads.{name}"
+        for name in (
+            "file_types", "links", "marks", "naming", "peers", "safe_names", "storage_replies",
+            "transfer",
+        )
+    ),
+    "disk.part_names",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
     "cli.checking.facts", "cli.checking.list_facts", "cli.checking.list_rules",
     "cli.checking.report",
@@ -81,15 +104,15 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 
 CLIENTS: Final = frozenset(
     {
-        "transport", "silence", "file_reply", "file_transport", "connection_watch",
-        "emulator.callback_sender", "receivers.key_fetch",
+        "downloads.file_reply", "downloads.http", "emulator.callback_sender",
+        "http.connection_watch", "http.silence", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip
 """The ones that see its client and nothing of its server."""
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
-    "cattrs": frozenset({"protocol.converter", "protocol.wire"}),
+    "cattrs": frozenset({"wire.converter", "wire.codec"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
@@ -98,17 +121,26 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "polars": frozenset({"exporting.tables"}),
     "pyarrow": frozenset({"exporting.arrow_batches", "exporting.parquet_file", "exporting.tables"}),
     "rich": frozenset({"cli"}),
-    "tenacity": frozenset({"retrying"}),
+    "tenacity": frozenset({"http.retry"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),
 }
 """Libraries, and the modules that may know of them."""
 
 TESTED: Final = (
     "cattrs",
-    "income_client.client",
-    "income_client.protocol",
-    "income_client.records",
-    "income_client.session",
+    *(
+        f"income_client.{name}"
+        for name in (
+            "client",
+            "downloads",
+            "http",
+            "polling",
+            "protocol",
+            "records",
+            "walk",
+            "wire",
+        )
+    ),
 )
 """What the emulator is there to test, and therefore shares nothing with."""
 

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from income_client.downloads.http import FilePool, FileReply
+from income_client.downloads.links import Link, read_link
 from income_client.errors import IncomeClientError
-from income_client.file_transport import FilePool, FileReply
-from income_client.protocol.links import Link, read_link
 from income_client.settings import DownloadPolicy, Timeouts
 from tests.support.scripted_server import Answer, ScriptedServer, serving
 

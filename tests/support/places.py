@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
+from income_client.downloads.naming import FileFacts, NameTemplate
 from income_client.errors import DownloadError
 from income_client.places import Place, Present, Published
-from income_client.protocol.file_names import FileFacts, NameTemplate
 from tests.support.parts import MARK
 
 FACTS: Final = FileFacts(

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from income_client.errors import IncomeClientError
-from income_client.protocol.endpoints import get_application
-from income_client.protocol.messages import Request, Response
-from income_client.protocol.replies import failure_of
-from income_client.session import SessionManager
+from income_client.http.endpoints import get_application
+from income_client.http.messages import Request, Response
+from income_client.http.replies import failure_of
+from income_client.http.session import SessionManager
 from income_client.settings import BasicAuth, OAuth2ClientCredentials
 from income_client.testing import JumpingClock
 from tests.support.scripted_server import Answer, ScriptedServer, serving

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 from income_client.clock import Clock
 from income_client.errors import IncomeClientError
-from income_client.protocol.tokens import StoredToken, Token
+from income_client.http.token_cache import TokenCache
+from income_client.http.tokens import StoredToken, Token
 from income_client.settings import Secret
 from income_client.testing import JumpingClock
-from income_client.token_cache import TokenCache
 
 NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
 

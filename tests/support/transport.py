@@ -7,11 +7,11 @@ from typing import Any
 from income_client.errors import (
     IncomeClientError,
 )
-from income_client.protocol.addresses import addresses
-from income_client.protocol.endpoints import get_application
-from income_client.protocol.messages import Request, Response
+from income_client.http.addresses import addresses
+from income_client.http.endpoints import get_application
+from income_client.http.messages import Request, Response
+from income_client.http.transport import Transport
 from income_client.settings import Secret, Timeouts
-from income_client.transport import Transport
 from tests.support.scripted_server import Answer, ScriptedServer, serving
 
 ASKED = get_application("a/1")

@@ -9,10 +9,10 @@ from attrs import define, field
 from hypothesis import strategies as st
 
 from income_client.emulator import ListReply, Refused, ServiceRules, World, list_reply
-from income_client.protocol.questions import Bounds, Delivery, Pause, Question
-from income_client.protocol.windows import WalkPlanner
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
+from income_client.walk.planner import WalkPlanner
+from income_client.walk.questions import Bounds, Delivery, Pause, Question
 
 BASE: Final = 1_700_000_000
 """The second at which the worlds of these tests begin."""

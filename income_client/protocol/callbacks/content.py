@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from income_client.errors import DecodeError
-from income_client.protocol.strict_json import parse
 from income_client.records.callbacks import Callback
+from income_client.wire.strict_json import parse
 
 from .exchange import RequestHead
 from .refusals import Refusal

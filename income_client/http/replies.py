@@ -1,0 +1,229 @@
+"""What a reply means: the payload, or the error that says best what to do now.
+
+Knows statuses and header fields; shows nothing of a body, and of the header
+only what a support desk can use: an id, a pause, a media type.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Final, Protocol, TypeVar
+
+from income_client.errors import (
+    AuthenticationError,
+    DecodeError,
+    IncomeClientError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ResponseError,
+    ServerError,
+    UnexpectedResponseError,
+)
+from income_client.records.applications import ApplicationPage
+from income_client.wire.codec import decode
+
+from .messages import Origin, Request, Response
+
+
+class AboutApplication(Protocol):
+    """A reply that is about one application."""
+
+    @property
+    def application_id(self) -> str:
+        """Which one."""
+        ...
+
+
+T = TypeVar("T")
+S = TypeVar("S", bound=AboutApplication)
+
+_BY_STATUS: Final[Mapping[int, type[ResponseError]]] = {
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    429: RateLimitedError,
+}
+_BY_HUNDRED: Final[Mapping[int, type[ResponseError]]] = {4: InvalidRequestError, 5: ServerError}
+_PHRASES: Final[Mapping[int, str]] = {status.value: status.phrase for status in HTTPStatus}
+
+_ADDRESS_OF: Final[Mapping[Origin, str]] = {Origin.API: "base_url", Origin.TOKEN: "auth_url"}
+
+_REQUEST_ID_FIELDS: Final = (
+    "x-request-id",
+    "x-amzn-requestid",
+    "x-amzn-trace-id",
+    "request-id",
+    "x-correlation-id",
+    "x-amz-request-id",
+)
+_REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_LONGEST_DATE: Final = 64
+_PLAUSIBLE_YEARS: Final = range(1971, 9991)
+_DECODED: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
+_MEDIA_TYPE: Final = re.compile(r"[a-z]{1,32}/[a-z0-9.+-]{1,64}")
+
+
+def read_reply(cls: type[T], request: Request, response: Response) -> T | IncomeClientError:
+    """Read a reply of the API (contract sections 2 and 7).
+
+    Args:
+        cls: the record class of the payload.
+        request: what was asked.
+        response: what came back.
+
+    Returns:
+        The record, or the error that stands for the reply; raises nothing.
+    """
+    failure = failure_of(request, response)
+    if failure is not None:
+        return failure
+    payload = decode(cls, response.body)
+    if not isinstance(payload, DecodeError):
+        return payload
+    if payload.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
+        message = f"{label(request)}: {content_of(response)} instead of JSON"
+        return UnexpectedResponseError(message, retryable=True, **facts_of(response))
+    message = f"{label(request)}: {payload.message}"
+    payload.message, payload.args = message, (message,)
+    payload.status = response.status
+    payload.request_id = request_id(response)
+    return payload
+
+
+def read_about(cls: type[S], request: Request, response: Response) -> S | IncomeClientError:
+    """Read a reply about one application, as `read_reply` does.
+
+    One about another application is an error: one borrower's income in the place
+    of another's is worse than no reply.
+    """
+    payload = read_reply(cls, request, response)
+    if isinstance(payload, IncomeClientError) or payload.application_id == request.subject:
+        return payload
+    message = f"{label(request)}: the reply is about another application"
+    # It may be the answer to another request; the next one goes over another connection.
+    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
+
+
+def read_found(
+    reference: str, request: Request, response: Response
+) -> ApplicationPage | IncomeClientError:
+    """Read the list of the one application with a reference, as `read_reply` does.
+
+    A list of other applications, or of several with that reference, is an error: it
+    is neither an application found nor proof that there is none.
+    """
+    page = read_reply(ApplicationPage, request, response)
+    if isinstance(page, IncomeClientError) or not page.applications:
+        return page
+    ids = {
+        row.application_id for row in page.applications if row.application_reference_id == reference
+    }
+    if len(ids) == 1:
+        return page
+    found = f"{len(ids)} applications have this reference" if ids else "no row has this reference"
+    message = f"{label(request)}: {found}"
+    # As above.
+    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
+
+
+def failure_of(request: Request, response: Response) -> ResponseError | None:
+    """Return the error that a status stands for; None for 200."""
+    status = response.status
+    if status == HTTPStatus.OK:
+        return None
+    cls = _BY_STATUS.get(status) or _BY_HUNDRED.get(status // 100, UnexpectedResponseError)
+    phrase = _PHRASES.get(status)
+    shown = f"{status} {phrase}" if phrase else str(status)
+    if status == HTTPStatus.NOT_FOUND and request.subject is None:
+        # Nothing was asked for that could be missing.
+        shown += f"; is {_ADDRESS_OF[request.origin]} right?"
+    retryable = True if status == HTTPStatus.REQUEST_TIMEOUT else None
+    return cls(f"{label(request)}: {shown}", retryable=retryable, **facts_of(response))
+
+
+def label(request: Request) -> str:
+    """Name a call for people: ``get_application(app-1)``."""
+    return request.name if request.subject is None else f"{request.name}({request.subject})"
+
+
+def facts_of(response: Response) -> dict[str, Any]:
+    """Return what every error made of a reply carries."""
+    return {
+        "status": response.status,
+        "retry_after": retry_after(response),
+        "request_id": request_id(response),
+    }
+
+
+def retry_after(response: Response) -> float | None:
+    """Return the seconds for which the service asks to be left alone, None where it does not.
+
+    A date is taken relative to the reply's own Date, since neither side knows
+    the other's clock. What is negative or cannot be read is as good as absent.
+    """
+    text = response.headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    until = _http_date(text)
+    now = _http_date(response.headers.get("date", ""))
+    if until is None or now is None:
+        return None
+    seconds = (until - now).total_seconds()
+    return seconds if seconds > 0 else None
+
+
+def _http_date(text: str) -> datetime | None:
+    if not text or len(text) > _LONGEST_DATE:
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def served_at(response: Response) -> datetime | None:
+    """Return the time at which the service says that it answered.
+
+    None where it says none, or one so near the ends of the calendar that to
+    convert it to another zone could fail.
+    """
+    moment = _http_date(response.headers.get("date", ""))
+    return moment if moment is not None and moment.year in _PLAUSIBLE_YEARS else None
+
+
+def request_id(response: Response) -> str | None:
+    """Return the service's own id of a request, None where it gives none that can be shown."""
+    for name in _REQUEST_ID_FIELDS:
+        text = response.headers.get(name)
+        if text is not None and _REQUEST_ID.fullmatch(text):
+            return text
+    return None
+
+
+def media_type(response: Response) -> str | None:
+    """Return the media type in lower case, None where it is absent or unreadable."""
+    text = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return text if _MEDIA_TYPE.fullmatch(text) else None
+
+
+def _is_json(media: str | None) -> bool:
+    return media is not None and (media.endswith(("/json", "+json")))
+
+
+def _is_encoded(response: Response) -> bool:
+    """Tell whether a body is still in an encoding, which can only be one nobody asked for."""
+    return response.headers.get("content-encoding", "").strip().lower() not in _DECODED
+
+
+def content_of(response: Response) -> str:
+    """Describe a body without showing it: ``text/html, 512 bytes``."""
+    media = media_type(response) or "content of no known type"
+    if _is_encoded(response):
+        media += " with a Content-Encoding that was not asked for"
+    return f"{media}, {len(response.body)} bytes"

@@ -1,0 +1,1 @@
+"""Polling: reading what changed, again and again, from a checkpoint onwards."""

@@ -1,0 +1,1 @@
+"""Listing every application: the planner of windows, and the iterator that drives it."""

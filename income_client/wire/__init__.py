@@ -1,0 +1,1 @@
+"""JSON to records and back: strict, exact and compiled."""

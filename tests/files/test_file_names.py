@@ -1,0 +1,135 @@
+"""Templates for names: what may be written in them, and what is made of them."""
+
+import re
+from typing import Any
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.downloads.naming import DEFAULT_TEMPLATE, FileFacts, NameTemplate
+from income_client.errors import ConfigurationError
+
+FACTS = FileFacts(
+    application_id="app-1",
+    document_type="paystub",
+    document_id="doc-1",
+    file=0,
+    file_reference_id="ref-1",
+)
+
+
+def test_the_default_names_a_file_by_its_document() -> None:
+    """Files are sorted by application and type, and named by their own ids."""
+    name = NameTemplate.read(DEFAULT_TEMPLATE).of(FACTS)
+    assert name.folders == ("app-1", "paystub")
+    assert name.stem == "doc-1-0"
+    assert name.named("pdf") == "doc-1-0.pdf"
+
+
+@pytest.mark.parametrize(
+    ("template", "folders", "name"),
+    [
+        ("{document_id}", (), "doc-1"),
+        ("{document_id}.{ext}", (), "doc-1.pdf"),
+        ("{document_id}.pdf", (), "doc-1.pdf"),
+        ("all/{file_reference_id}.{ext}", ("all",), "ref-1.pdf"),
+        ("{{x}}/{document_id}", ("{x}",), "doc-1"),
+        ("a b/{document_type} {document_id}", ("a b",), "paystub doc-1"),
+    ],
+)
+def test_a_template_is_text_with_plain_fields(
+    template: str, folders: tuple[str, ...], name: str
+) -> None:
+    """Fields are replaced, the rest is kept."""
+    made = NameTemplate.read(template).of(FACTS)
+    assert (made.folders, made.named("pdf")) == (folders, name)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "",
+        "plain",
+        "{application_id}.{ext}",
+        "{document_id",
+        "document_id}",
+        "{}",
+        "{0}",
+        "{unknown}/{document_id}",
+        "{document_id!r}",
+        "{document_id:>10}",
+        "{document_id.__class__}",
+        "{document_id[0]}",
+        "{document_id:{file}}",
+        "/{document_id}",
+        "{document_id}/",
+        "a//{document_id}",
+        "../{document_id}",
+        "a/../{document_id}",
+        "./{document_id}",
+        ".{document_id}",
+        "{document_id}..",
+        "a..b/{document_id}",
+        "-{document_id}",
+        "~/{document_id}",
+        " {document_id}",
+        "{document_id} ",
+        "a\\{document_id}",
+        "C:{document_id}",
+        "{document_id}\n",
+        "{document_id}\0",
+        "\u202e{document_id}",
+        "e\u0301/{document_id}",
+        "{document_id}{ext}",
+        "{document_id}.{ext}.gz",
+        "{ext}/{document_id}.{ext}",
+        "{ext}",
+        ".{ext}",
+        "1/2/3/4/5/6/7/8/{document_id}",
+        "{document_id}{document_id}{document_id}",
+        "x" * 250 + "/{document_id}",
+        b"{document_id}",
+        None,
+    ],
+)
+def test_another_template_is_refused(template: object) -> None:
+    """What does not lead to one safe path below a folder cannot be meant."""
+    with pytest.raises(ConfigurationError):
+        NameTemplate.read(template)
+
+
+@pytest.mark.parametrize("field", ["application_id", "document_type", "file_reference_id"])
+def test_a_fact_that_is_not_known_is_asked_for(field: str) -> None:
+    """The error names the field, and what can be done."""
+    template = NameTemplate.read(f"{{{field}}}/{{document_id}}")
+    unknown: dict[str, Any] = {field: None}
+    with pytest.raises(ConfigurationError, match=re.escape(f"{{{field}}}")):
+        template.of(evolve(FACTS, **unknown))
+
+
+def test_what_comes_from_outside_makes_no_folders() -> None:
+    """A separator in an id is none in a path."""
+    facts = evolve(FACTS, application_id="../..", document_type="a/b", document_id="/etc/x")
+    name = NameTemplate.read(DEFAULT_TEMPLATE).of(facts)
+    assert len(name.folders) == 2
+    assert not any("/" in part or part.startswith(".") for part in (*name.folders, name.stem))
+
+
+def test_a_name_that_becomes_that_of_a_device_is_changed() -> None:
+    """A template's text and a fact can be harmless apart and not together."""
+    facts = evolve(FACTS, document_id="N")
+    assert NameTemplate.read("CO{document_id}.{ext}").of(facts).named("txt") == "_CON.txt"
+
+
+@given(st.builds(FileFacts, *[st.text()] * 3, st.integers(0, 10**6 - 1), st.text()))
+def test_every_name_fits_a_file_system(facts: FileFacts) -> None:
+    """Components stay within 255 bytes, whatever the service calls its things."""
+    made = NameTemplate.read("{application_id}/{document_type}-{document_id}/{file}.{ext}").of(
+        facts
+    )
+    for part in (*made.folders, made.named("xhtml")):
+        assert 0 < len(part.encode()) <= 255
+        assert part not in {".", ".."}
+        assert "/" not in part

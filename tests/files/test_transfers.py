@@ -1,0 +1,268 @@
+"""Whatever a storage does, the bytes that are called whole are those of one version of the file."""
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import DownloadError, DownloadPolicy, IncomeClientError
+from income_client.downloads.storage_replies import Redirect, Refused
+from income_client.downloads.transfer import Body, Interrupted, Transfer, Whole
+from income_client.errors import ConnectionFailedError
+
+CUT: Final = ConnectionFailedError("cut")
+
+
+class Receiver:
+    """Takes in replies as a download does, and keeps the bytes."""
+
+    def __init__(self, policy: DownloadPolicy | None = None) -> None:
+        self.transfer = Transfer(policy or DownloadPolicy())
+        self.content = b""
+        self.now = 0.0
+
+    def reply(
+        self,
+        status: int,
+        body: bytes = b"",
+        *,
+        is_cut: bool = False,
+        seconds: float = 0,
+        **fields: str,
+    ) -> Whole | Interrupted | IncomeClientError:
+        """Take in a reply; header fields are given with underscores."""
+        headers = {name.replace("_", "-"): text for name, text in fields.items()}
+        head = self.transfer.head(status, headers, is_delimited=True, now=self.now)
+        if not isinstance(head, Body):
+            assert isinstance(head, IncomeClientError)
+            return self.transfer.ended(head)
+        if head.starts_over:
+            self.content = b""
+        for place in range(0, len(body), 7):
+            piece = body[place : place + 7]
+            self.now += seconds
+            fault = self.transfer.piece(len(piece), self.now)
+            if fault is not None:
+                return self.transfer.ended(fault)
+            self.content += piece
+        return self.transfer.ended(CUT if is_cut else None)
+
+    def all(
+        self, body: bytes, etag: str = '"1"', *, keep: int | None = None
+    ) -> Whole | Interrupted | IncomeClientError:
+        """Take in a 200, of which only some bytes may come."""
+        sent = body if keep is None else body[:keep]
+        length = str(len(body))
+        return self.reply(200, sent, is_cut=keep is not None, content_length=length, etag=etag)
+
+
+def test_a_file_comes_in_one_reply() -> None:
+    """A 200 whose length is what came is the file."""
+    receiver = Receiver()
+    assert receiver.transfer.ask() == {}
+    assert isinstance(receiver.all(b"abc"), Whole)
+    assert (receiver.content, receiver.transfer.total) == (b"abc", 3)
+
+
+def test_the_rest_is_asked_for_with_the_tag_of_what_came() -> None:
+    """After a cut, Range and If-Range name what is missing and of which version."""
+    receiver = Receiver()
+    assert isinstance(receiver.all(b"0123456789", keep=4), Interrupted)
+    assert receiver.transfer.ask() == {"Range": "bytes=4-", "If-Range": '"1"'}
+    end = receiver.reply(206, b"456789", content_range="bytes 4-9/10", etag='"1"')
+    assert isinstance(end, Whole)
+    assert receiver.content == b"0123456789"
+
+
+def test_a_part_of_the_rest_is_progress() -> None:
+    """A storage may give less than was asked for; the rest of it is asked for again."""
+    receiver = Receiver()
+    receiver.all(b"0123456789", keep=4)
+    receiver.transfer.ask()
+    end = receiver.reply(206, b"45", content_range="bytes 4-5/10", etag='"1"')
+    assert isinstance(end, Interrupted)
+    assert receiver.transfer.ask()["Range"] == "bytes=6-"
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        (206, {"content_range": "bytes 3-9/10", "etag": '"1"'}),
+        (206, {"content_range": "bytes 4-9/11", "etag": '"1"'}),
+        (206, {"content_range": "bytes 4-9/10", "etag": '"2"'}),
+        (206, {"content_range": "bytes 4-9/10", "etag": 'W/"1"'}),
+        (206, {"content_range": "bytes 4-9/10"}),
+        (206, {"content_range": "bytes 4-9/*", "etag": '"1"'}),
+        (206, {"content_range": "bytes 9-4/10", "etag": '"1"'}),
+        (206, {"content_range": "bytes 4-10/10", "etag": '"1"'}),
+        (206, {"content_range": "bytes 4-9/10", "content_length": "5", "etag": '"1"'}),
+        (206, {"content_range": "items 4-9/10", "etag": '"1"'}),
+        (206, {"content_type": "multipart/byteranges; boundary=x", "etag": '"1"'}),
+        (416, {"content_range": "bytes */4"}),
+    ],
+)
+def test_what_does_not_prove_that_it_goes_on_starts_over(
+    status: int, fields: dict[str, Any]
+) -> None:
+    """Another place, length or version than that of what came voids it."""
+    receiver = Receiver()
+    receiver.all(b"0123456789", keep=4)
+    receiver.transfer.ask()
+    end = receiver.reply(status, b"456789", **fields)
+    assert isinstance(end, DownloadError)
+    assert end.retryable
+    assert receiver.transfer.ask() == {}
+    assert receiver.transfer.received == 0
+
+
+def test_all_of_it_where_a_part_was_asked_for_is_all_of_it() -> None:
+    """A 200 to a Range request is the file from its first byte."""
+    receiver = Receiver()
+    receiver.all(b"0123456789", keep=4)
+    receiver.transfer.ask()
+    assert isinstance(receiver.all(b"abcdefghijk", '"2"'), Whole)
+    assert receiver.content == b"abcdefghijk"
+
+
+def test_a_part_where_all_was_asked_for_is_refused() -> None:
+    """Nobody knows what came before it."""
+    end = Receiver().reply(206, b"456789", content_range="bytes 4-9/10", etag='"1"')
+    assert isinstance(end, DownloadError)
+    assert not end.retryable
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"1"', "1", '"a b"', f'"{"x" * 101}"'])
+def test_without_a_strong_tag_every_cut_starts_over(etag: str | None) -> None:
+    """A tag that does not vouch for each byte is none."""
+    receiver = Receiver()
+    fields: dict[str, Any] = {} if etag is None else {"etag": etag}
+    receiver.reply(200, b"0123", is_cut=True, content_length="10", **fields)
+    assert receiver.transfer.ask() == {}
+
+
+def test_what_is_left_of_an_earlier_run_is_gone_on_with() -> None:
+    """Its size and tag are asked with like those of a cut."""
+    transfer = Transfer(DownloadPolicy(), size=5, etag='"1"')
+    assert transfer.ask() == {"Range": "bytes=5-", "If-Range": '"1"'}
+    assert Transfer(DownloadPolicy(), size=5).ask() == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_delimited"),
+    [
+        ({"content_length": "3", "content_encoding": "gzip"}, True),
+        ({"content_length": "3", "content_encoding": "identity, br"}, True),
+        ({}, False),
+        ({"content_length": "3, 3"}, True),
+        ({"content_length": "-3"}, True),
+    ],
+)
+def test_a_body_that_is_not_the_file_for_certain_is_refused(
+    fields: dict[str, Any], is_delimited: bool
+) -> None:
+    """An encoded body, and one whose end is like a cut, is no file."""
+    headers = {name.replace("_", "-"): text for name, text in fields.items()}
+    head = Transfer(DownloadPolicy()).head(200, headers, is_delimited=is_delimited, now=0)
+    assert isinstance(head, DownloadError)
+    assert not head.retryable
+
+
+def test_a_file_beyond_the_limit_is_refused_before_and_while_it_comes() -> None:
+    """The announced length counts, and so do the bytes where none was announced."""
+    receiver = Receiver(DownloadPolicy(max_bytes=10))
+    announced = receiver.all(b"x" * 11)
+    assert isinstance(announced, DownloadError)
+    assert receiver.content == b""
+    receiver = Receiver(DownloadPolicy(max_bytes=10))
+    assert isinstance(receiver.reply(200, b"x" * 11), DownloadError)
+    assert isinstance(Receiver(DownloadPolicy(max_bytes=10)).reply(200, b"x" * 10), Whole)
+
+
+def test_a_trickle_is_no_progress() -> None:
+    """A connection that brings less than the least rate for 30 s is given up, and did not help."""
+    receiver = Receiver(DownloadPolicy(minimum_rate=1.0))
+    end = receiver.reply(200, b"x" * 70, seconds=10, content_length="70", etag='"1"')
+    assert isinstance(end, DownloadError)
+    assert end.retryable
+    assert receiver.transfer.received == 21
+    patient = Receiver(DownloadPolicy(minimum_rate=0))
+    assert isinstance(patient.reply(200, b"x" * 70, seconds=10, content_length="70"), Whole)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_told(status: int) -> None:
+    """Where it leads is for somebody else to judge."""
+    transfer = Transfer(DownloadPolicy())
+    head = transfer.head(status, {"location": "/x"}, is_delimited=True, now=0)
+    assert head == Redirect("/x")
+    assert "/x" not in repr(head)
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"),
+    [(500, True), (503, True), (429, True), (408, True), (204, False), (304, False), (999, True)],
+)
+def test_other_replies_are_errors(status: int, retryable: bool) -> None:
+    """A storage in trouble may give the file later; what makes no sense is final."""
+    head = Transfer(DownloadPolicy()).head(status, {"retry-after": "7"}, is_delimited=True, now=0)
+    assert isinstance(head, DownloadError)
+    assert (head.retryable, head.status, head.retry_after) == (retryable, status, 7)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 412, 416])
+def test_a_refusal_is_to_be_read(status: int) -> None:
+    """Its body may say why."""
+    head = Transfer(DownloadPolicy()).head(status, {}, is_delimited=True, now=0)
+    assert head == Refused(status)
+
+
+def test_connections_that_help_are_bounded() -> None:
+    """A storage that gives one byte a connection is left after thirty of them."""
+    receiver = Receiver()
+    body = b"x" * 100
+    ends = [receiver.all(body, keep=1)]
+    while isinstance(ends[-1], Interrupted):
+        place = int(receiver.transfer.ask()["Range"][6:-1])
+        told = f"bytes {place}-{len(body) - 1}/{len(body)}"
+        ends.append(receiver.reply(206, b"x", is_cut=True, content_range=told, etag='"1"'))
+    assert len(ends) == 31
+
+
+_VERSIONS: Final = (b"the first version of it, long", b"another one", b"")
+_ACTS: Final = st.tuples(
+    st.sampled_from(["honest", "ignores ranges", "wrong place", "wrong total", "changed", "503"]),
+    st.integers(min_value=0, max_value=40),
+)
+
+
+@given(acts=st.lists(_ACTS, max_size=40), kept=st.integers(min_value=0, max_value=5))
+def test_what_is_whole_is_one_version(acts: list[tuple[str, int]], kept: int) -> None:
+    """Over any sequence of cuts, changes and lies about places, nothing is mixed or missing."""
+    receiver, version = Receiver(), 0
+    receiver.transfer = Transfer(DownloadPolicy(), size=kept, etag='"0"' if kept else None)
+    receiver.content = _VERSIONS[0][:kept]
+    for act, keep in [*acts, *[("honest", 40)] * 3]:
+        asked = receiver.transfer.ask()
+        version = (version + (act == "changed")) % len(_VERSIONS)
+        body, etag = _VERSIONS[version], f'"{version}"'
+        first = int(asked["Range"][6:-1]) if asked else 0
+        if act == "503":
+            end = receiver.reply(503)
+        elif not asked or act == "ignores ranges" or asked["If-Range"] != etag:
+            end = receiver.all(body, etag, keep=keep if keep < len(body) else None)
+        elif first >= len(body):
+            end = receiver.reply(416, content_range=f"bytes */{len(body)}")
+        else:
+            place = first + (act == "wrong place")
+            total = len(body) + (act == "wrong total")
+            rest = body[place : place + keep]
+            told = f"bytes {place}-{total - 1}/{total}"
+            end = receiver.reply(
+                206, rest, is_cut=len(rest) < total - place, content_range=told, etag=etag
+            )
+        if isinstance(end, Whole):
+            assert receiver.content in _VERSIONS
+            assert receiver.transfer.total == len(receiver.content) == receiver.transfer.received
+            return
+    raise AssertionError("an honest storage was not enough")

@@ -1,0 +1,79 @@
+"""Every foreign error is told by its kind."""
+
+import builtins
+import errno
+import ssl
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from income_client.errors import ConnectionFailedError, DeadlineExceededError
+from income_client.http.connection_faults import BY_CLASS, fault_of
+from income_client.http.endpoints import get_application
+
+KEY: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=True)
+
+
+def test_every_name_of_the_table_is_a_class() -> None:
+    """A name that no longer exists would silence its line."""
+    for name in BY_CLASS:
+        modules = (aiohttp, aiohttp.http_exceptions, builtins)
+        assert any(hasattr(module, name) for module in modules), name
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (aiohttp.ClientConnectorError(KEY, OSError(errno.ECONNREFUSED, "x")), "connection refused"),
+        (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "x")), "host name not found"),
+        (aiohttp.ClientProxyConnectionError(KEY, OSError(1, "x")), "proxy not reachable"),
+        (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "x")), "TLS handshake failed"),
+        (aiohttp.ClientOSError(errno.ECONNRESET, "x"), "connection reset"),
+        (aiohttp.ClientOSError(errno.EPIPE, "x"), "connection reset"),
+        (aiohttp.ClientOSError(errno.ENETUNREACH, "x"), "host not reachable"),
+        (aiohttp.ClientConnectionResetError("x"), "connection reset"),
+        (aiohttp.ServerDisconnectedError(), "connection closed without a reply"),
+        (aiohttp.ClientPayloadError("x"), "body cut short or unreadable"),
+        (ValueError("x"), "connection failed with ValueError"),
+        (RecursionError("x"), "connection failed with RecursionError"),
+    ],
+)
+def test_an_error_is_told_by_its_narrowest_class(error: Exception, text: str) -> None:
+    """The message is ours, the class a failed connection."""
+    made = fault_of(error).error(get_application("1"))
+    assert type(made) is ConnectionFailedError
+    assert made.message == f"get_application(1): {text}"
+    assert made.retryable
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError(),
+        OSError(errno.ETIMEDOUT, "x"),
+        aiohttp.SocketTimeoutError("x"),
+        aiohttp.ConnectionTimeoutError("x"),
+        aiohttp.ServerTimeoutError("x"),
+    ],
+)
+def test_a_wait_that_was_too_long_is_told_apart(error: Exception) -> None:
+    """Time-outs cost more of the retry budget, so they have a class of their own."""
+    assert fault_of(error).cls is DeadlineExceededError
+
+
+def untrusted() -> Iterator[Exception]:
+    """Give every way in which a certificate is refused."""
+    refused = ssl.SSLCertVerificationError(1, "x")
+    yield aiohttp.ClientConnectorCertificateError(KEY, refused)
+    yield aiohttp.ServerFingerprintMismatch(b"a", b"b", "h", 1)
+
+
+@pytest.mark.parametrize("error", list(untrusted()), ids=lambda error: type(error).__name__)
+def test_a_certificate_is_not_tried_again(error: Exception) -> None:
+    """A certificate that is refused now is refused in a second as well."""
+    made = fault_of(error).error(get_application("1"))
+    assert made.message == "get_application(1): TLS certificate not accepted"
+    assert not made.retryable

@@ -1,0 +1,235 @@
+"""Replies become records or the error that says best what to do."""
+
+import pickle
+from datetime import timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import (
+    AuthenticationError,
+    DecodeError,
+    IncomeClientError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ServerError,
+    UnexpectedResponseError,
+)
+from income_client.http.endpoints import get_application, list_applications, token_request
+from income_client.http.messages import Response
+from income_client.http.replies import (
+    failure_of,
+    read_reply,
+    request_id,
+    retry_after,
+    served_at,
+)
+from income_client.records.applications import ApplicationSummary
+from income_client.wire.times import Rounding, service_second
+
+ASKED = get_application("app-1")
+DATE = "Tue, 30 Jun 2026 12:00:00 GMT"
+SUMMARY = (
+    b'{"application_id": "1", "application_reference_id": "r",'
+    b' "application_date": "2026-01-02T03:04:05"}'
+)
+
+
+def answered(status: int = 200, body: bytes = b"", **headers: str) -> Response:
+    """Return a reply; underscores in field names stand for dashes."""
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(status=status, headers=fields, body=body)
+
+
+def read(response: Response) -> ApplicationSummary | IncomeClientError:
+    """Read a reply as one summary."""
+    return read_reply(ApplicationSummary, ASKED, response)
+
+
+@pytest.mark.parametrize(
+    ("status", "cls", "retryable"),
+    [
+        (400, InvalidRequestError, False),
+        (401, AuthenticationError, False),
+        (403, PermissionDeniedError, False),
+        (404, NotFoundError, False),
+        (408, InvalidRequestError, True),
+        (418, InvalidRequestError, False),
+        (422, InvalidRequestError, False),
+        (429, RateLimitedError, True),
+        (499, InvalidRequestError, False),
+        (500, ServerError, True),
+        (502, ServerError, True),
+        (503, ServerError, True),
+        (504, ServerError, True),
+        (599, ServerError, True),
+        (101, UnexpectedResponseError, False),
+        (201, UnexpectedResponseError, False),
+        (204, UnexpectedResponseError, False),
+        (302, UnexpectedResponseError, False),
+        (304, UnexpectedResponseError, False),
+        (307, UnexpectedResponseError, False),
+        (600, UnexpectedResponseError, False),
+        (999, UnexpectedResponseError, False),
+    ],
+)
+def test_each_status_is_one_error(
+    status: int,
+    cls: type[IncomeClientError],
+    retryable: bool,
+) -> None:
+    """The class tells what to do, and whether again."""
+    error = read(answered(status, b'{"ssn": "S3CRET"}', x_request_id="r-1"))
+    assert type(error) is cls
+    assert error.retryable is retryable
+    assert (error.status, error.request_id) == (status, "r-1")
+    assert "S3CRET" not in repr(error) + str(error)
+
+
+def test_a_message_names_the_call_and_the_status() -> None:
+    """A message can be understood by itself."""
+    assert str(failure_of(ASKED, answered(404))) == "get_application(app-1): 404 Not Found"
+    assert str(failure_of(list_applications(), answered(999))) == "list_applications: 999"
+
+
+def test_a_missing_endpoint_hints_at_the_address() -> None:
+    """A 404 for what names no application is about where the request went."""
+    listed = failure_of(list_applications(), answered(404))
+    assert str(listed) == "list_applications: 404 Not Found; is base_url right?"
+    assert str(failure_of(token_request(), answered(404))) == (
+        "token: 404 Not Found; is auth_url right?"
+    )
+
+
+def test_a_decoding_error_says_the_same_everywhere() -> None:
+    """The name of the call is in its text, its repr and its arguments, after pickling as well."""
+    error = read(answered(200, b"[]"))
+    assert isinstance(error, DecodeError)
+    message = f"get_application(app-1): {error.faults[0]}"
+    for one in (error, error.again(), pickle.loads(pickle.dumps(error))):
+        assert (one.message, one.args) == (message, (message,))
+        assert repr(one) == f"DecodeError({message!r})"
+
+
+@pytest.mark.parametrize(
+    ("date", "year"),
+    [
+        (DATE, 2026),
+        ("Thu, 31 Dec 1970 23:59:59 GMT", None),
+        ("Fri, 01 Jan 1971 00:00:00 GMT", 1971),
+        ("Sun, 31 Dec 9990 23:59:59 GMT", 9990),
+        ("Fri, 31 Dec 9999 23:59:59 -0500", None),
+        ("Mon, 01 Jan 1000 00:00:00 +0500", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_a_date_of_no_time_of_ours_is_none(date: str, year: int | None) -> None:
+    """Whatever is returned can be converted to any zone."""
+    moment = served_at(answered(date=date))
+    assert (moment.year if moment else None) == year
+
+
+@given(
+    st.builds(
+        "{}, {} {} {} {}:{}:{} {}".format,
+        st.sampled_from(["Mon", "", "x"]),
+        st.integers(-1, 32),
+        st.sampled_from(["Jan", "Dec", "x"]),
+        st.integers(-1, 99_999),
+        *[st.integers(-1, 99)] * 3,
+        st.sampled_from(["GMT", "-0000", "x", ""])
+        | st.integers(-99_999, 99_999).map("{:+05}".format),
+    )
+)
+def test_no_date_breaks_whoever_reads_it(date: str) -> None:
+    """What looks like a date is a second of the service's frame, or nothing."""
+    moment = served_at(answered(date=date))
+    if moment is not None:
+        for hours in (-23, 23):
+            service_second(moment, timezone(timedelta(hours=hours)), rounding=Rounding.DOWN)
+
+
+def test_a_payload_is_read() -> None:
+    """A reply of the contract's shape becomes its record."""
+    record = read(answered(200, SUMMARY, content_type="application/json"))
+    assert isinstance(record, ApplicationSummary)
+    assert record.application_id == "1"
+
+
+def test_a_login_page_is_unexpected_and_not_shown() -> None:
+    """What is neither JSON nor called so is told by type and size only."""
+    error = read(answered(200, b"<html>S3CRET</html>", content_type="text/html; charset=utf-8"))
+    assert isinstance(error, UnexpectedResponseError)
+    assert error.retryable
+    assert error.message == "get_application(app-1): text/html, 19 bytes instead of JSON"
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/problem+json; a=b"])
+@pytest.mark.parametrize("body", [b"", SUMMARY[:-1], b"\xff\xfe{"])
+def test_a_body_that_is_not_whole_json_can_be_retried(content_type: str, body: bytes) -> None:
+    """A body that was cut short is a decoding error worth another try."""
+    error = read(answered(200, body, content_type=content_type, request_id="q"))
+    assert isinstance(error, DecodeError)
+    assert error.retryable
+    assert (error.status, error.request_id) == (200, "q")
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b'{"application_id": 12}'])
+@pytest.mark.parametrize("content_type", ["application/json", "text/html", ""])
+def test_a_body_of_another_shape_is_not_retried(content_type: str, body: bytes) -> None:
+    """Whole JSON of a wrong shape will be wrong again."""
+    error = read(answered(200, body, content_type=content_type))
+    assert isinstance(error, DecodeError)
+    assert not error.retryable
+    assert error.message.startswith("get_application(app-1): $")
+
+
+@pytest.mark.parametrize(
+    ("text", "date", "seconds"),
+    [
+        ("2", "", 2.0),
+        (" 1.5 ", "", 1.5),
+        ("0", "", 0.0),
+        ("86400", "", 86400.0),
+        ("Tue, 30 Jun 2026 12:00:30 GMT", DATE, 30.0),
+        ("Tue, 30 Jun 2026 12:00:30 -0000", DATE, 30.0),
+        ("Tue, 30 Jun 2026 12:00:30 GMT", "", None),
+        ("Tue, 30 Jun 2026 11:59:30 GMT", DATE, None),
+        ("", DATE, None),
+        ("-1", "", None),
+        ("+1", "", None),
+        ("nan", "", None),
+        ("inf", "", None),
+        ("1e3", "", None),
+        ("9" * 10, "", None),
+        ("\u0661", "", None),
+        ("soon", DATE, None),
+        ("Tue, 99 Jun 2026 12:00:30 GMT", DATE, None),
+    ],
+)
+def test_a_pause_is_read_as_seconds_or_relative_to_the_date(
+    text: str,
+    date: str,
+    seconds: float | None,
+) -> None:
+    """A pause that cannot be read is as good as none."""
+    assert retry_after(answered(429, retry_after=text, date=date)) == seconds
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_no_header_breaks_the_reading_of_a_pause(text: str, date: str) -> None:
+    """Whatever stands in the headers, the pause is a finite number or none."""
+    seconds = retry_after(answered(429, retry_after=text, date=date))
+    assert seconds is None or 0 <= seconds < float("inf")
+
+
+def test_the_first_known_id_that_can_be_shown_is_kept() -> None:
+    """An id with anything but printable ASCII, or an endless one, is passed over."""
+    assert request_id(answered(x_request_id="bad id", request_id="good")) == "good"
+    assert request_id(answered(x_correlation_id="c", x_amzn_requestid="a")) == "a"
+    assert request_id(answered(x_request_id="a" * 129, x_amzn_trace_id="\x1b[31m")) is None
+    assert request_id(answered()) is None

@@ -1,0 +1,192 @@
+"""A shared store saves purchases, and may fail."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from income_client.http.tokens import StoredToken, Token
+from income_client.settings import Secret, Timeouts
+from income_client.testing import JumpingClock
+from tests.support.scripted_server import always, forever, reply, with_tokens
+from tests.support.session import call, playing
+from tests.support.tokens import NOON, Shelf, Shop, settle, shared, text
+
+
+@pytest.fixture
+def clock() -> JumpingClock:
+    """Return a clock that jumps."""
+    return JumpingClock()
+
+
+@pytest.fixture
+def shop(clock: JumpingClock) -> Shop:
+    """Return a shop."""
+    return Shop(clock)
+
+
+async def test_a_second_process_buys_nothing(shop: Shop, clock: JumpingClock) -> None:
+    """What one cache bought, another takes from the store."""
+    shelf = Shelf()
+    first, second = shared(shop, clock, shelf), shared(shop, clock, shelf)
+    assert text(await first.get()) == "t1"
+    await settle()
+    assert text(await second.get()) == "t1"
+    assert (shop.asked, shelf.saved) == (1, 1)
+
+
+async def test_a_refused_token_is_not_taken_from_the_store(
+    shop: Shop,
+    clock: JumpingClock,
+) -> None:
+    """What was just refused is not loaded again; what another process bought since then is."""
+    shelf = Shelf()
+    first, second = shared(shop, clock, shelf), shared(shop, clock, shelf)
+    tokens = [await first.get()]
+    await settle()
+    tokens.append(await second.get())
+    for cache, token in zip((first, second), tokens, strict=True):
+        assert isinstance(token, Token)
+        cache.invalidate(token)
+    assert text(await first.get()) == "t2"
+    await settle()
+    assert text(await second.get()) == "t2"
+    assert shop.asked == 2
+
+
+@pytest.mark.parametrize(("seconds", "bought"), [(3600, 0), (200, 0), (5, 1), (-10, 1)])
+async def test_a_stored_token_is_used_while_it_serves(
+    shop: Shop,
+    clock: JumpingClock,
+    seconds: float,
+    bought: int,
+) -> None:
+    """A token that is over, or nearly so, is replaced; a stale one is better than waiting."""
+    stored = StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(seconds=seconds))
+    cache = shared(shop, clock, Shelf(stored))
+    await cache.get()
+    assert shop.asked == bought
+
+
+async def test_early_renewal_takes_a_fresh_token_of_others(
+    shop: Shop,
+    clock: JumpingClock,
+) -> None:
+    """If another process renewed it already, its token is taken."""
+    shelf = Shelf()
+    cache = shared(shop, clock, shelf)
+    await cache.get()
+    clock.advance(3400)
+    shelf.stored = StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(hours=1.9))
+    assert text(cache.current()) == "t1"
+    await settle()
+    assert text(cache.current()) == "s"
+    assert shop.asked == 1
+
+
+@pytest.mark.parametrize("fault", [OSError("S3CRET"), KeyError("S3CRET"), TimeoutError("S3CRET")])
+async def test_a_failing_store_never_breaks_a_call(
+    shop: Shop,
+    clock: JumpingClock,
+    fault: Exception,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A store that fails is warned about by type only, and done without."""
+    shelf = Shelf()
+    shelf.fault = fault
+    assert text(await shared(shop, clock, shelf).get()) == "t1"
+    await settle()
+    assert [line.levelname for line in caplog.records] == ["WARNING", "WARNING"]
+    assert type(fault).__name__ in caplog.text
+    assert "S3CRET" not in caplog.text
+
+
+async def test_a_store_that_gives_something_else_is_done_without(
+    shop: Shop,
+    clock: JumpingClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Anything that is no stored token counts as a failure of the store."""
+    shelf = Shelf("S3CRET")  # type: ignore[arg-type]
+    assert text(await shared(shop, clock, shelf).get()) == "t1"
+    await settle()
+    assert "WARNING" in [line.levelname for line in caplog.records]
+    assert "S3CRET" not in caplog.text
+
+
+async def test_a_hanging_store_is_not_waited_for(
+    shop: Shop,
+    clock: JumpingClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store that never answers delays a call a little and no more."""
+
+    class Abyss(Shelf):
+        async def load(self) -> StoredToken | None:
+            await forever()
+
+    monkeypatch.setattr("income_client.http.token_cache._LOAD_SECONDS", 0.01)
+    assert text(await shared(shop, clock, Abyss()).get()) == "t1"
+
+
+async def test_loading_leaves_a_short_deadline_its_time() -> None:
+    """With half a second for a call, a store that hangs takes no more than a part of it."""
+
+    class Abyss(Shelf):
+        async def load(self) -> StoredToken | None:
+            await forever()
+
+    answer = with_tokens(always(reply(body=b"fine")))
+    async with playing(answer, token_store=Abyss(), timeouts=Timeouts(deadline=0.5)) as (
+        session,
+        _,
+        _,
+    ):
+        assert await call(session) == b"fine"
+
+
+class Snail(Shelf):
+    """Saves when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = asyncio.Event()
+        self.began = 0
+
+    async def save(self, token: StoredToken) -> None:
+        """Wait, then keep it."""
+        self.began += 1
+        await self.let.wait()
+        await super().save(token)
+
+
+async def test_nobody_waits_for_the_saving(shop: Shop, clock: JumpingClock) -> None:
+    """The token serves at once; closing ends a saving that hangs."""
+    shelf = Snail()
+    cache = shared(shop, clock, shelf)
+    async with asyncio.timeout(2):
+        assert text(await cache.get()) == "t1"
+    await settle()
+    assert (shelf.began, shelf.saved) == (1, 0)
+    await cache.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert shelf.saved == 0
+
+
+async def test_a_token_refused_while_it_is_saved_is_not_given_out(
+    shop: Shop,
+    clock: JumpingClock,
+) -> None:
+    """A new one is bought, and it is the one that stays in the store."""
+    shelf = Snail()
+    cache = shared(shop, clock, shelf)
+    token = await cache.get()
+    assert isinstance(token, Token)
+    await settle()
+    cache.invalidate(token)
+    assert text(await cache.get()) == "t2"
+    shelf.let.set()
+    await settle()
+    assert shelf.saved == 2
+    assert shelf.stored is not None
+    assert shelf.stored.access_token == Secret("t2")

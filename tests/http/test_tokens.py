@@ -1,0 +1,196 @@
+"""Tokens are read strictly, replaced in time and stored with their end."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import AuthenticationError, ConfigurationError, TokenError
+from income_client.http.messages import Response
+from income_client.http.tokens import (
+    StoredToken,
+    Token,
+    TokenState,
+    from_stored,
+    read_token,
+    to_stored,
+)
+from income_client.settings import Secret
+
+NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
+GOOD = {"access_token": "abc.def.S3CRET", "token_type": "Bearer", "expires_in": 3600}
+ORDER = [TokenState.FRESH, TokenState.STALE, TokenState.EXPIRED]
+
+
+def token(lifetime: float = 3600, obtained_at: float = 0) -> Token:
+    """Return some token."""
+    return Token(authorization=Secret("Bearer t"), obtained_at=obtained_at, lifetime=lifetime)
+
+
+def answered(payload: Any, status: int = 200) -> Response:
+    """Return a reply of the token endpoint."""
+    headers = {"content-type": "text/html", "retry-after": "7"}
+    body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    return Response(status=status, headers=headers, body=body)
+
+
+def test_an_hour_is_renewed_five_minutes_early_and_left_ten_seconds_early() -> None:
+    """The margins of a long life are fixed."""
+    hour = token()
+    assert hour.state(3299.9) is TokenState.FRESH
+    assert hour.state(3300) is TokenState.STALE
+    assert hour.state(3589.9) is TokenState.STALE
+    assert hour.state(3590) is TokenState.EXPIRED
+
+
+@given(st.floats(1, 1e6), st.floats(0, 1e9), st.lists(st.floats(0, 2e6)))
+def test_the_states_follow_each_other_at_every_scale(
+    lifetime: float,
+    obtained_at: float,
+    ages: list[float],
+) -> None:
+    """A token is fresh for most of its life, then stale, then expired, before its end."""
+    some = token(lifetime, obtained_at)
+    states = [some.state(obtained_at + age) for age in sorted(ages)]
+    assert states == sorted(states, key=ORDER.index)
+    assert some.state(obtained_at) is TokenState.FRESH
+    assert some.state(obtained_at + lifetime * 0.74) is TokenState.FRESH
+    assert some.state(obtained_at + lifetime * 0.949) is not TokenState.EXPIRED
+    assert some.state(obtained_at + lifetime) is TokenState.EXPIRED
+
+
+def test_a_reply_becomes_a_token() -> None:
+    """The life begins when the request is sent."""
+    found = read_token(answered(GOOD | {"token_type": "bEARER", "more": 1}), sent_at=5.0)
+    assert isinstance(found, Token)
+    assert found.authorization == Secret("Bearer abc.def.S3CRET")
+    assert (found.obtained_at, found.lifetime) == (5.0, 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        (
+            "access_token",
+            [None, "", " ", "a b", "a\r\nX: y", "S3CRET\xe9", "S3CRET\x00", 7, ["a"], "a" * 16385],
+        ),
+        ("token_type", [None, "", "mac", "S3CRET", 1, ["Bearer"], "Bearer "]),
+        (
+            "expires_in",
+            [None, 0, -1, True, "3600", 3600.0, 1e400, 10**10, 2**63, [3600]],
+        ),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_and_not_shown(field: str, values: list[Any]) -> None:
+    """A token that cannot be sent or timed is no token."""
+    for value in values:
+        error = read_token(answered(GOOD | {field: value}), sent_at=0)
+        assert isinstance(error, TokenError)
+        assert error.status == 200
+        assert not error.retryable or value == 1e400
+        assert field in str(error) or value == 1e400
+        assert "S3CRET" not in str(error) + repr(error)
+    missing = {name: value for name, value in GOOD.items() if name != field}
+    assert field in str(read_token(answered(missing), sent_at=0))
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>S3CRET", b'{"access_token": "S3C', b"\xff"])
+def test_a_reply_that_is_not_json_can_be_retried(body: bytes) -> None:
+    """A page of some proxy, or a body cut short, may be gone the next time."""
+    error = read_token(answered(body), sent_at=0)
+    assert isinstance(error, TokenError)
+    assert error.retryable
+    assert error.message == f"token: text/html, {len(body)} bytes instead of JSON"
+
+
+@pytest.mark.parametrize("payload", [None, [], "abc", 1])
+def test_a_reply_that_is_no_object_is_no_token(payload: Any) -> None:
+    """Whole JSON of another shape is not retried."""
+    error = read_token(answered(payload), sent_at=0)
+    assert isinstance(error, TokenError)
+    assert not error.retryable
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    """A mark before the JSON does no harm."""
+    body = b"\xef\xbb\xbf" + json.dumps(GOOD).encode()
+    assert isinstance(read_token(answered(body), sent_at=0), Token)
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_refused_credentials_are_said_so_and_not_retried(status: int) -> None:
+    """A 400 or 401 of the token endpoint is about the credentials."""
+    error = read_token(answered({"error": "invalid_client"}, status), sent_at=0)
+    assert isinstance(error, AuthenticationError)
+    assert (error.status, error.retryable) == (status, False)
+    assert (
+        error.message
+        == {
+            400: "token: 400 Bad Request",
+            401: "token: 401 Unauthorized, the client credentials were refused",
+        }[status]
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"),
+    [(403, False), (404, False), (307, False), (204, False), (408, True), (429, True), (503, True)],
+)
+def test_another_status_is_a_token_error(status: int, retryable: bool) -> None:
+    """Whether it can be retried is as for any call."""
+    error = read_token(answered(GOOD, status), sent_at=0)
+    assert isinstance(error, TokenError)
+    assert (error.status, error.retryable, error.retry_after) == (status, retryable, 7.0)
+
+
+def test_a_stored_token_keeps_its_end() -> None:
+    """A token that goes through a store ends when it would have ended."""
+    some = token(lifetime=600, obtained_at=100)
+    stored = to_stored(some, now=150, wall_time=NOON)
+    assert stored.access_token == Secret("t")
+    assert stored.expires_at == NOON + timedelta(seconds=550)
+    back = from_stored(stored, now=7000, wall_time=NOON + timedelta(seconds=50))
+    assert back.authorization == some.authorization
+    assert (back.obtained_at, back.lifetime) == (6900, 600)
+
+
+def test_a_stored_token_lasts_no_longer_than_it_was_given_for() -> None:
+    """A clock that was set back does not lengthen a token's life."""
+    stored = StoredToken(access_token=Secret("t"), expires_at=NOON + timedelta(days=9), lifetime=60)
+    assert from_stored(stored, now=500, wall_time=NOON).obtained_at == 500
+
+
+def test_a_stored_token_is_checked() -> None:
+    """What a store gives back could go into a header: it is checked like a reply."""
+    good: dict[str, Any] = {"access_token": "t", "expires_at": NOON}
+    assert StoredToken(**good).lifetime == 3600
+    for bad in (
+        {"access_token": "a\r\nb"},
+        {"access_token": 7},
+        {"expires_at": NOON.replace(tzinfo=None)},
+        {"expires_at": "2026"},
+        {"lifetime": 0},
+        {"lifetime": float("nan")},
+        {"lifetime": True},
+    ):
+        with pytest.raises(ConfigurationError):
+            StoredToken(**good | bad)
+
+
+def test_no_repr_shows_a_token() -> None:
+    """Neither form of a token shows itself."""
+    found = read_token(answered(GOOD), sent_at=0)
+    assert isinstance(found, Token)
+    assert "S3CRET" not in repr(found) + repr(to_stored(found, now=0, wall_time=NOON))
+
+
+def test_a_key_that_stands_twice_is_refused() -> None:
+    """A reply that says two things is no token, as with every other reply of the service."""
+    twice = b'{"access_token":"a","access_token":"b","token_type":"Bearer","expires_in":9}'
+    error = read_token(answered(twice), sent_at=0)
+    assert isinstance(error, TokenError)
+    assert not error.retryable
+    assert "twice" in error.message

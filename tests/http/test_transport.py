@@ -1,0 +1,142 @@
+"""Bytes on a wire become replies or errors of ours, and nothing else comes out."""
+
+import asyncio
+import gzip
+import tracemalloc
+
+import pytest
+from yarl import URL
+
+from income_client.errors import (
+    UnexpectedResponseError,
+)
+from income_client.http.addresses import addresses, proxy_address
+from income_client.http.endpoints import (
+    get_application,
+    get_documents,
+    list_applications,
+    token_request,
+)
+from income_client.http.messages import Response
+from income_client.http.transport import Transport
+from tests.support.scripted_server import Seen, always, reply, serving
+from tests.support.transport import CHUNKED, connected, one, send
+
+
+async def test_a_request_carries_what_it_needs_and_no_more() -> None:
+    """Path and query arrive byte by byte; the header is set by us alone."""
+    request = list_applications(application_reference_id="%2F ~+'&é")
+    async with connected(always(reply(body=b'{"a":1}', X_Request_Id="r"))) as (transport, server):
+        answer = await send(transport, request)
+        await send(transport, token_request())
+    assert isinstance(answer, Response)
+    assert (answer.status, answer.body, answer.headers["x-request-id"]) == (200, b'{"a":1}', "r")
+    get, post = server.seen
+    assert f"{get.path}?{get.query}" == f"{request.path}?{request.query}"
+    assert get.authorization == "Bearer S3CRET"
+    assert get.headers["accept"] == "application/json"
+    assert get.headers["user-agent"].startswith("income-client/")
+    assert "cookie" not in get.headers
+    assert (post.method, post.path, post.body) == (
+        "POST",
+        "/token",
+        b"grant_type=client_credentials",
+    )
+    assert post.headers["content-type"] == "application/x-www-form-urlencoded"
+
+
+async def test_a_reply_over_the_limit_is_not_read() -> None:
+    """A body as long as the limit is read, a longer one refused and not tried again."""
+    whole = await one(always(reply(body=b"x" * 1000)), max_response_bytes=1000)
+    assert isinstance(whole, Response)
+    for out in (reply(body=b"x" * 1001), CHUNKED + b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n"):
+        error = await one(always(out), max_response_bytes=1000)
+        assert isinstance(error, UnexpectedResponseError)
+        assert error.message == "get_application(a/1): the reply is larger than 1000 bytes"
+        assert (error.status, error.retryable) == (200, False)
+
+
+async def test_a_bomb_is_stopped_early() -> None:
+    """What unpacks to 300 MB is given up at the limit."""
+    bomb = gzip.compress(b"\0" * 300_000_000, compresslevel=1)
+    tracemalloc.start()
+    error = await one(always(reply(body=bomb, Content_Encoding="gzip")), max_response_bytes=10**6)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(error, UnexpectedResponseError)
+    assert peak < 16_000_000
+
+
+async def test_an_endless_body_is_stopped() -> None:
+    """A body without an end is given up at the limit."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(CHUNKED)
+        while True:
+            writer.write(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+            await writer.drain()
+
+    assert isinstance(await one(answer, max_response_bytes=10**5), UnexpectedResponseError)
+
+
+async def test_a_token_reply_is_small() -> None:
+    """A token reply of more than 64 KiB is not read."""
+    async with connected(always(reply(body=b"x" * 70_000))) as (transport, _):
+        error = await send(transport, token_request())
+    assert isinstance(error, UnexpectedResponseError)
+
+
+@pytest.mark.parametrize("tail", [b"", b"x" * 70_000, None])
+async def test_an_error_status_needs_no_body(tail: bytes | None) -> None:
+    """However the body of an error goes on, its status is what counts."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(b"HTTP/1.1 503 X\r\nContent-Length: 90000\r\nRetry-After: 3\r\n\r\n")
+        if tail is not None:
+            writer.write(tail)
+            await writer.drain()
+        return None
+
+    found = await one(answer)
+    assert isinstance(found, Response)
+    assert (found.status, found.body, found.headers["retry-after"]) == (503, b"", "3")
+
+
+async def test_an_upgrade_nobody_asked_for_ends_the_connection() -> None:
+    """A 101 is a reply with an unexpected status."""
+    out = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nS3CRET"
+    found = await one(always(out))
+    assert isinstance(found, Response)
+    assert (found.status, found.body) == (101, b"")
+
+
+async def test_a_proxy_is_used() -> None:
+    """A request goes to the proxy with the whole address in its first line."""
+    async with serving(always(reply(body=b'"proxied"'))) as proxy:
+        transport = Transport(addresses("http://127.0.0.1:9"), proxy=proxy_address(proxy.url))
+        answer = await send(transport)
+        await transport.aclose()
+    assert isinstance(answer, Response)
+    assert answer.body == b'"proxied"'
+    assert proxy.seen[0].path == "http://127.0.0.1:9/v1/income/applications/a%2F1"
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["http://127.0.0.1:8000", "https://a.example", "https://a.example/x/y%2F", "http://[::1]:80"],
+)
+@pytest.mark.parametrize("name", ["plain", "%2F ~+'&é", ":@?#"])
+def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
+    """Whether it is put together of its parts or read from a text: the same to the last byte."""
+    places = addresses(root)
+    transport = Transport(places)
+    for request in (
+        get_application(name),
+        get_documents(name, pages=True),
+        list_applications(updated_after="2024-01-01T00:00:00", application_reference_id=name),
+        token_request(),
+    ):
+        url, wanted = transport._url(request), URL(places.of(request), encoded=True)
+        assert (url, str(url), url.raw_path_qs) == (wanted, str(wanted), wanted.raw_path_qs)
+        assert (url.raw_host, url.port) == (wanted.raw_host, wanted.port)
+        assert url.host_port_subcomponent == wanted.host_port_subcomponent

@@ -1,0 +1,295 @@
+"""What both transports keep, that of calls and that of files: replies whole, or errors of ours."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+from attrs import frozen
+
+from income_client import (
+    ClientClosedError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    DownloadError,
+    IncomeClientError,
+)
+from income_client.downloads.http import FilePool
+from income_client.http.addresses import addresses
+from income_client.http.messages import Response
+from income_client.http.transport import Transport
+from tests.support.file_pool import HERE, fetched, open_connections
+from tests.support.leaks import held_by
+from tests.support.scripted_server import (
+    Answer,
+    ScriptedServer,
+    Seen,
+    always,
+    forever,
+    reply,
+    reset,
+    serving,
+)
+from tests.support.transport import CHUNKED, send
+
+CANARY: Final = b"S3CRET"
+ELSEWHERE: Final = "the client belongs to the event loop in which it was first used"
+Result = bytes | IncomeClientError
+
+
+@frozen
+class Door:
+    """A transport to one server, and what is asked through it."""
+
+    ask: Callable[..., Awaitable[Result]]
+    """Makes one request, and returns the body of its reply; takes the seconds of silence."""
+    close: Callable[[], Awaitable[None]]
+    in_use: Callable[[], int]
+    """Tells how many connections are neither closed nor back in the pool."""
+
+
+def door_to(kind: str, server: ScriptedServer) -> Door:
+    """Return a transport of one kind to a server."""
+    if kind == "files":
+        pool = FilePool(HERE)
+
+        async def fetch(read: float = 5.0) -> Result:
+            return await fetched(pool, server, read=read)
+
+        return Door(fetch, pool.aclose, lambda: open_connections(pool))
+    transport = Transport(addresses(server.url))
+
+    async def call(read: float = 5.0) -> Result:
+        found = await send(transport, read=read)
+        return found.body if isinstance(found, Response) else found
+
+    def in_use() -> int:
+        assert transport._session is not None
+        assert transport._session.connector is not None
+        return len(transport._session.connector._acquired)
+
+    return Door(call, transport.aclose, in_use)
+
+
+@contextlib.asynccontextmanager
+async def open_door(kind: str, answer: Answer) -> AsyncIterator[tuple[Door, ScriptedServer]]:
+    """Run a server and a transport to it."""
+    async with serving(answer) as server:
+        door = door_to(kind, server)
+        try:
+            yield door, server
+        finally:
+            await door.close()
+
+
+def failure_in(found: Result) -> IncomeClientError:
+    """Return an error, which may be retried and holds nothing of what came."""
+    assert isinstance(found, ConnectionFailedError | DeadlineExceededError | DownloadError)
+    assert found.retryable
+    assert found.__cause__ is None
+    assert found.__context__ is None
+    assert CANARY.decode() not in held_by(found)
+    return found
+
+
+every = pytest.mark.parametrize("kind", ["calls", "files"])
+
+
+@every
+async def test_connections_are_used_again(kind: str) -> None:
+    """A reply that was read to its end gives its connection back, whatever its status."""
+    replies = [reply(), reply(404, b"x" * 5000), reply(204, b""), reply(503), reply()]
+    connections = set()
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+        connections.add(writer)
+        return replies.pop(0)
+
+    async with open_door(kind, answer) as (door, _):
+        for _ in range(5):
+            assert isinstance(await door.ask(), bytes)
+            assert door.in_use() == 0
+    assert len(connections) == 1
+
+
+@every
+async def test_a_redirect_is_not_followed(kind: str) -> None:
+    """It is a reply like any other, and its target sees nothing."""
+    async with serving(always(reply())) as other:
+        for status in (301, 302, 303, 307, 308):
+            out = reply(status, Location=f"{other.url}/x")
+            async with open_door(kind, always(out)) as (door, server):
+                assert isinstance(await door.ask(), bytes)
+                assert len(server.seen) == 1
+        assert other.seen == []
+
+
+@every
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        (b"\x16\x03\x01\x02\x00" + CANARY + b"\r\n\r\n", "what came is not HTTP"),
+        (b"HTTP/9.9.9 " + CANARY + b"\r\n\r\n", "what came is not HTTP"),
+        (b"HTTP/1.1 200 X\r\nX-\x00: " + CANARY + b"\r\n\r\n", "what came is not HTTP"),
+        (b"HTTP/1.1 200 X\r\nX: " + CANARY * 2000 + b"\r\n\r\n", "what came is not HTTP"),
+        (b"HTTP/1.1 200 X\r\n" + b"X: a\r\n" * 200 + b"\r\n", "what came is not HTTP"),
+        (
+            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+            "what came is not HTTP",
+        ),
+        (
+            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+            "what came is not HTTP",
+        ),
+        (CHUNKED + b"zz\r\n" + CANARY, "what came is not HTTP"),
+        (None, "connection closed without a reply"),
+    ],
+)
+async def test_what_cannot_be_read_is_a_failure(kind: str, out: bytes | None, text: str) -> None:
+    """Broken HTTP is told by kind; nothing of it is shown, and it can be tried again."""
+    async with open_door(kind, always(out)) as (door, _):
+        assert failure_in(await door.ask()).message.endswith(text)
+
+
+@every
+@pytest.mark.parametrize("ending", ["fin", "rst", "hang"])
+@pytest.mark.parametrize("sent", [0, 5, 500])
+async def test_a_body_that_ends_early_is_noticed(kind: str, sent: int, ending: str) -> None:
+    """Cut before the head, within it or within the body: never a reply, never a hang."""
+    partial = reply(body=b"x" * 1000)[:sent]
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(partial)
+        await writer.drain()
+        if ending == "hang":
+            await forever()
+        if ending == "rst":
+            reset(writer)
+        return None
+
+    async with open_door(kind, answer) as (door, _):
+        failure_in(await door.ask(0.05 if ending == "hang" else 5.0))
+
+
+@every
+async def test_a_broken_connection_is_not_retried_behind_our_back(kind: str) -> None:
+    """One request is one at the server, on a fresh connection and on a used one."""
+    async with open_door(kind, always(reply(), None)) as (door, server):
+        assert await door.ask() == b"{}"
+        for _ in range(2):
+            failure_in(await door.ask())
+        assert len(server.seen) == 3
+
+
+@every
+async def test_nobody_at_the_address_is_told(kind: str) -> None:
+    """The connection was refused: nothing was sent."""
+    async with serving(always(reply())) as server:
+        pass
+    door = door_to(kind, server)
+    error = failure_in(await door.ask())
+    await door.close()
+    assert error.message.endswith("connection refused")
+
+
+@every
+async def test_who_does_not_speak_tls_is_not_spoken_to(kind: str) -> None:
+    """It is told that the handshake failed."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(body=CANARY))
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    door = door_to(kind, ScriptedServer(server.sockets[0].getsockname()[1], "https"))
+    error = failure_in(await door.ask())
+    await door.close()
+    server.close()
+    await server.wait_closed()
+    assert error.message.endswith("TLS handshake failed")
+
+
+def silent_from(moment: str, reached: asyncio.Event) -> Answer:
+    """Answer nothing, or half a body."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        if moment == "body":
+            writer.write(reply(body=b"x" * 100)[:-50])
+            await writer.drain()
+        reached.set()
+        return await forever()
+
+    return answer
+
+
+@every
+@pytest.mark.parametrize("moment", ["connecting", "head", "body"])
+async def test_cancelling_closes_the_connection(kind: str, moment: str) -> None:
+    """A cancelled request leaves neither a task nor a connection."""
+    reached = asyncio.Event()
+    async with open_door(kind, silent_from(moment, reached)) as (door, _):
+        task = asyncio.ensure_future(door.ask())
+        if moment != "connecting":
+            await reached.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert door.in_use() == 0
+
+
+@every
+@pytest.mark.parametrize("moment", ["head", "body"])
+async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
+    """Whoever waits for a reply or for its rest gets an error."""
+    reached = asyncio.Event()
+    async with open_door(kind, silent_from(moment, reached)) as (door, _):
+        task = asyncio.ensure_future(door.ask(3600))
+        await reached.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await door.close()
+        assert isinstance(await task, ClientClosedError)
+
+
+@every
+async def test_what_was_closed_stays_closed(kind: str) -> None:
+    """Closing twice does nothing, and nothing is sent afterwards."""
+    async with open_door(kind, always(reply())) as (door, server):
+        await door.close()
+        await door.close()
+        error = await door.ask()
+        assert isinstance(error, ClientClosedError)
+        assert error.message == "the client was closed"
+        assert server.seen == []
+
+
+@every
+def test_another_event_loop_is_told_apart(kind: str) -> None:
+    """The connections belong to the loop of the first request."""
+
+    async def begin() -> tuple[Door, Any]:
+        stack = contextlib.AsyncExitStack()
+        server = await stack.enter_async_context(serving(always(reply())))
+        door = door_to(kind, server)
+        assert await door.ask() == b"{}"
+        return door, stack
+
+    async def ask(door: Door) -> Result:
+        return await door.ask()
+
+    async def close(door: Door) -> None:
+        await door.close()
+
+    with asyncio.Runner() as first:
+        door, stack = first.run(begin())
+        with asyncio.Runner() as second:
+            error = second.run(ask(door))
+            assert isinstance(error, ClientClosedError)
+            assert error.message == ELSEWHERE
+            with pytest.raises(ClientClosedError, match=ELSEWHERE):
+                second.run(close(door))
+        first.run(close(door))
+        first.run(stack.aclose())

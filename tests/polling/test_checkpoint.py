@@ -1,0 +1,269 @@
+"""A poller's checkpoint: a short text that comes back exactly, or not at all."""
+
+import json
+import string
+import zlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import CheckpointError
+from income_client.polling.checkpoint import Checkpoint, Seen, is_checkpoint, read_checkpoint
+from income_client.polling.versions import DIGEST_BYTES, KEY_BYTES
+from income_client.walk import checkpoint as resume
+from income_client.walk.intervals import Intervals
+from income_client.walk.questions import Bounds
+from income_client.wire.times import FIRST_SECOND, LAST_SECOND
+from tests.support.payloads import text_of
+from tests.support.strategies import untyped
+
+seconds = st.integers(FIRST_SECOND, LAST_SECOND) | st.integers(-3, 3)
+counts = st.integers(0, 2**53)
+keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
+versions = st.builds(
+    Seen,
+    st.binary(min_size=DIGEST_BYTES, max_size=DIGEST_BYTES),
+    st.none() | seconds,
+)
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn) -> Checkpoint:
+    """Draw any state that a poller can be in."""
+    since, reached = sorted([draw(seconds), draw(seconds)])
+    return Checkpoint(
+        since=since,
+        reached=reached,
+        batches=draw(counts),
+        claims=draw(counts),
+        seen=draw(st.dictionaries(keys, versions, max_size=6)),
+    )
+
+
+SAMPLE = Checkpoint(
+    since=-5,
+    reached=1_700_000_000,
+    batches=12,
+    claims=3,
+    seen={
+        b"keyone": Seen(bytes(range(8)), 1_700_000_003),
+        b"keytwo": Seen(bytes(range(8, 16)), None),
+    },
+)
+TEXT = SAMPLE.text()
+SPACES = string.whitespace
+
+
+def signed(state: dict[str, Any], **changes: Any) -> str:
+    """Return the text of a state with the check of its own content."""
+    state = {name: value for name, value in (state | changes).items() if name != "check"}
+    return msgspec.json.encode(state | {"check": zlib.crc32(msgspec.json.encode(state))}).decode()
+
+
+STATE: dict[str, Any] = msgspec.json.decode(TEXT)
+
+
+@given(checkpoints())
+def test_a_checkpoint_comes_back_as_it_was(checkpoint: Checkpoint) -> None:
+    """Seconds before 1970, unknown ends and every digest survive the text."""
+    assert read_checkpoint(checkpoint.text()) == checkpoint
+
+
+@given(checkpoints())
+def test_a_text_that_was_spaced_anew_is_the_same_checkpoint(checkpoint: Checkpoint) -> None:
+    """A column for JSON may keep it in its own way."""
+    assert read_checkpoint(json.dumps(json.loads(checkpoint.text()), indent=2)) == checkpoint
+
+
+def test_no_character_can_be_another() -> None:
+    """Each place of the text, with each printable character, is found to be damaged."""
+    for place, right in enumerate(TEXT):
+        for wrong in string.printable:
+            if wrong != right:
+                with pytest.raises(CheckpointError):
+                    read_checkpoint(TEXT[:place] + wrong + TEXT[place + 1 :])
+
+
+def test_no_character_can_be_missing_or_too_many() -> None:
+    """Space between values means nothing; whatever else is put in or left out is damage."""
+    for place in range(len(TEXT)):
+        with pytest.raises(CheckpointError):
+            read_checkpoint(TEXT[:place] + TEXT[place + 1 :])
+        for more in string.printable:
+            try:
+                found = read_checkpoint(TEXT[:place] + more + TEXT[place:])
+            except CheckpointError:
+                continue
+            assert more in SPACES
+            assert found == SAMPLE
+
+
+def test_no_part_of_a_text_is_a_checkpoint() -> None:
+    """A text that was cut short at either end is damaged."""
+    for place in range(len(TEXT)):
+        for part in (TEXT[:place], TEXT[place + 1 :]):
+            with pytest.raises(CheckpointError):
+                read_checkpoint(part)
+
+
+@given(untyped)
+def test_other_json_is_no_checkpoint(value: Any) -> None:
+    """Whatever else is valid JSON gives the one error and no other."""
+    with pytest.raises(CheckpointError):
+        read_checkpoint(text_of(value).decode())
+
+
+@given(st.dictionaries(st.sampled_from([*STATE, "more"]), untyped, max_size=8))
+def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(change: Any) -> None:
+    """Where the check fits, the values are looked at one by one all the same."""
+    try:
+        found = read_checkpoint(signed(STATE, **change))
+    except CheckpointError:
+        return
+    assert FIRST_SECOND <= found.since <= found.reached <= LAST_SECOND
+    assert min(found.batches, found.claims) >= 0
+    assert read_checkpoint(found.text()) == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"poll": 0},
+        {"poll": True},
+        {"poll": 1.0},
+        {"poll": "1"},
+        {"since": 1_700_000_001},
+        {"since": FIRST_SECOND - 1},
+        {"since": -5.0},
+        {"since": None},
+        {"since": True},
+        {"reached": LAST_SECOND + 1},
+        {"reached": "1700000000"},
+        {"batches": -1},
+        {"batches": True},
+        {"batches": 1.5},
+        {"claims": -1},
+        {"claims": None},
+        {"seen": None},
+        {"seen": {}},
+        {"seen": [[None]]},
+        {"seen": [[None, "", ""]]},
+        {"seen": [[True, ""]]},
+        {"seen": [[0.5, ""]]},
+        {"seen": [["0", ""]]},
+        {"seen": [[0, None]]},
+        {"seen": [[0, "AAAA"]]},
+        {"seen": [[0, "A" * 21]]},
+        {"seen": [[0, "A" * 20]]},
+        {"seen": [[0, " " + "A" * 56]]},
+        {"seen": [[0, "\u00e9" * 56]]},
+        {"more": 1},
+    ],
+)
+def test_a_wrong_value_is_an_error_even_with_the_right_check(change: dict[str, Any]) -> None:
+    """No value is taken for another, and none that means nothing is passed on."""
+    with pytest.raises(CheckpointError, match="no poller's checkpoint, or is damaged"):
+        read_checkpoint(signed(STATE, **change))
+
+
+@pytest.mark.parametrize("name", STATE)
+def test_each_member_is_needed(name: str) -> None:
+    """A state without one of them is damaged."""
+    rest = {key: value for key, value in STATE.items() if key != name}
+    with pytest.raises(CheckpointError):
+        read_checkpoint(signed(rest) if name != "check" else msgspec.json.encode(rest).decode())
+
+
+@pytest.mark.parametrize("text", ['{"poll":3}', signed(STATE, poll=3, more=[1])])
+def test_a_checkpoint_of_a_newer_version_says_so(text: str) -> None:
+    """An operator who went back a version must know what to do."""
+    with pytest.raises(CheckpointError, match="newer version") as caught:
+        read_checkpoint(text)
+    assert not caught.value.retryable
+
+
+def test_the_checkpoint_of_a_walk_is_no_poller_s() -> None:
+    """Nor is a poller's one of a walk."""
+    with pytest.raises(CheckpointError, match="no poller's"):
+        read_checkpoint(resume.write_checkpoint(Bounds(0, 99), Intervals()))
+    with pytest.raises(CheckpointError, match="no walk's"):
+        resume.read_checkpoint(TEXT)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, TEXT.encode(), [TEXT], "\ud800", '"\ud800"', "[" * 9999]
+)
+def test_what_is_no_text_of_json_is_an_error(value: object) -> None:
+    """Bytes, lone surrogates and endless nesting give the one error as well."""
+    with pytest.raises(CheckpointError):
+        read_checkpoint(value)
+
+
+def test_a_checkpoint_is_told_from_a_time() -> None:
+    """A damaged checkpoint is not taken for a time that cannot be read."""
+    assert is_checkpoint(TEXT)
+    assert is_checkpoint("\n " + TEXT[:20])
+    assert not is_checkpoint("2026-06-30T12:00:00Z")
+    assert not is_checkpoint("")
+
+
+def test_a_checkpoint_is_short_and_shows_no_version() -> None:
+    """What is remembered takes twenty bytes and little more; none of it is in a repr."""
+    seen = {n.to_bytes(KEY_BYTES): Seen(n.to_bytes(DIGEST_BYTES), n % 7) for n in range(5000)}
+    checkpoint = Checkpoint(since=0, reached=9, seen=seen)
+    assert len(checkpoint.text()) < 5000 * 20
+    assert repr(checkpoint) == "Checkpoint(since=0, reached=9, low=None, batches=0, claims=0)"
+    assert repr(seen[bytes(KEY_BYTES)]) == "Seen(until=0)"
+
+
+def test_an_hour_of_ten_updates_a_second_stays_below_a_megabyte() -> None:
+    """36,000 versions took 1.2 MB in the first version of the text."""
+    seen = {
+        n.to_bytes(KEY_BYTES): Seen(n.to_bytes(DIGEST_BYTES), 1_700_000_000 + n // 10)
+        for n in range(36_000)
+    }
+    checkpoint = Checkpoint(since=0, reached=1_700_003_600, seen=seen)
+    assert len(checkpoint.text()) < 720_000
+    assert read_checkpoint(checkpoint.text()) == checkpoint
+
+
+FIRST_TEXT = (
+    '{"poll":1,"since":-5,"reached":1700000000,"low":null,"batches":12,"claims":3,'
+    '"seen":[[1700000003,"a2V5b2ZvbmUAAQIDBAUGBwgJCgsMDQ4P"],'
+    '[null,"a2V5b2Z0d28QERITFBUWFxgZGhscHR4f"]],"check":2751869629}'
+)
+"""What the first version of this package has written."""
+
+
+def test_a_checkpoint_of_the_first_version_is_read() -> None:
+    """What it remembers is cut to what is remembered now."""
+    assert read_checkpoint(FIRST_TEXT) == Checkpoint(
+        since=-5,
+        reached=1_700_000_000,
+        batches=12,
+        claims=3,
+        seen={
+            b"keyofo": Seen(bytes(range(8)), 1_700_000_003),
+            b"keyoft": Seen(bytes(range(16, 24)), None),
+        },
+    )
+
+
+@given(checkpoints(), checkpoints())
+def test_the_second_reached_counts_before_the_batches(one: Checkpoint, other: Checkpoint) -> None:
+    """Of two checkpoints that is further which has reached a later second."""
+    if one.reached != other.reached:
+        assert (one.progress < other.progress) == (one.reached < other.reached)
+    else:
+        assert (one.progress < other.progress) == (one.batches < other.batches)
+
+
+def test_a_text_nested_deeper_than_can_be_written_is_damaged() -> None:
+    """What reads deeper than what writes raises nothing of its own."""
+    deep = "[" * 300 + "]" * 300
+    members = '"poll":1,"since":0,"reached":0,"batches":0,"claims":0,"check":0'
+    with pytest.raises(CheckpointError, match="damaged"):
+        read_checkpoint(f'{{{members},"seen":{deep}}}')

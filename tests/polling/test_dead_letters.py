@@ -1,0 +1,204 @@
+"""What could not be read is kept until it is read, and tried again ever more slowly."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import DecodeError, NotFoundError, PayloadFault
+from income_client.polling.dead_letters import DeadLetters, reason_of
+from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
+from income_client.records.window import EPOCH, Window
+from income_client.wire.times import FIRST_SECOND, LAST_SECOND
+
+WINDOW = Window(0, 10)
+NOW = 1_782_820_800
+DAY = 86_400
+KEY = key_of_application("a")
+
+
+def put(letters: DeadLetters, one: str | None = "a", *, attempts: int = 2, now: int = NOW) -> None:
+    """Put one in."""
+    letters.put(one, WINDOW, "gone", attempts=attempts, now=now)
+
+
+def ids(letters: list[DeadLetter] | tuple[DeadLetter, ...]) -> list[str | None]:
+    """Return what they are about."""
+    return [letter.application_id for letter in letters]
+
+
+def pause_after(attempts: int, now: int = NOW) -> int:
+    """Return how long one waits that was tried so often."""
+    letters = DeadLetters()
+    put(letters, attempts=attempts, now=now)
+    low, high = 0, 2 * DAY
+    while low < high:
+        middle = (low + high) // 2
+        is_due = bool(letters.due(now + middle, most=1))
+        low, high = (low, middle) if is_due else (middle + 1, high)
+    return low
+
+
+def test_pauses_double_up_to_a_day() -> None:
+    """The schedule is slow, and never so slow that a letter is forgotten."""
+    pauses = [pause_after(attempts) for attempts in range(1, 60)]
+    assert pauses[:4] == [60, 120, 240, 480]
+    assert all(later == min(2 * one, DAY) for one, later in pairwise(pauses))
+    assert pause_after(10**9) == DAY
+
+
+@pytest.mark.parametrize("now", [FIRST_SECOND, -1, 0, NOW, LAST_SECOND - 3 * DAY])
+def test_the_schedule_is_the_same_at_any_time(now: int) -> None:
+    """Seconds before 1970 count like all others."""
+    assert pause_after(2, now) == 120
+
+
+@given(st.integers(1, 40))
+def test_the_next_try_that_is_reported_is_when_it_is_due(attempts: int) -> None:
+    """A dead letter says when the poller tries it again, to the second."""
+    letters = DeadLetters()
+    put(letters, attempts=attempts)
+    due = (letters.unsaved[0].next_try_at - EPOCH) // timedelta(seconds=1)
+    assert not letters.due(due - 1, most=1)
+    assert letters.due(due, most=1)
+
+
+def test_the_most_overdue_comes_first() -> None:
+    """Of many that are due, a few are tried at a time."""
+    letters = DeadLetters()
+    for number, one in enumerate("cab"):
+        put(letters, one, now=NOW + number)
+    put(letters, "d", attempts=1, now=NOW)
+    assert ids(letters.due(NOW + 59, most=9)) == []
+    assert ids(letters.due(NOW + 60, most=9)) == ["d"]
+    assert ids(letters.due(NOW + DAY, most=3)) == ["d", "c", "a"]
+    assert ids(letters.due(NOW + DAY, most=9)) == ["d", "c", "a", "b"]
+
+
+def test_attempts_add_up_and_the_first_is_remembered() -> None:
+    """A letter that is put in again is the same letter."""
+    letters = DeadLetters()
+    put(letters, attempts=2, now=NOW)
+    letters.put("a", Window(50, 60), "broken", attempts=1, now=NOW + 120)
+    assert len(letters) == 1
+    assert letters.unsaved == (
+        DeadLetter(
+            application_id="a",
+            window=Window(50, 60),
+            reason="broken",
+            attempts=3,
+            first_tried_at=EPOCH + timedelta(seconds=NOW),
+            last_tried_at=EPOCH + timedelta(seconds=NOW + 120),
+        ),
+    )
+
+
+def test_letters_of_the_store_are_known_and_need_not_be_saved() -> None:
+    """A poller that starts again goes on with their schedule."""
+    before = DeadLetters()
+    put(before, "a")
+    put(before, None)
+    letters = DeadLetters(before.unsaved)
+    assert KEY in letters
+    assert key_of_second(WINDOW) in letters
+    assert ids(letters.unsaved) == []
+    assert ids(letters.due(NOW + 120, most=9)) == ["a", None]
+    put(letters, "a", attempts=1, now=NOW + 120)
+    assert [letter.attempts for letter in letters.unsaved] == [3]
+
+
+def test_one_that_changed_while_it_was_stored_is_stored_again() -> None:
+    """What the store knows by now is what it was given, and no more."""
+    letters = DeadLetters()
+    put(letters)
+    saving = letters.unsaved
+    put(letters, attempts=1)
+    letters.saved(saving, ())
+    assert [letter.attempts for letter in letters.unsaved] == [3]
+    letters.saved(letters.unsaved, ())
+    assert letters.unsaved == ()
+    assert KEY in letters
+
+
+def test_one_that_was_read_is_taken_out() -> None:
+    """It is due no more, and the store is told until it has heard."""
+    letters = DeadLetters()
+    put(letters)
+    letters.resolve(KEY)
+    assert len(letters) == 0
+    assert letters.unsaved == ()
+    assert list(letters.resolved) == [KEY]
+    assert letters.due(NOW + DAY, most=9) == []
+    letters.saved((), letters.resolved)
+    assert list(letters.resolved) == []
+
+
+def test_one_that_lies_there_again_is_not_taken_out() -> None:
+    """The later of two findings counts."""
+    letters = DeadLetters()
+    put(letters)
+    letters.resolve(KEY)
+    put(letters)
+    assert letters.resolved == ()
+    assert ids(letters.unsaved) == ["a"]
+    assert letters.unsaved[0].attempts == 2
+
+
+def test_reading_what_was_never_dead_changes_nothing() -> None:
+    """Every record that is read is asked for here."""
+    letters = DeadLetters()
+    letters.resolve(KEY)
+    assert letters.resolved == ()
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["put", "resolve", "save"]), st.sampled_from(["a", "b", None])),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_a_store_that_is_told_has_what_is_dead_and_nothing_else(
+    drawn: list[tuple[str, str | None]],
+) -> None:
+    """Whatever the order of findings, all that is needed is said."""
+    letters = DeadLetters()
+    stored: dict[str, DeadLetter] = {}
+    for step, one in [*drawn, ("save", None)]:
+        key = key_of_second(WINDOW) if one is None else key_of_application(one)
+        match step:
+            case "put":
+                put(letters, one)
+            case "resolve":
+                letters.resolve(key)
+            case _:
+                unsaved, resolved = letters.unsaved, letters.resolved
+                stored |= {letter.key: letter for letter in unsaved}
+                stored = {key: one for key, one in stored.items() if key not in resolved}
+                letters.saved(unsaved, resolved)
+                assert not letters.unsaved
+                assert not letters.resolved
+                dead = {letter.key: letter for letter in letters.due(NOW + 9 * DAY, most=9)}
+                assert stored == dead
+                assert len(letters) == len(dead)
+
+
+def test_a_reason_names_the_error_and_stays_short() -> None:
+    """An error holds no content, and a letter no novel."""
+    assert reason_of(NotFoundError("get_application(a): 404 Not Found")) == (
+        "NotFoundError: get_application(a): 404 Not Found"
+    )
+    faults = tuple(PayloadFault(f"$.{'x' * 300}{n}", "missing") for n in range(9))
+    letters = DeadLetters()
+    letters.put("a", WINDOW, reason_of(DecodeError(faults)), attempts=1, now=NOW)
+    assert len(letters.unsaved[0].reason) == 500
+    assert letters.unsaved[0].reason.startswith("DecodeError: $.xxx")
+
+
+def test_at_the_end_of_the_calendar_nothing_is_due() -> None:
+    """A service may claim any time."""
+    letters = DeadLetters()
+    letters.put("a", Window(0, 1), "x", attempts=1, now=LAST_SECOND)
+    assert letters.due(LAST_SECOND, most=1) == []

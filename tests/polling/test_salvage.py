@@ -1,0 +1,170 @@
+"""Good rows of a page survive bad ones, and nobody learns what was in those."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import DecodeError, IncomeClientError, ServerError
+from income_client.http.endpoints import list_applications
+from income_client.http.messages import Response
+from income_client.http.replies import read_reply
+from income_client.polling.salvage import read_page
+from income_client.records.applications import ApplicationPage
+from income_client.records.window import EPOCH
+from tests.support.payloads import text_of
+from tests.support.strategies import pages
+
+ASKED = list_applications()
+CANARY = "c4n4ry"
+BOUNDS = {"updated_after": "2024-01-01T00:00:00", "updated_before": "2024-02-01T00:00:00"}
+GOOD: dict[str, Any] = {
+    "application_id": "app-1",
+    "application_reference_id": "loan-1",
+    "application_date": "2024-01-05T09:30:00",
+}
+DEEP: Any = CANARY
+for _ in range(150):
+    DEEP = [DEEP]
+FAULTS: list[dict[str, Any]] = [
+    {"application_reference_id": 7},
+    {"application_reference_id": None},
+    {"application_reference_id": [CANARY]},
+    {"application_date": CANARY},
+    {"application_date": "2024-02-30T00:00:00"},
+    {"application_date": None},
+    {"new": DEEP},
+]
+NO_ROWS: list[Any] = [
+    None,
+    7,
+    CANARY,
+    [],
+    {},
+    GOOD | {"application_id": None},
+    GOOD | {"application_id": 7},
+    GOOD | {"application_id": [CANARY]},
+]
+
+
+def reply(body: Any, status: int = 200) -> Response:
+    """Return a reply of the list call."""
+    data = body if isinstance(body, bytes) else text_of(body)
+    return Response(status=status, headers={"content-type": "application/json"}, body=data)
+
+
+def page_of(body: Any) -> ApplicationPage:
+    """Read a page, which is no error."""
+    page = read_page(ASKED, reply(body))
+    assert isinstance(page, ApplicationPage)
+    return page
+
+
+def error_of(body: Any, status: int = 200) -> IncomeClientError:
+    """Read an error, which shows nothing of the page."""
+    error = read_page(ASKED, reply(body, status))
+    assert isinstance(error, IncomeClientError)
+    assert CANARY not in repr(error) + str(error) + repr(error.__dict__)
+    assert error.__cause__ is error.__context__ is None
+    assert error.__traceback__ is None
+    return error
+
+
+@given(pages())
+def test_a_page_of_the_contract_is_read_as_ever(payload: dict[str, Any]) -> None:
+    """Salvage changes nothing where there is nothing to mend."""
+    response = reply(payload)
+    assert read_page(ASKED, response) == read_reply(ApplicationPage, ASKED, response)
+
+
+@given(st.lists(st.none() | st.sampled_from(FAULTS), min_size=1, max_size=20))
+def test_good_rows_survive_bad_ones(faults: list[dict[str, Any] | None]) -> None:
+    """All are there, in order and whole in number: a full page stays a full page."""
+    rows = [GOOD | {"application_id": f"app-{n}"} | (fault or {}) for n, fault in enumerate(faults)]
+    page = page_of({**BOUNDS, "applications": rows})
+    assert [row.application_id for row in page.applications] == [
+        f"app-{n}" for n in range(len(faults))
+    ]
+    for row, fault in zip(page.applications, faults, strict=True):
+        is_whole = row.application_reference_id == "loan-1" and row.application_date > EPOCH
+        assert is_whole is (fault is None)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bad_row_is_its_id_and_nothing_else(fault: dict[str, Any]) -> None:
+    """It has no reference, the date of 1970, and none of what was wrong."""
+    row = page_of({**BOUNDS, "applications": [GOOD | fault]}).applications[0]
+    assert (row.application_id, row.application_reference_id) == ("app-1", "")
+    assert row.application_date == EPOCH
+    assert row.extra == {}
+
+
+def test_rows_that_stand_twice_count_twice() -> None:
+    """Whether a page is full is told by all that the service sent."""
+    rows = [GOOD, GOOD | {"application_date": None}, GOOD]
+    assert len(page_of({**BOUNDS, "applications": rows}).applications) == 3
+
+
+def test_a_page_whose_own_extra_is_refused_keeps_its_rows() -> None:
+    """What nobody knows on the page is no reason to wait."""
+    page = page_of({**BOUNDS, "applications": [GOOD], "next": DEEP})
+    assert [row.application_id for row in page.applications] == ["app-1"]
+    assert page.updated_after.isoformat() == BOUNDS["updated_after"]
+
+
+@pytest.mark.parametrize("row", NO_ROWS)
+def test_a_row_without_an_id_settles_nothing(row: Any) -> None:
+    """A page that hides an application is not taken for a whole one."""
+    error = error_of({**BOUNDS, "applications": [GOOD, row]})
+    assert isinstance(error, DecodeError)
+    assert not error.retryable
+    assert "list_applications: $.applications[1]" in error.message
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("value", [None, 7, CANARY, "2024-01-01", "2024-01-01T00:00:00Z"])
+def test_a_page_whose_bounds_cannot_be_read_settles_nothing(name: str, value: Any) -> None:
+    """Nobody knows which seconds it is about."""
+    body = {**BOUNDS, "applications": [GOOD | {"application_date": None}], name: value}
+    assert isinstance(error_of(body), DecodeError)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {},
+        BOUNDS,
+        {**BOUNDS, "applications": None},
+        {**BOUNDS, "applications": {"0": GOOD}},
+        {**BOUNDS, "applications": CANARY},
+        {"applications": [GOOD]},
+    ],
+)
+def test_what_is_no_page_settles_nothing(body: Any) -> None:
+    """JSON of another shape is an error that another try will not mend."""
+    assert not error_of(body).retryable
+
+
+@pytest.mark.parametrize("body", [b"", b'{"applications":[', b"\xff", b"[" + b"{" * 9])
+def test_a_page_that_was_cut_short_can_be_asked_for_again(body: bytes) -> None:
+    """Nothing is salvaged from half a page: the other half would be missing."""
+    assert error_of(body).retryable
+
+
+@pytest.mark.parametrize("depth", [90, 120, 240, 260, 900, 1100])
+def test_no_depth_breaks_whoever_reads_a_page(depth: int) -> None:
+    """However deep a row is nested, there is a page or an error."""
+    deep = b"[" * depth + b"]" * depth
+    rows = json.dumps(GOOD).encode()[:-1] + b',"new":' + deep + b"}"
+    head = json.dumps(BOUNDS).encode()[:-1]
+    result = read_page(ASKED, reply(head + b',"applications":[' + rows + b"]}"))
+    assert isinstance(result, ApplicationPage | DecodeError)
+
+
+def test_an_error_of_the_service_stays_what_it_is() -> None:
+    """A page in the body of a failure is none."""
+    assert isinstance(error_of({**BOUNDS, "applications": [GOOD]}, status=503), ServerError)

@@ -1,0 +1,76 @@
+"""What an echoed window says about the seconds asked for."""
+
+from datetime import timedelta
+
+import pytest
+
+from income_client.errors import UnexpectedResponseError
+from income_client.records.window import EPOCH, Window
+from income_client.walk.echo import believe, echoed_window, second_of
+from income_client.walk.questions import Bounds
+
+ASKED = Window(100, 200)
+SENT = Bounds(99, 200)
+NOTHING = Window(0, 0)
+
+CASES = {
+    "as asked": (Window(99, 200), Window(100, 200), []),
+    "wider at both ends": (Window(0, 900), Window(100, 200), []),
+    "cut at its start": (Window(149, 200), Window(150, 200), [Window(100, 150)]),
+    "cut at its end": (Window(99, 150), Window(100, 150), [Window(150, 200)]),
+    "cut at both": (Window(119, 150), Window(120, 150), [Window(100, 120), Window(150, 200)]),
+    "nothing so old is kept": (Window(500, 500), Window(100, 200), []),
+    "nothing so old is kept, end as asked": (Window(500, 200), Window(100, 200), []),
+    "the present is earlier": (Window(99, 99), Window(100, 200), []),
+    "only the last second lies within": (
+        Window(199, 200),
+        NOTHING,
+        [Window(100, 199), Window(199, 200)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("echo", "covered", "left"), CASES.values(), ids=CASES)
+def test_only_what_was_applied_is_covered(
+    echo: Window, covered: Window, left: list[Window]
+) -> None:
+    """What lies strictly between the echoed bounds is answered for, and the rest is left."""
+    settled = believe(ASKED, SENT, echo)
+    assert [window for window in settled.left if window] == left
+    assert settled.covered == covered or not (settled.covered or covered)
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        Window(500, 600),
+        Window(10, 60),
+        Window(201, 300),
+        Window(10, 10),
+        Window(99, 50),
+        Window(600, 500),
+    ],
+)
+def test_an_echo_of_another_window_is_an_error(echo: Window) -> None:
+    """A page about other seconds is never taken for an empty one."""
+    with pytest.raises(UnexpectedResponseError):
+        believe(ASKED, SENT, echo)
+
+
+def test_one_second_that_the_service_has_nothing_for_is_settled() -> None:
+    """At the edge of what is kept a window cannot be cut further, and the walk goes on."""
+    assert believe(Window(100, 101), Bounds(99, 101), Window(100, 101)).covered == Window(100, 101)
+
+
+def test_an_open_question_answers_up_to_what_was_echoed() -> None:
+    """Without an upper bound the echo decides."""
+    settled = believe(Window(100, 150), Bounds(99, None), Window(99, 150))
+    assert settled.covered == Window(100, 150)
+
+
+def test_a_fraction_of_a_second_never_makes_an_echo_wider() -> None:
+    """The lower bound is rounded up and the upper one down."""
+    half = timedelta(milliseconds=500)
+    moment = EPOCH + timedelta(seconds=10)
+    assert echoed_window(moment + half, moment + half) == Window(11, 10)
+    assert second_of(moment + half) == 10

@@ -1,0 +1,279 @@
+"""The planner against the emulator's truth: nothing lost, nothing twice, always an end."""
+
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+
+from income_client.emulator import FutureBounds, ServiceRules, World
+from income_client.records.window import Window
+from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
+from tests.support.walks import BASE, parts_of, service_rules, update_times, walk
+
+LIMITS = st.sampled_from([2, 3, 7, 25])
+WALKERS = st.sampled_from([1, 2, 4, 8])
+
+
+def _is_sensible(rules: ServiceRules, first: int, last: int) -> bool:
+    """Tell whether the service keeps anything, and a walk does not take thousands of questions."""
+    if rules.oldest is not None and rules.oldest > last:
+        return False
+    return rules.max_span is None or (last - first) / rules.max_span < 500
+
+
+@given(st.data(), LIMITS, WALKERS, service_rules())
+def test_a_walk_yields_what_one_unlimited_query_would_each_id_once(
+    data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
+) -> None:
+    """Every meaning of the bounds, order, cut and kind of data gives the truth exactly."""
+    times = data.draw(update_times(limit))
+    last = max([*times, BASE + 5]) + 5
+    after = BASE + data.draw(st.sampled_from([-10, 0, 1, 7]))
+    before = max(after, last - data.draw(st.sampled_from([0, 5, 6, 20])))
+    assume(_is_sensible(rules, after, before))
+    days = data.draw(st.sampled_from([0, 3]), label="days since")
+    world = World(times, now=last + days * 86_400, rules=rules)
+    walked = walk(
+        world,
+        after,
+        before,
+        limit=limit,
+        walkers=walkers,
+        chance=data.draw(st.randoms()),
+        tells_time=data.draw(st.booleans(), label="tells time"),
+    ).run()
+    assert len(walked.ids) == len(set(walked.ids))
+    assert set(walked.ids) == world.truth(after, before)
+    assert walked.planner.saturated == []
+    if days and walked.tells_time:
+        assert list(walked.planner.covered) == [Window(after, before + 1)]
+
+
+@given(st.data(), LIMITS, WALKERS, service_rules())
+def test_an_open_walk_reaches_the_present_and_each_id_comes_once(
+    data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
+) -> None:
+    """Without an upper bound everything up to the present is yielded, the current second too."""
+    times = data.draw(update_times(limit))
+    now = max(times, default=BASE) + data.draw(st.sampled_from([0, 0, 1, 30]))
+    after = BASE + data.draw(st.sampled_from([-10, 0, 1]))
+    assume(after <= now and _is_sensible(rules, after, now))
+    world = World(times, now=now, rules=rules)
+    walked = walk(
+        world, after, None, limit=limit, walkers=walkers, chance=data.draw(st.randoms())
+    ).run()
+    assert len(walked.ids) == len(set(walked.ids))
+    assert set(walked.ids) == world.truth(after, now + 1)
+
+
+@given(st.data(), LIMITS, WALKERS, service_rules())
+def test_updates_during_an_open_walk_lose_nothing(
+    data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
+) -> None:
+    """An application that moves to the present while the walk is under way is yielded all the same.
+
+    Each moves at most once: a row that moves again and again within the current
+    second is never visible behind an exclusive upper bound that may not lie ahead.
+    """
+    times = data.draw(update_times(limit))
+    now = max(times, default=BASE) + 10
+    assume(_is_sensible(rules, BASE - 10, now))
+    world = World(times, now=now, rules=rules)
+    must = world.truth(BASE - 10, now + 1)
+    chance = data.draw(st.randoms())
+    still = sorted(must)
+    chance.shuffle(still)
+
+    def update(world: World) -> None:
+        if still and chance.random() < 0.3:
+            for _ in range(min(len(still), chance.choice([1, 1, limit - 1]))):
+                world.touch(still.pop())
+            world.advance_to(world.now + chance.choice([0, 1, 1, 3]))
+
+    walked = walk(
+        world,
+        BASE - 10,
+        None,
+        limit=limit,
+        walkers=walkers,
+        chance=chance,
+        before_answer=update,
+        keep_saturated=True,
+    ).run()
+    event(f"moved: {min(len(must) - len(still), 3)}")
+    if not walked.planner.saturated:
+        assert must <= set(walked.ids)
+
+
+@given(st.data(), LIMITS, WALKERS, service_rules(), st.integers(0, 60), st.booleans())
+def test_an_upper_bound_ahead_of_the_present_loses_nothing(
+    data: st.DataObject,
+    limit: int,
+    walkers: int,
+    rules: ServiceRules,
+    ahead: int,
+    tells_time: bool,
+) -> None:
+    """What is updated while the bound has not passed is yielded, in the walk or its resumption."""
+    times = data.draw(update_times(limit))
+    now = max(times, default=BASE) + 10
+    before = now + ahead
+    assume(rules.future is not FutureBounds.REFUSE and _is_sensible(rules, BASE - 10, now))
+    world = World(times, now=now, rules=rules)
+    must = world.truth(BASE - 10, before)
+    chance = data.draw(st.randoms())
+    still = sorted(must)
+    chance.shuffle(still)
+
+    def update(world: World) -> None:
+        if still and chance.random() < 0.3 and world.now < before - 1:
+            world.touch(still.pop())
+            world.advance_to(world.now + chance.choice([0, 1, 1]))
+
+    first = walk(
+        world,
+        BASE - 10,
+        before,
+        limit=limit,
+        walkers=walkers,
+        chance=chance,
+        before_answer=update,
+        tells_time=tells_time,
+        keep_saturated=True,
+    )
+    going, steps = True, data.draw(st.sampled_from([1, 3, 9, 10**6]), label="steps")
+    while going and steps:
+        going, steps = first.step(), steps - 1
+    touched_later = {still.pop() for _ in range(min(len(still), 3))}
+    covered = list(first.planner.covered)
+    if world.now < before - 1:
+        world.advance_to(world.now + 1)
+        for key in touched_later:
+            world.touch(key)
+    world.advance_to(before + 30)
+    again = walk(
+        world,
+        BASE - 10,
+        before,
+        limit=limit,
+        walkers=walkers,
+        chance=chance,
+        tells_time=tells_time,
+        keep_saturated=True,
+        covered=covered,
+    ).run()
+    if not (first.planner.saturated or again.planner.saturated):
+        assert must <= set(first.ids) | set(again.ids)
+        moved = {key for key in touched_later if now < world.updated_at(key) < before}
+        assert moved <= set(again.ids)
+
+
+@given(st.integers(0, 60), WALKERS, service_rules(), st.booleans(), st.booleans())
+def test_an_overfull_present_is_yielded_or_named(
+    rows: int, walkers: int, rules: ServiceRules, time_flows: bool, is_kept: bool
+) -> None:
+    """A burst in the very second of the walk is never dropped in silence."""
+    assume(rules.future is FutureBounds.ACCEPT and rules.max_span is None)
+    assume(rules.oldest is None or rules.oldest <= BASE)
+    world = World([BASE + 500] * rows + [BASE + n for n in range(30)], now=BASE + 500, rules=rules)
+    walked = walk(
+        world,
+        BASE - 1,
+        None,
+        limit=20,
+        walkers=walkers,
+        time_flows=time_flows,
+        keep_saturated=is_kept,
+    ).run()
+    given = set(walked.ids) | set(walked.planner.withheld)
+    if walked.planner.saturated:
+        assert rows >= 20
+        assert len(given) >= 20
+    else:
+        assert given == world.truth(BASE - 1, BASE + 501)
+
+
+@given(st.data(), LIMITS, WALKERS, service_rules())
+def test_planned_and_covered_windows_partition_the_span_at_every_step(
+    data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
+) -> None:
+    """No second is in two places or in none, and no more questions are in flight than walkers."""
+    times = data.draw(update_times(limit))
+    last = max(times, default=BASE) + 5
+    assume(_is_sensible(rules, BASE, last))
+    world = World(times, now=last, rules=rules)
+    walked = walk(world, BASE, last, limit=limit, walkers=walkers, chance=data.draw(st.randoms()))
+    going = True
+    while going:
+        going = walked.step()
+        position = BASE
+        for part in parts_of(walked.planner):
+            assert part.after == position
+            position = part.before
+        assert position == walked.planner.span.before
+        assert len(walked.in_flight) <= walkers
+
+
+@given(st.data(), LIMITS, WALKERS, service_rules(), st.booleans())
+def test_a_walk_that_crashed_anywhere_resumes_without_loss(
+    data: st.DataObject, limit: int, walkers: int, rules: ServiceRules, is_open: bool
+) -> None:
+    """What was acknowledged before the crash and what the resumed walk yields is everything."""
+    times = data.draw(update_times(limit))
+    last = max(times, default=BASE) + 5
+    before = None if is_open else last
+    assume(_is_sensible(rules, BASE - 1, last))
+    world = World(times, now=last, rules=rules)
+    chance = data.draw(st.randoms())
+    first = walk(world, BASE - 1, before, limit=limit, walkers=walkers, chance=chance)
+    for _ in range(data.draw(st.integers(0, 12))):
+        if not first.step():
+            break
+    text = write_checkpoint(first.planner.bounds, first.planner.covered)
+    state = read_checkpoint(text)
+    again = walk(
+        world, BASE - 1, before, limit=limit, walkers=walkers, chance=chance, covered=state.covered
+    ).run()
+    assert set(first.ids) | set(again.ids) == world.truth(BASE - 1, before or last + 1)
+    new = [key for key in again.ids if key not in set(first.ids)]
+    assert len(new) == len(set(new))
+
+
+@given(st.data(), LIMITS, WALKERS)
+def test_a_question_that_failed_is_asked_again(
+    data: st.DataObject, limit: int, walkers: int
+) -> None:
+    """Dropping any question at any time changes nothing about the result."""
+    times = data.draw(update_times(limit))
+    last = max(times, default=BASE) + 5
+    world = World(times, now=last)
+    chance = data.draw(st.randoms())
+    walked = walk(world, BASE - 1, None, limit=limit, walkers=walkers, chance=chance)
+    while walked.step():
+        if walked.in_flight and chance.random() < 0.3:
+            question, _ = walked.in_flight.pop()
+            walked.planner.drop(question)
+    assert len(walked.ids) == len(set(walked.ids)) == len(times)
+
+
+@given(st.data(), LIMITS, service_rules(), st.sampled_from([0, 3_600]), st.booleans())
+def test_walks_that_follow_each_other_lose_nothing(
+    data: st.DataObject, limit: int, rules: ServiceRules, lead: int, tells_time: bool
+) -> None:
+    """Each ends at the first present it is told, and the next begins a second before that."""
+    times = data.draw(update_times(limit))
+    now = max(times, default=BASE) + 2
+    assume(_is_sensible(rules, BASE - 10, now))
+    # Windows of a few seconds cannot be followed as fast as their end moves on.
+    assume(rules.max_span is None or rules.max_span > 6)
+    world = World(times, now=now, rules=rules)
+    start, ids = BASE - 10, set[str]()
+    while start < now - 1:
+        walked = walk(world, start - 1, None, limit=limit, lead=lead, tells_time=tells_time).run()
+        # Without its `Date` a service that cuts windows short may be followed into the future.
+        present = min(walked.planner.present or start, world.now - 1)
+        assert walked.planner.covered.covers(Window(start, present))
+        event("came to the present" if present == world.now - 1 else "was cut short")
+        ids |= set(walked.ids)
+        world.advance_to(world.now + 1)
+        assert present > start, "no walk gets any further"
+        start = present
+    assert world.truth(BASE - 10, now) <= ids

@@ -1,0 +1,225 @@
+"""Document types with a class of the caller's: read strictly, and nothing lost."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+
+from income_client.errors import ConfigurationError, DecodeError
+from income_client.records import ApplicationDocuments, Document, Paystub
+from income_client.records.fields import UtcTime
+from income_client.wire import codec as wire
+from income_client.wire import document_types
+from income_client.wire.codec import decode, register_document_type, to_json
+from income_client.wire.converter import make_converter
+from tests.support.leaks import held_by
+from tests.support.payloads import DOCUMENTS
+
+
+def _faults(cls: type[Any], payload: object) -> dict[str, str]:
+    error = decode(cls, json.dumps(payload).encode())
+    assert isinstance(error, DecodeError)
+    return {fault.path: fault.reason for fault in error.faults}
+
+
+def _assert_round_trip(cls: type[Any], payload: object) -> None:
+    record = decode(cls, json.dumps(payload).encode())
+    assert isinstance(record, cls), record
+    assert json.loads(to_json(record)) == payload
+
+
+@attrs.frozen(kw_only=True)
+class Employer:
+    """A nested class of a registered one."""
+
+    name: str
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class W2:
+    """A class that keeps unknown fields."""
+
+    wages: Decimal
+    employers: tuple[Employer, ...] = ()
+    filed: date | None = None
+    seen: datetime | None = None
+    stamped: UtcTime | None = None
+    rate: float = 0.5
+    notes: Mapping[str, str] | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.define
+class Closed:
+    """A class without a place for unknown fields."""
+
+    wages: int
+    box: str = "none"
+
+
+@pytest.fixture(autouse=True)
+def _own_document_types(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(document_types, "_registered", {"paystub": Paystub})
+    wire._converter.cache_clear()
+    yield
+    wire._converter.cache_clear()
+
+
+def _w2_reply(data: dict[str, Any]) -> dict[str, Any]:
+    payload: dict[str, Any] = json.loads(json.dumps(DOCUMENTS))
+    payload["documents"]["w2"][0]["extracted_data"] = data
+    return payload
+
+
+def _w2_document(payload: dict[str, Any]) -> Any:
+    reply = decode(ApplicationDocuments, json.dumps(payload).encode())
+    assert isinstance(reply, ApplicationDocuments), reply
+    (document,) = reply.documents["w2"]
+    _assert_round_trip(ApplicationDocuments, payload)
+    return document
+
+
+def test_a_registered_class_holds_the_data_of_its_type() -> None:
+    """Its fields are typed, absent ones have their defaults, unknown ones are in extra."""
+    register_document_type("w2", W2)
+    register_document_type("w2", W2)
+    data: dict[str, Any] = {
+        "wages": 51234.5,
+        "employers": [{"name": "Invented Works", "ein": "00-0"}],
+        "filed": None,
+        "seen": "2024-01-31T10:00:00",
+        "stamped": "2024-01-31T10:00:00Z",
+        "notes": {"a": "b"},
+        "rate": 1,
+        "box": [1],
+    }
+    read = _w2_document(_w2_reply(data)).extracted_data
+    assert isinstance(read, W2)
+    assert read.wages == Decimal("51234.5")
+    assert read.employers[0].extra == {"ein": "00-0"}
+    assert read.extra == {"box": [1], "filed": None}
+    assert json.loads(to_json(read)) == data
+    assert _w2_document(_w2_reply({"wages": 1})).extracted_data == W2(wages=Decimal(1))
+
+
+def test_a_class_without_extra_loses_nothing_either() -> None:
+    """What it has no field for is kept by the document, and written back."""
+    register_document_type("w2", Closed)
+    document = _w2_document(_w2_reply({"wages": 1, "box": "none", "tips": {"x": 1}}))
+    assert document.extracted_data == Closed(1)
+    assert document.extracted_extra == {"tips": {"x": 1}, "box": "none"}
+    assert "tips" not in repr(document)
+    assert _w2_document(_w2_reply({"wages": 1})).extracted_extra == {}
+
+
+def test_a_registered_class_is_read_strictly() -> None:
+    """Wrong types in it are faults like any others."""
+    register_document_type("w2", W2)
+    path = "$.documents.w2[0].extracted_data"
+    payload = _w2_reply({"wages": "12", "employers": [{"name": None}], "rate": True})
+    assert _faults(ApplicationDocuments, payload) == {
+        f"{path}.wages": "expected a number, found a string",
+        f"{path}.employers[0].name": "expected a string, found null",
+        f"{path}.rate": "expected a number, found a boolean",
+    }
+
+
+def test_a_class_that_refuses_its_values_is_a_fault_without_them() -> None:
+    """An exception of a registered class becomes a DecodeError that says nothing of the value."""
+
+    @attrs.frozen
+    class Picky:
+        wages: int = attrs.field(validator=attrs.validators.lt(10))
+
+    register_document_type("w2", Picky)
+    error = decode(ApplicationDocuments, json.dumps(_w2_reply({"wages": 41968273})).encode())
+    assert isinstance(error, DecodeError)
+    assert "not accepted" in str(error)
+    assert "41968273" not in held_by(error)
+
+
+@attrs.define
+class Loose:
+    """Has a type without a strict rule."""
+
+    things: list[int]
+
+
+@attrs.define
+class Tree:
+    """Holds itself."""
+
+    children: "tuple[Tree, ...]"
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.define
+class Fresh:
+    """Has a default that cannot be told from what was sent."""
+
+    names: tuple[str, ...] = attrs.field(factory=tuple)
+
+
+@attrs.define
+class Hidden:
+    """Has a field that cannot be given."""
+
+    name: str = attrs.field(init=False)
+
+
+@attrs.define
+class Demanding:
+    """Has an extra that must be given."""
+
+    extra: Mapping[str, Any]
+
+
+@attrs.define
+class Around:
+    """Holds a class without extra."""
+
+    inner: Closed
+
+
+@attrs.define
+class Lost:
+    """Has an annotation that names nothing."""
+
+    name: "Nowhere"  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("key", "cls"),
+    [
+        ("", W2),
+        (7, W2),
+        ("paystub", W2),
+        ("w2", dict),
+        ("w2", W2(wages=Decimal(1))),
+        *[("w2", cls) for cls in (Loose, Tree, Fresh, Hidden, Demanding, Around, Lost)],
+    ],
+)
+def test_a_class_that_cannot_be_read_strictly_is_refused(key: Any, cls: Any) -> None:
+    """Bad keys, taken keys and classes without strict rules are a ConfigurationError."""
+    with pytest.raises(ConfigurationError):
+        register_document_type(key, cls)
+
+
+def test_a_document_type_is_not_given_away() -> None:
+    """A type that has a class keeps it; paystub has had one from the start."""
+    register_document_type("w2", W2)
+    register_document_type("paystub", Paystub)
+    with pytest.raises(ConfigurationError, match="already"):
+        register_document_type("w2", Closed)
+
+
+def test_each_converter_is_its_own() -> None:
+    """A converter made for others shares nothing with the package's own."""
+    converter = make_converter({})
+    converter.register_structure_hook(str, lambda _value, _kind: "changed")
+    assert isinstance(_w2_document(DOCUMENTS), Document)

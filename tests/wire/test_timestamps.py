@@ -1,0 +1,290 @@
+"""Wire times: what is accepted, what it means, and how a bound widens."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import ConfigurationError
+from income_client.records.window import EPOCH
+from income_client.wire.times import (
+    Rounding,
+    parse_date,
+    parse_service_time,
+    parse_utc_time,
+    render_date,
+    render_service_time,
+    render_utc_time,
+    service_second,
+    wire_bound,
+    wire_time,
+)
+
+ZONES = [
+    "UTC",
+    "America/New_York",
+    "America/Sao_Paulo",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",
+    "Asia/Manila",
+    "Africa/Casablanca",
+    "Europe/Dublin",
+]
+
+naive_times = st.datetimes()
+zones = st.sampled_from(ZONES).map(ZoneInfo) | st.integers(-1439, 1439).map(
+    lambda minutes: timezone(timedelta(minutes=minutes)),
+)
+instants = st.datetimes(datetime(1840, 1, 1), datetime(2100, 1, 1)).map(  # noqa: DTZ001
+    lambda moment: moment.replace(tzinfo=UTC),
+) | st.datetimes(datetime(2024, 11, 3, 4), datetime(2024, 11, 3, 8)).map(  # noqa: DTZ001
+    lambda moment: moment.replace(tzinfo=UTC),
+)
+
+
+@given(naive_times)
+def test_a_service_time_reads_back_as_it_was_written(moment: datetime) -> None:
+    """Every naive time survives rendering and parsing."""
+    assert parse_service_time(render_service_time(moment)) == moment
+
+
+@given(naive_times.map(lambda moment: moment.replace(tzinfo=UTC)))
+def test_a_utc_time_reads_back_as_it_was_written(moment: datetime) -> None:
+    """Every time in UTC survives rendering and parsing, zone included."""
+    parsed = parse_utc_time(render_utc_time(moment))
+    assert parsed == moment
+    assert parsed is not None
+    assert parsed.tzinfo is UTC
+
+
+@given(st.dates())
+def test_a_date_reads_back_as_it_was_written(day: date) -> None:
+    """Every day survives rendering and parsing."""
+    assert parse_date(render_date(day)) == day
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2024-01-31",
+        "2024-01-31T10:00",
+        "2024-01-31 10:00:00",
+        "2024-01-31t10:00:00",
+        "2024-02-30T10:00:00",
+        "2024-01-31T24:00:00",
+        "2024-01-31T10:00:60",
+        "2024-01-31T10:00:00Z",
+        "2024-01-31T10:00:00+00:00",
+        "2024-01-31T10:00:00+25:00",
+        "2024-01-31T10:00:00.",
+        "2024-01-31T10:00:00.5.5",
+        "2024-01-31T10:00:00.\uff15",
+        "2024-01-31T24:00:00.5",
+        "2024-01-31T10:00:00,123456",
+        "2024-W05-3T10:00:00",
+        "20240131T100000.123",
+        "0000-01-31T10:00:00",
+        "\uff12\uff10\uff12\uff14-01-31T10:00:00",
+        "2024-01-31T10:00:00\n",
+        "+2024-01-31T10:00:00",
+    ],
+)
+def test_a_text_in_any_other_form_is_no_service_time(text: str) -> None:
+    """Only YYYY-MM-DDTHH:MM:SS of a real moment is a time, with or without a fraction."""
+    assert parse_service_time(text) is None
+    if not text.endswith("Z"):
+        assert parse_utc_time(text + "Z") is None
+    assert parse_date(text.partition("T")[0] + "T") is None
+
+
+@given(
+    st.from_regex(r"[0-9]{4}-[0-9W]{2}-[0-9]{2}.[012][0-9:]{1,3}[0-9:.Z+-]{4,6}", fullmatch=True)
+    | st.from_regex(r"\d{4}-0[12]-[0123]\d[Tt ][012]\d:[05]\d:[056]\d", fullmatch=True)
+    | st.text("0123456789-:TWZ+.", min_size=17, max_size=20),
+)
+def test_an_accepted_text_is_what_its_value_is_written_as(text: str) -> None:
+    """No text other than the rendered one is read, whatever the parser of the language takes."""
+    moment = parse_service_time(text)
+    if moment is not None:
+        assert moment.tzinfo is None
+        assert render_service_time(moment).partition(".")[0] == text.partition(".")[0]
+
+
+@pytest.mark.parametrize("digits", range(1, 10))
+def test_a_fraction_is_read_to_the_microsecond(digits: int) -> None:
+    """Services print one to nine digits, zeros included."""
+    for fraction in ("123456789"[:digits], "0" * digits):
+        text = f"2024-01-31T10:00:00.{fraction}"
+        expected = datetime(2024, 1, 31, 10, microsecond=int(fraction[:6].ljust(6, "0")))  # noqa: DTZ001
+        assert parse_service_time(text) == expected
+        assert parse_utc_time(text + "Z") == expected.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2024-02-30", "2023-02-29", "20240131", "2024-W05-3", "2024-1-31", "2024-01-31T00:00:00"],
+)
+def test_a_text_in_any_other_form_is_no_date(text: str) -> None:
+    """Only YYYY-MM-DD of a real day is a date."""
+    assert parse_date(text) is None
+
+
+@pytest.mark.parametrize("text", ["2024-01-31T10:00:00", "2024-01-31T10:00:00z", "Z", ""])
+def test_a_utc_time_ends_in_a_capital_z(text: str) -> None:
+    """A time that should be UTC and does not say so in the contract's form is none."""
+    assert parse_utc_time(text) is None
+
+
+def test_an_aware_time_is_rendered_in_utc() -> None:
+    """Other zones are converted before they are written."""
+    moment = datetime(2024, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))
+    assert render_utc_time(moment) == "2024-01-31T10:00:00Z"
+
+
+SECOND = 1706695200  # 2024-01-31T10:00:00
+
+
+@pytest.mark.parametrize(
+    ("value", "down", "up"),
+    [
+        (datetime(2024, 1, 31, 10), SECOND, SECOND),  # noqa: DTZ001
+        (datetime(2024, 1, 31, 10, 0, 0, 1), SECOND, SECOND + 1),  # noqa: DTZ001
+        (datetime(2024, 1, 31, 11, tzinfo=timezone(timedelta(hours=1))), SECOND, SECOND),
+        (date(2024, 1, 31), SECOND - 36000, SECOND - 36000),
+        ("2024-01-31", SECOND - 36000, SECOND - 36000),
+        ("2024-01-31T10:00:00", SECOND, SECOND),
+        ("2024-01-31 10:00", SECOND, SECOND),
+        ("2024-01-31T10:00:00.25", SECOND, SECOND + 1),
+        ("2024-01-31T10:00:00Z", SECOND, SECOND),
+        ("2024-01-31T05:00:00-05:00", SECOND, SECOND),
+        (datetime.min, -62135596800, -62135596800),  # noqa: DTZ901
+        ("9999-12-31T23:59:59", 253402300799, 253402300799),
+    ],
+)
+def test_a_bound_becomes_a_whole_second(value: datetime | date | str, down: int, up: int) -> None:
+    """Times, days and texts become seconds; a part of a second widens the span."""
+    assert service_second(value, UTC, rounding=Rounding.DOWN) == down
+    assert service_second(value, UTC, rounding=Rounding.UP) == up
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "yesterday",
+        "",
+        "2024-02-30",
+        "2024-W05-3",
+        "20240131",
+        "2024-01-31T24:00",
+        "2024-01-31T10:00:00.1234567",
+        "2024-01-31T10:00:00+25:00",
+        "\uff12\uff10\uff12\uff14-01-31",
+        True,
+        1706695200,
+        None,
+        b"2024-01-31",
+        "9999-12-31T23:59:59.5",
+        "9999-12-31T23:59:59-01:00",
+    ],
+)
+def test_what_is_no_bound_is_refused(value: object) -> None:
+    """Other types, other forms and years beyond 9999 are a ConfigurationError."""
+    with pytest.raises(ConfigurationError):
+        service_second(value, UTC, rounding=Rounding.UP)  # type: ignore[arg-type]
+
+
+def test_a_bound_before_the_year_one_of_the_service_is_refused() -> None:
+    """A moment that the service's zone cannot express is a ConfigurationError."""
+    moment = datetime(1, 1, 1, tzinfo=UTC)
+    with pytest.raises(ConfigurationError):
+        service_second(moment, timezone(timedelta(hours=-5)), rounding=Rounding.DOWN)
+
+
+def test_the_hour_that_comes_twice_widens_a_bound() -> None:
+    """A lower bound in its first pass goes down, an upper one in its second pass up."""
+    zone = ZoneInfo("America/New_York")
+    first = datetime(2024, 11, 3, 1, 30, tzinfo=zone)
+    second = first.replace(fold=1)
+    naive = (datetime(2024, 11, 3, 1, 30) - EPOCH) // timedelta(seconds=1)  # noqa: DTZ001
+    assert service_second(first, zone, rounding=Rounding.DOWN) == naive - 3600
+    assert service_second(second, zone, rounding=Rounding.DOWN) == naive
+    assert service_second(first, zone, rounding=Rounding.UP) == naive
+    assert service_second(second, zone, rounding=Rounding.UP) == naive + 3600
+
+
+@given(
+    zone=zones,
+    moment=instants,
+    apart=st.timedeltas(timedelta(0), timedelta(hours=3)),
+)
+def test_no_zone_makes_a_bound_cut_off_what_it_should_hold(
+    zone: ZoneInfo,
+    moment: datetime,
+    apart: timedelta,
+) -> None:
+    """What is updated at or after a lower bound, or before an upper one, lies within it."""
+    later = moment + apart
+    seconds = [
+        (instant.astimezone(zone).replace(tzinfo=None) - EPOCH) // timedelta(seconds=1)
+        for instant in (moment, later)
+    ]
+    assert service_second(moment, zone, rounding=Rounding.DOWN) <= seconds[1]
+    if apart:
+        upper = service_second(later, zone, rounding=Rounding.UP)
+        assert upper > seconds[0]
+
+
+@given(st.integers(-62135596800, 253402300799))
+def test_a_second_reads_back_as_it_was_written(second: int) -> None:
+    """A query's time means the second that it was made from."""
+    assert service_second(wire_time(second), UTC, rounding=Rounding.DOWN) == second
+    assert wire_time(SECOND) == "2024-01-31T10:00:00"
+
+
+@pytest.fixture(params=["UTC", "America/New_York", "Asia/Kathmandu"])
+def _local_zone(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        getattr(time, "tzset", int)()  # Windows has none and needs none
+        yield
+    getattr(time, "tzset", int)()
+
+
+@pytest.mark.usefixtures("_local_zone")
+def test_the_zone_of_the_machine_has_no_influence() -> None:
+    """Naive values mean the same whatever TZ says."""
+    assert os.environ["TZ"]
+    assert service_second("2024-01-31T10:00:00", UTC, rounding=Rounding.DOWN) == SECOND
+    assert service_second(datetime(2024, 1, 31, 10), UTC, rounding=Rounding.UP) == SECOND  # noqa: DTZ001
+    assert parse_utc_time("2024-01-31T10:00:00Z") == datetime(2024, 1, 31, 10, tzinfo=UTC)
+    assert render_utc_time(datetime(2024, 1, 31, 10, tzinfo=UTC)) == "2024-01-31T10:00:00Z"
+    assert wire_time(SECOND) == "2024-01-31T10:00:00"
+
+
+@given(
+    st.one_of(
+        st.datetimes(),
+        st.datetimes(timezones=st.sampled_from((UTC, ZoneInfo("Europe/Berlin")))),
+        st.dates(),
+        st.datetimes().map(lambda moment: moment.isoformat(timespec="seconds")),
+        st.datetimes().map(datetime.isoformat),
+        st.text("0123456789-T:Zz. \u0661", min_size=19, max_size=19),
+        st.from_regex(r"\d{4}-[01]\d-[0-3]\d[T ][0-2]\d:[0-6]\d:[0-6]\d", fullmatch=True),
+    ),
+    st.sampled_from(Rounding),
+)
+def test_a_bound_goes_out_as_its_second_would(value: datetime | date | str, way: Rounding) -> None:
+    """However short the way there, the text and the refusals are those of the long one."""
+    try:
+        wanted = wire_time(service_second(value, ZoneInfo("Europe/Berlin"), rounding=way))
+    except ConfigurationError:
+        with pytest.raises(ConfigurationError):
+            wire_bound(value, ZoneInfo("Europe/Berlin"), rounding=way)
+    else:
+        assert wire_bound(value, ZoneInfo("Europe/Berlin"), rounding=way) == wanted
