@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from attrs import evolve
 
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
-from income_client.checkpoints.change import is_name, wrong_name
+from income_client.checkpoints.store import check_name
 from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
@@ -52,8 +52,7 @@ class Claim:
         is_made = not isinstance(store, type)
         if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
             raise ConfigurationError(f"a checkpoint store has {', '.join(_METHODS)}")
-        if not is_name(name):
-            raise wrong_name()
+        check_name(name)
         self._store = store
         self._name = name
         self._version = 0
