@@ -6,8 +6,8 @@ from typing import Literal, overload
 
 from income_client.http.session import SessionManager
 from income_client.polling.checkpoint import Checkpoint, is_checkpoint, read_checkpoint
+from income_client.polling.cycle import PollSource
 from income_client.polling.poller import Poller
-from income_client.polling.source import PollSource
 from income_client.walk.checkpoint import walk_state
 from income_client.walk.paginator import ApplicationPaginator, OnSaturated
 from income_client.wire.times import Rounding

@@ -1,12 +1,11 @@
-"""Drives polls over the session for as long as somebody iterates; decides little itself.
+"""The public iterator over records and batches.
 
-Between two batches nothing is under way: every task ends before the consumer's
-loop goes on. So there is nothing to clean up when that loop is left, and a batch
-is all that can come twice.
+Between two batches no task runs: so nothing must be cleaned up when the consumer leaves its
+loop, and no more than one batch can come twice.
 """
 
 import random
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
@@ -17,16 +16,12 @@ from income_client.clock import Clock
 from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 
-from .batches import Batch
+from .batches import Batch, Batches
 from .checkpoint import Checkpoint
-from .cycle import PollRunner
-from .handover import Handover
-from .lease import Claim
-from .news import PollNews
-from .pauses import Pauses
-from .schedule import Rhythm
-from .source import PollSource
-from .status import PollerStatus
+from .cycle import PollRunner, PollSource
+from .lease import Lease
+from .schedule import Schedule
+from .status import Monitor, PollerStatus
 
 T = TypeVar("T")
 
@@ -73,23 +68,20 @@ class Poller:
         if max(interval, settle, lookback) > _LONGEST_SPAN:
             raise ConfigurationError("interval, settle and lookback are ten years at the most")
         self._name = name
-        claim = Claim(checkpoints, name)
-        self._news = PollNews(name, Audience() if audience is None else audience)
-        self._clock = clock
-        self._rhythm = Rhythm(interval, chance)
-        self._pauses = Pauses(self._rhythm, clock, chance)
-        self._handover = Handover(claim, self._news)
+        lease = Lease(checkpoints, name)
+        self._monitor = Monitor(name, Audience() if audience is None else audience, clock)
+        self._schedule = Schedule(interval, clock, chance)
+        self._batches = Batches(lease, self._monitor)
         self._runner = PollRunner(
             source,
-            claim,
-            self._handover,
+            lease,
+            self._batches,
             start=start,
             settle=ceil(settle),
             lookback=ceil(lookback),
-            rhythm=self._rhythm,
-            pauses=self._pauses,
+            schedule=self._schedule,
             clock=clock,
-            news=self._news,
+            monitor=self._monitor,
         )
         self._out: Batch | None = None
         self._records: Iterator[ApplicationRecord] = iter(())
@@ -97,7 +89,7 @@ class Poller:
         self._is_by_record = self._is_waited_for = False
 
     def __repr__(self) -> str:
-        return f"<Poller {self._name!r}, {self._runner.tally.polls} polls>"
+        return f"<Poller {self._name!r}, {self._monitor.polls} polls>"
 
     def __aiter__(self) -> Self:
         return self
@@ -121,7 +113,7 @@ class Poller:
                 raise StopAsyncIteration
             self._out, self._is_by_record = batch, True
             self._records = iter(batch)
-        self._hand_out((record,))
+        self._monitor.delivered((record,))
         return record
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
@@ -141,7 +133,7 @@ class Poller:
         while (batch := await self._next_batch()) is not None:
             self._out, self._is_by_record = batch, False
             self._records = iter(())
-            self._hand_out(batch.records)
+            self._monitor.delivered(batch.records)
             yield batch
             self._out = None
 
@@ -153,7 +145,7 @@ class Poller:
         that comes with the next. What it is told is not looked at, so that it may be the
         ``on_callback`` of a `CallbackReceiver`. Call it in the poller's event loop.
         """
-        self._pauses.wake()
+        self._schedule.wake()
 
     def stop(self, *, after_poll: bool = False) -> None:
         """End the iteration once the batch in hand is done with; nothing after it is begun.
@@ -166,7 +158,7 @@ class Poller:
         if after_poll:
             self._runner.ends_with_poll = True
         else:
-            self._pauses.stop()
+            self._schedule.stop()
 
     @property
     def status(self) -> PollerStatus:
@@ -175,13 +167,13 @@ class Poller:
         Read it in the poller's event loop: in another thread it may fail while a poll
         changes what it counts. There, events can tell the same.
         """
-        memory, is_idle = self._runner.memory, not self._runner.is_polling
-        return self._runner.tally.status(
-            now=self._clock.monotonic(),
+        state = self._runner.state
+        is_waiting = not self._runner.is_polling and not self._schedule.is_stopped
+        return self._monitor.status(
             reached=self._runner.reached,
-            dead_letters=0 if memory is None else len(memory.letters),
-            saturated=() if memory is None else memory.letters.seconds,
-            next_poll=self._rhythm.at if is_idle and not self._pauses.is_stopped else None,
+            dead_letters=0 if state is None else len(state.letters),
+            saturated=() if state is None else state.letters.seconds,
+            next_poll=self._schedule.at if is_waiting else None,
         )
 
     async def aclose(self) -> None:
@@ -190,10 +182,6 @@ class Poller:
 
     async def _next_batch(self) -> Batch | None:
         return await self._alone(self._next())
-
-    def _hand_out(self, records: Sequence[ApplicationRecord]) -> None:
-        self._runner.tally.records += len(records)
-        self._news.delivered(records)
 
     async def _commit(self, batch: Batch) -> None:
         await self._alone(batch.commit())
@@ -213,13 +201,13 @@ class Poller:
             self._is_waited_for = False
 
     async def _next(self) -> Batch | None:
-        if self._pauses.is_stopped:
+        if self._schedule.is_stopped:
             return None
         left, self._out = self._out, None
         if left is not None:
             # Nobody knows how far its consumer came.
-            self._handover.take_back(left)
-        returned = self._handover.returned()
+            self._batches.take_back(left)
+        returned = self._batches.returned()
         if returned is None:
             self._refusals = 0
             return await self._runner.next_batch()
@@ -228,5 +216,5 @@ class Poller:
         self._refusals += 1
         # Kept in hand, since the pause may be cancelled.
         self._out = returned
-        goes_on = await self._pauses.pause(min(_LONGEST_PAUSE, 2.0**self._refusals))
+        goes_on = await self._schedule.pause(min(_LONGEST_PAUSE, 2.0**self._refusals))
         return returned if goes_on else None

@@ -1,16 +1,29 @@
-"""Which of the listed applications are read next, and what becomes of one that cannot be read.
+"""Reading what was listed: pages for their ids, versions of records, and which are given up.
 
-One that cannot be read waits until the others of its page are read, and is tried
-again; after that it is given up. A failure that may be the service's and not the
-record's counts only while the service gives others: where it gives none, nothing
-is given up, and the failure stands for the whole.
+Two updates can share a second, so that no time distinguishes versions: the content does, as a
+digest. Addresses are left out of it, since signed ones change with each reply, and so are the
+order of an object's members and that of documents.
+
+A record that cannot be read is tried again after the others of its page, and then given up.
+A failure that may be the service's and not the record's counts only while the service gives
+other records: if it gives none, nothing is given up, and the failure is the poll's.
+
+A poller needs no more of a row than its id: a row that is not what the contract says does not
+hold up the applications of the others. A page whose bounds cannot be read, or of which a row
+has no id, is an error.
 """
 
+import hashlib
+import json
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from datetime import datetime
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from attrs import evolve, frozen
+import msgspec
+from attrs import evolve, field, frozen
 
 from income_client.errors import (
     ConfigurationError,
@@ -19,15 +32,212 @@ from income_client.errors import (
     IncomeClientError,
     NotFoundError,
 )
-from income_client.records.window import Window
+from income_client.http.messages import Request, Response
+from income_client.http.replies import S, read_about, read_reply
+from income_client.records.applications import (
+    Application,
+    ApplicationPage,
+    ApplicationSummary,
+)
+from income_client.records.documents import ApplicationDocuments, ApplicationRecord
+from income_client.records.window import EPOCH, Window
+from income_client.wire.codec import decode
+from income_client.wire.strict_json import parse_exactly, render
 
-from .versions import RecordVersion
+T = TypeVar("T")
 
 BATCH_SIZE: Final = 100
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
 _ATTEMPTS_IF_CERTAIN: Final = 2
 _ATTEMPTS_IF_LATE: Final = 1
 _ATTEMPTS: Final = 3
+
+KEY_BYTES: Final = 6
+DIGEST_BYTES: Final = 8
+"""Checkpoints hold many of both: 64 bits are enough to tell versions of one application apart."""
+_FULL_KEY: Final = 8
+_FULL_DIGEST: Final = 16
+"""They are cut from these, which checkpoints of version 1 hold."""
+_BOM: Final = b"\xef\xbb\xbf"
+_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+_SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic")
+_ADDRESS: Final = ("http://", "https://")
+_DATA: Final = frozenset({"applicants", "extracted_data", "income_calculations"})
+"""Members that hold what was read or calculated; an address in them is content."""
+
+
+def read_page(request: Request, response: Response) -> ApplicationPage | IncomeClientError:
+    """Read a page of the list for its ids (contract section 2.1).
+
+    Args:
+        request: what was asked.
+        response: what came back.
+
+    Returns:
+        The page, or the error that stands for it. A row of which only the id can be
+        read has no reference, and an application date of 1970.
+    """
+    page = read_reply(ApplicationPage, request, response)
+    if response.status != HTTPStatus.OK or not isinstance(page, IncomeClientError):
+        return page
+    tree = parse_exactly(response.body)
+    if isinstance(tree, DecodeError):
+        # Half a character in one row makes the whole no JSON for the strict reader.
+        try:
+            tree = json.loads(response.body)
+        except (ValueError, RecursionError):
+            return page
+    return _salvaged(tree) or page
+
+
+def _salvaged(tree: Any) -> ApplicationPage | None:
+    match tree:
+        case {"applications": [*rows]}:
+            bounds = {name: tree.get(name) for name in ("updated_after", "updated_before")}
+        case _:
+            return None
+    page = _decoded(ApplicationPage, {**bounds, "applications": []})
+    summaries = [_row(row) for row in rows]
+    if page is None or None in summaries:
+        return None
+    return ApplicationPage(
+        updated_after=page.updated_after,
+        updated_before=page.updated_before,
+        applications=tuple(row for row in summaries if row is not None),
+    )
+
+
+def _row(row: Any) -> ApplicationSummary | None:
+    application_id = row.get("application_id") if isinstance(row, dict) else None
+    if not isinstance(application_id, str):
+        return None
+    return _decoded(ApplicationSummary, row) or ApplicationSummary(
+        application_id=application_id,
+        application_reference_id="",
+        application_date=EPOCH,
+    )
+
+
+def _decoded(cls: type[T], tree: Any) -> T | None:
+    try:
+        record = decode(cls, render(tree))
+    except (TypeError, ValueError):  # half a character, or a number that no text can hold
+        return None
+    return None if isinstance(record, DecodeError) else record
+
+
+@frozen
+class Versioned(Generic[T]):
+    """The payload of a reply, and what tells it from other versions."""
+
+    payload: T
+    """What the reply holds."""
+    digest: bytes = field(repr=False)
+    """Equal for replies that say the same."""
+
+
+@frozen
+class RecordVersion:
+    """A record as it was read, and what tells it from other versions."""
+
+    record: ApplicationRecord
+    """The application with its documents."""
+    digest: bytes = field(repr=False)
+    """Equal for records that say the same."""
+
+    @classmethod
+    def of(
+        cls,
+        application: Versioned[Application],
+        documents: Versioned[ApplicationDocuments] | None = None,
+    ) -> "RecordVersion":
+        """Put together what two replies hold."""
+        record = ApplicationRecord(
+            application=application.payload,
+            documents=None if documents is None else documents.payload,
+        )
+        digest = application.digest if documents is None else application.digest + documents.digest
+        full = hashlib.blake2b(digest, digest_size=_FULL_DIGEST).digest()
+        return cls(record, full[:DIGEST_BYTES])
+
+    @property
+    def updated_at(self) -> datetime:
+        """The latest update that the record itself tells of, in UTC; a hint, no more."""
+        documents = () if self.record.documents is None else self.record.documents.all()
+        times = (document.updated_at for _, document in documents)
+        return max([self.record.last_updated_at, *times])
+
+
+def key_of(application_id: str) -> bytes:
+    """Return a short stand-in for an id; two ids with the same one cost a repetition, no loss."""
+    full = hashlib.blake2b(_encoded(application_id), digest_size=_FULL_KEY).digest()
+    return full[:KEY_BYTES]
+
+
+def read_version(
+    cls: type[S], request: Request, response: Response
+) -> Versioned[S] | IncomeClientError:
+    """Read a reply as `read_about` does, and note which version it is.
+
+    Args:
+        cls: the record class of the payload.
+        request: what was asked.
+        response: what came back.
+
+    Returns:
+        The payload with its digest, or the error that stands for the reply.
+    """
+    payload = read_about(cls, request, response)
+    if isinstance(payload, IncomeClientError):
+        return payload
+    content = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
+    content.update(canonical(response.body))
+    return Versioned(payload, content.digest())
+
+
+def canonical(body: bytes) -> bytes:
+    """Return the meaning of a reply's JSON in one form, without addresses."""
+    try:
+        return _SORTED.encode(_plain(_EXACT.decode(body.removeprefix(_BOM))))
+    except (ValueError, ArithmeticError, RecursionError):  # too deep, or too large a number
+        return body
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case {"documents": Mapping() as documents, **others}:
+            sorted_documents = {key: _documents(items) for key, items in documents.items()}
+            return {**_without_addresses(others), "documents": sorted_documents}
+        case _:
+            return _without_addresses(value)
+
+
+def _documents(items: Any) -> Any:
+    if not isinstance(items, list):
+        return _without_addresses(items)
+    plain = [_without_addresses(item) for item in items]
+    return sorted(plain, key=_SORTED.encode)
+
+
+def _without_addresses(value: Any) -> Any:
+    match value:
+        case dict():
+            return {
+                name: item if name in _DATA else _without_addresses(item)
+                for name, item in value.items()
+                if name != "url"
+            }
+        case list():
+            return [_without_addresses(item) for item in value]
+        case str() if value.startswith(_ADDRESS):
+            return None
+        case _:
+            return value
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
 
 Results: TypeAlias = Mapping[str, RecordVersion | IncomeClientError]
 """By application id: what reading it gave."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.polling.versions import canonical
+from income_client.polling.reading import canonical
 from tests.support.payloads import APPLICATION, DOCUMENTS, text_of
 from tests.support.strategies import applications, documents_replies
 

@@ -30,6 +30,11 @@ def overwritten(text: bytes) -> Callable[[Path], None]:
     return overwrite
 
 
+def half(path: Path) -> None:
+    """Cut a file in the middle of a page."""
+    path.write_bytes(path.read_bytes()[:6144])
+
+
 def changed(*statements: str) -> Callable[[Path], None]:
     """Return what changes a database by SQL."""
 
@@ -48,7 +53,7 @@ def foreign(path: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a text file": (overwritten(b"x" * 99_000), "file is not a database"),
     "zeros": (overwritten(bytes(99_000)), "file is not a database|another program"),
-    "half a file": (lambda path: path.write_bytes(path.read_bytes()[:6144]) and None, "malformed"),
+    "half a file": (half, "malformed"),
     "missing tables": (
         changed("DROP TABLE dead_letters", "DROP TABLE checkpoints"),
         "no such table",

@@ -18,7 +18,7 @@ from income_client import (
     Poller,
     StoredCheckpoint,
 )
-from income_client.polling.source import PollSource
+from income_client.polling.cycle import PollSource
 
 
 @define

@@ -11,7 +11,7 @@ from income_client.errors import DecodeError, IncomeClientError, ServerError
 from income_client.http.endpoints import list_applications
 from income_client.http.messages import Response
 from income_client.http.replies import read_reply
-from income_client.polling.salvage import read_page
+from income_client.polling.reading import read_page
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH
 from tests.support.payloads import text_of

@@ -1,27 +1,27 @@
-"""One poll: what is listed and read next, what of it is new, and what may be committed.
+"""Decide the steps of one poll: what is listed and read next, and what may be committed.
 
-A poll lists everything updated since the checkpoint, up to the present as the
-service tells it. The list says no more than that an application may have changed:
-each one listed is read, and what was read decides whether it is delivered. The
-checkpoint follows the pages that are done with, and stays behind service time.
-What cannot be read becomes a dead letter before the checkpoint passes it; those
-that are due are tried again after the listing.
+A poll lists everything updated since the checkpoint, up to the service's present. The list
+says no more than that an application may have changed: each one listed is read, and what was
+read decides whether it is delivered. The checkpoint follows the pages that are done with, and
+stays behind service time. What cannot be read becomes a dead letter before the checkpoint
+passes it; those that are due are tried again after the listing.
 """
 
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import Final
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from income_client.errors import (
+    ConfigurationError,
     IncomeClientError,
     InvalidRequestError,
     UnexpectedResponseError,
 )
 from income_client.records.applications import ApplicationPage
-from income_client.records.dead_letters import DeadLetter, key_of_second
+from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.echo import second_of
@@ -30,13 +30,15 @@ from income_client.walk.planner import WalkPlanner
 from income_client.walk.questions import Bounds, Delivery, Pause, Question
 from income_client.wire.times import FIRST_SECOND
 
-from .checkpoint import Checkpoint
-from .dead_letters import reason_of
-from .memory import Memory
-from .present import Present
-from .reading import Read, Reading, Results, Row
+from .checkpoint import Checkpoint, Progress
+from .dead_letters import DeadLetters, reason_of
+from .reading import GivenUp, Read, Reading, RecordVersion, Results, Row, key_of
 
 _DAY: Final = 86_400
+_HOUR: Final = 3_600
+_SKEW: Final = 5
+_END_OF_TIME: Final = 3_786_912_000
+"""The beginning of 2090: a bound beyond it stands for none, and tells no time."""
 _MOST_LETTERS: Final = 20
 _MOST_ASIDE: Final = 50
 _STILL: Final = 2
@@ -44,8 +46,8 @@ _OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
 
 
 @frozen(kw_only=True)
-class Harvest:
-    """What reading has brought."""
+class Chunk:
+    """Records of a poll that make one batch, and what may be stored with them."""
 
     records: tuple[ApplicationRecord, ...] = field(default=(), repr=False)
     """Those that are new, at most a hundred."""
@@ -54,14 +56,94 @@ class Harvest:
     dead: tuple[DeadLetter, ...]
     """What must be stored before anything of this is committed."""
     resolved: tuple[str, ...]
-    """Keys of dead letters that may be taken out once the records are delivered."""
+    """Keys of dead letters that may be removed once the records are delivered."""
+
+
+@define(kw_only=True)
+class PollerState:
+    """What a poller keeps from one poll to the next."""
+
+    progress: Progress
+    """What was delivered."""
+    letters: DeadLetters
+    """What could not be read."""
+    lead: int = 0
+    """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
+    witness: str | None = None
+    """An application that was read not long ago."""
+    echoed: int | None = None
+    """The present that the service echoed in the last poll."""
+
+    def __attrs_post_init__(self) -> None:
+        for application_id in self.letters.application_ids:
+            self.progress.hold(key_of(application_id))
+
+
+class Present:
+    """The service's time at the beginning of a poll, before anything else was listed.
+
+    Args:
+        lead: seconds by which its `Date` was found to run ahead of the bound that it
+            echoes; negative where it lags.
+    """
+
+    def __init__(self, lead: int = 0) -> None:
+        self.lead: int = lead
+        self._echoed: int | None = None
+        self._told = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the service has told it."""
+        return self._echoed is not None
+
+    @property
+    def echoed(self) -> int:
+        """The present second by the clock that the list goes by."""
+        return self._told if self._echoed is None else self._echoed
+
+    def hear(self, echoed: int, served_at: int | None) -> UnexpectedResponseError | None:
+        """Take the first reply of a poll.
+
+        Args:
+            echoed: the upper bound that the service applied, having been given none.
+            served_at: the second at which it says that it answered.
+
+        Returns:
+            The error of a reply that tells no time.
+        """
+        if served_at is None and echoed > _END_OF_TIME:
+            return UnexpectedResponseError("list_applications: the service tells no time")
+        self._echoed, self._told = echoed, echoed if served_at is None else served_at
+        return None
+
+    def no_later_than(self, listed: int) -> int:
+        """Return service time for a checkpoint: the smaller of what the service says.
+
+        Args:
+            listed: the present up to which the list has been followed.
+        """
+        return min(self._told, listed)
+
+    def no_earlier_than(self, listed: int) -> int:
+        """Return a second by which everything was written that was read before the poll.
+
+        Args:
+            listed: the present up to which the list has been followed.
+        """
+        return min(listed, self._told + _HOUR)
+
+    def learn(self, listed: int) -> None:
+        """Note how far `Date` is from the echo, if that has proved to be the present."""
+        if self._echoed is not None and listed - self._echoed <= _SKEW:
+            self.lead = self._told - self._echoed
 
 
 class Poll:
     """Decides the steps of one poll, and takes what they bring.
 
     Args:
-        memory: the poller's; changed as the poll goes on.
+        state: the poller's; changed as the poll goes on.
         frame: turns an aware time into a second of the service's frame.
         limit: rows asked for in one page.
         pursues: whether what is updated this very second is listed as well, which
@@ -74,22 +156,22 @@ class Poll:
 
     def __init__(
         self,
-        memory: Memory,
+        state: PollerState,
         *,
         frame: Callable[[datetime], int],
         limit: int = 1000,
         pursues: bool = False,
         elapsed: int | None = None,
     ) -> None:
-        memory.ledger.begin()
+        state.progress.begin()
         self.unchanged: int = 0
-        self._memory, self._frame, self._limit = memory, frame, limit
-        self._lead = None if pursues else memory.lead
+        self._state, self._frame, self._limit = state, frame, limit
+        self._lead = None if pursues else state.lead
         self._is_running = elapsed is not None
         self._elapsed = _DAY if elapsed is None else elapsed
         self._planner = self._listing = self._new_listing()
-        self._present = Present(memory.lead)
-        self._reading = Reading(memory.witness)
+        self._present = Present(state.lead)
+        self._reading = Reading(state.witness)
         self._pages: list[Delivery] = []
         self._aside: list[Row] = []
         self._is_listed = self._is_finished = False
@@ -152,12 +234,12 @@ class Poll:
             return True
         if self._second is None:
             return False
-        self._bury(self._second, reason_of(error))
+        self._put_second(self._second, reason_of(error))
         self._second = None
         self._planner = self._listing
         return True
 
-    def receive_records(self, results: Results) -> Harvest | IncomeClientError:
+    def receive_records(self, results: Results) -> Chunk | IncomeClientError:
         """Take what reading brought.
 
         Args:
@@ -167,31 +249,30 @@ class Poll:
             What may be delivered and committed, or the error for which the poll fails.
         """
         taken = self._reading.receive(results)
-        self._memory.witness = self._reading.witness
+        self._state.witness = self._reading.witness
         if isinstance(taken, IncomeClientError):
-            return taken if self._is_hopeless() else self._harvest(())
+            return taken if self._is_hopeless() else self._chunk(())
         if taken.read:
             # The service gives something: what was set aside must say why it is not given.
             self._reading.extend(self._aside)
             self._aside.clear()
         for lost in taken.given_up:
-            self._memory.give_up(lost, now=self._now)
-        admit = partial(self._memory.admit, frame=self._frame, now=self._now)
-        records = tuple(version.record for row, version in taken.read if admit(row, version))
+            self._give_up(lost)
+        records = tuple(one.record for row, one in taken.read if self._is_new(row, one))
         self.unchanged += len(taken.read) - len(records)
         if not self._reading and not self._aside:
             self._close_pages()
         if records:
-            self._memory.ledger.deliver()
-        return self._harvest(records)
+            self._state.progress.deliver()
+        return self._chunk(records)
 
-    def close(self) -> Harvest:
+    def close(self) -> Chunk:
         """Return what may be committed at the end of the poll, without any record."""
-        return self._harvest(())
+        return self._chunk(())
 
     def _new_listing(self) -> WalkPlanner:
         # Whatever the bounds mean, every row from there on is listed.
-        bounds = Bounds(max(self._memory.ledger.lower - 1, FIRST_SECOND), None)
+        bounds = Bounds(max(self._state.progress.lower - 1, FIRST_SECOND), None)
         return WalkPlanner(
             bounds,
             limit=self._limit,
@@ -208,11 +289,11 @@ class Poll:
         updated since the last poll carries its times. One that stands still would hide what
         its second holds until the next one begins.
         """
-        ledger, now = self._memory.ledger, self._present.echoed
-        last, self._memory.echoed = self._memory.echoed, now
-        if now < (ledger.reached if ledger.low is None else ledger.low):
-            second = now - self._elapsed - ledger.settle - 1
-            ledger.fall_back(max(second, FIRST_SECOND), is_running=self._is_running)
+        progress, now = self._state.progress, self._present.echoed
+        last, self._state.echoed = self._state.echoed, now
+        if now < (progress.reached if progress.low is None else progress.low):
+            second = now - self._elapsed - progress.settle - 1
+            progress.fall_back(max(second, FIRST_SECOND), is_running=self._is_running)
         elif now == last and self._elapsed > _STILL and self._lead is not None:
             self._lead = None
         else:
@@ -220,11 +301,11 @@ class Poll:
         self._planner = self._listing = self._new_listing()
         return True
 
-    def _harvest(self, records: tuple[ApplicationRecord, ...]) -> Harvest:
-        letters = self._memory.letters
-        return Harvest(
+    def _chunk(self, records: tuple[ApplicationRecord, ...]) -> Chunk:
+        letters = self._state.letters
+        return Chunk(
             records=records,
-            checkpoint=self._memory.ledger.checkpoint(),
+            checkpoint=self._state.progress.checkpoint(),
             dead=letters.unsaved,
             resolved=letters.resolved,
         )
@@ -233,7 +314,29 @@ class Poll:
         self._pages.append(page)
         rows = [Row(row.application_id, page.covers) for row in page.applications]
         # What is new first: the others are probably as they were.
-        self._reading.extend(sorted(rows, key=self._memory.is_seen))
+        self._reading.extend(sorted(rows, key=self._is_seen))
+
+    def _is_seen(self, row: Row) -> bool:
+        return self._state.progress.is_seen(key_of(row.application_id))
+
+    def _is_new(self, row: Row, version: RecordVersion) -> bool:
+        """Take a version that was read; return whether it is new."""
+        updated = None
+        with contextlib.suppress(ConfigurationError):  # beyond the calendar
+            updated = self._frame(version.updated_at)
+        key, progress = key_of(row.application_id), self._state.progress
+        self._state.letters.resolve(key_of_application(row.application_id))
+        progress.release(key)
+        return progress.admit(
+            key, version.digest, listed_in=row.window, updated=updated, now=self._now
+        )
+
+    def _give_up(self, lost: GivenUp) -> None:
+        row, reason = lost.row, reason_of(lost.error)
+        self._state.progress.hold(key_of(row.application_id))
+        self._state.letters.put(
+            row.application_id, row.window, reason, attempts=row.attempts, now=self._now
+        )
 
     def _close_pages(self) -> None:
         for page in self._pages:
@@ -251,15 +354,15 @@ class Poll:
 
     def _advance(self) -> None:
         """Move the checkpoint over all that is done without a gap."""
-        listing, letters = self._listing, self._memory.letters
+        listing, letters = self._listing, self._state.letters
         for window in listing.saturated:
             if key_of_second(window) not in letters:
-                self._bury(window, _OVERFULL)
+                self._put_second(window, _OVERFULL)
         done = Intervals([*listing.covered, *listing.saturated])
         start = listing.bounds.after
         edge = next((w.before for w in done if w.after <= start < w.before), start)
-        ledger = self._memory.ledger
-        ledger.advance(min(edge, self._now - ledger.settle))
+        progress = self._state.progress
+        progress.advance(min(edge, self._now - progress.settle))
 
     def _has_more(self) -> bool:
         """Go on with what is due among the dead letters once everything is listed."""
@@ -286,10 +389,10 @@ class Poll:
         present = self._listing.present
         if present is not None:
             self._present.learn(present)
-            self._memory.lead = self._present.lead
+            self._state.lead = self._present.lead
             # The present is taken a second earlier than echoed, and may be rounded.
-            self._memory.ledger.tell_time(self._present.no_earlier_than(present) + 2)
-        for letter in self._memory.letters.due(self._now, most=_MOST_LETTERS):
+            self._state.progress.tell_time(self._present.no_earlier_than(present) + 2)
+        for letter in self._state.letters.due(self._now, most=_MOST_LETTERS):
             if letter.application_id is None:
                 self._due_seconds.append(letter.window)
             else:
@@ -299,12 +402,12 @@ class Poll:
         """Say of a second that was overfull whether it still is."""
         self._second = None
         if self._planner.saturated:
-            self._bury(second, _OVERFULL)
+            self._put_second(second, _OVERFULL)
         else:
-            self._memory.letters.resolve(key_of_second(second))
+            self._state.letters.resolve(key_of_second(second))
 
-    def _bury(self, second: Window, reason: str) -> None:
-        self._memory.letters.put(None, second, reason, attempts=1, now=self._now)
+    def _put_second(self, second: Window, reason: str) -> None:
+        self._state.letters.put(None, second, reason, attempts=1, now=self._now)
 
     @property
     def _now(self) -> int:
