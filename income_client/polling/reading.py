@@ -18,7 +18,6 @@ import json
 from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -58,12 +57,17 @@ DIGEST_BYTES: Final = 8
 _FULL_KEY: Final = 8
 _FULL_DIGEST: Final = 16
 """They are cut from these, which checkpoints of version 1 hold."""
-_BOM: Final = b"\xef\xbb\xbf"
-_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
-_SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic")
+_SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic", enc_hook=str)
+"""Writes equal content as equal bytes; the hook is for numbers beyond those of an amount."""
 _ADDRESS: Final = ("http://", "https://")
-_DATA: Final = frozenset({"applicants", "extracted_data", "income_calculations"})
-"""Members that hold what was read or calculated; an address in them is content."""
+_NO_ADDRESSES: Final = frozenset(
+    {
+        "applicants", "application_date", "application_id", "application_reference_id",
+        "data_action", "document_id", "extracted_data", "file_ids", "file_reference_ids",
+        "income_calculations", "last_updated_at", "updated_at",
+    }
+)  # fmt: skip
+"""Members without addresses of files: an address in what was read or calculated is content."""
 
 
 def read_page(request: Request, response: Response) -> ApplicationPage | IncomeClientError:
@@ -177,62 +181,47 @@ def key_of(application_id: str) -> bytes:
 def read_version(
     cls: type[S], request: Request, response: Response
 ) -> Versioned[S] | IncomeClientError:
-    """Read a reply as `read_about` does, and note which version it is.
-
-    Args:
-        cls: the record class of the payload.
-        request: what was asked.
-        response: what came back.
-
-    Returns:
-        The payload with its digest, or the error that stands for the reply.
-    """
-    payload = read_about(cls, request, response)
+    """Read a reply as `read_about` does, with the digest of its content."""
+    content: list[bytes] = []
+    payload = read_about(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
     if isinstance(payload, IncomeClientError):
         return payload
-    content = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
-    content.update(canonical(response.body))
-    return Versioned(payload, content.digest())
+    digest = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
+    digest.update(content[0])
+    return Versioned(payload, digest.digest())
 
 
-def canonical(body: bytes) -> bytes:
-    """Return the meaning of a reply's JSON in one form, without addresses."""
-    try:
-        return _SORTED.encode(_plain(_EXACT.decode(body.removeprefix(_BOM))))
-    except (ValueError, ArithmeticError, RecursionError):  # too deep, or too large a number
-        return body
+def canonical(cls: type, tree: dict[str, Any]) -> bytes:
+    """Return the content of a parsed reply in one form, without addresses."""
+    if cls is not ApplicationDocuments:
+        return _SORTED.encode(_content(tree))
+    others = dict(tree)
+    documents = others.pop("documents")
+    content = _content(others)
+    content["documents"] = {
+        kind: [msgspec.Raw(one) for one in sorted(map(_SORTED.encode, map(_content, items)))]
+        for kind, items in documents.items()
+    }
+    return _SORTED.encode(content)
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case {"documents": Mapping() as documents, **others}:
-            sorted_documents = {key: _documents(items) for key, items in documents.items()}
-            return {**_without_addresses(others), "documents": sorted_documents}
-        case _:
-            return _without_addresses(value)
-
-
-def _documents(items: Any) -> Any:
-    if not isinstance(items, list):
-        return _without_addresses(items)
-    plain = [_without_addresses(item) for item in items]
-    return sorted(plain, key=_SORTED.encode)
+def _content(item: dict[str, Any]) -> dict[str, Any]:
+    content = {
+        name: value if name in _NO_ADDRESSES else _without_addresses(value)
+        for name, value in item.items()
+    }
+    content.pop("url", None)
+    return content
 
 
 def _without_addresses(value: Any) -> Any:
-    match value:
-        case dict():
-            return {
-                name: item if name in _DATA else _without_addresses(item)
-                for name, item in value.items()
-                if name != "url"
-            }
-        case list():
-            return [_without_addresses(item) for item in value]
-        case str() if value.startswith(_ADDRESS):
-            return None
-        case _:
-            return value
+    if isinstance(value, dict):
+        return _content(value)
+    if isinstance(value, list):
+        return [_without_addresses(item) for item in value]
+    if isinstance(value, str) and value.startswith(_ADDRESS):
+        return None
+    return value
 
 
 def _encoded(text: str) -> bytes:

@@ -7,7 +7,8 @@ chained: they would carry the values that they are about.
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault
 
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def decode(cls: type[T], body: bytes) -> T | DecodeError:
+def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None) -> T | DecodeError:
     """Read a record from a reply's body (contract section 2).
 
     Args:
         cls: the record that the body holds.
         body: JSON in UTF-8.
+        look: called with the parsed body once the record was made of it.
 
     Returns:
         The record, or the error as a value: whoever raises it holds no body.
@@ -37,10 +39,14 @@ def decode(cls: type[T], body: bytes) -> T | DecodeError:
     if isinstance(tree, DecodeError):
         return tree
     try:
-        return _converter().structure(tree, cls)
+        record = _converter().structure(tree, cls)
     except Exception as error:  # noqa: BLE001 - whatever it is, its frames hold the values
         del tree
         refusal = type(error).__name__
+    else:
+        if look is not None:
+            look(tree)
+        return record
     faults = faults_of(cls, parse_exactly(body), document_types.registered_types())
     if not faults:
         # The text is as the fields say: a registered class has raised, by a validator or by a
