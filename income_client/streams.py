@@ -200,6 +200,7 @@ class ServiceStreams(ServiceCalls):
         documents: bool = True,
         pages: bool = False,
         concurrency: int | None = None,
+        once: bool = False,
     ) -> Poller:
         """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
 
@@ -238,6 +239,9 @@ class ServiceStreams(ServiceCalls):
             pages: whether each document comes with its pages block.
             concurrency: most requests in flight at a time; by default, and at most, as many
                 as the client's own.
+            once: whether the iterator ends after one poll, which reads all that is new, as
+                a job does that is started now and then; if that poll fails, its error is
+                raised. A failing store is retried for half a minute or so.
 
         Returns:
             An asynchronous iterator over the records, or over batches of them.
@@ -261,6 +265,7 @@ class ServiceStreams(ServiceCalls):
             interval=interval,
             settle=settle,
             lookback=lookback,
+            once=once,
             clock=self._clock,
             audience=self._session.audience,
         )

@@ -58,10 +58,13 @@ class Poller:
         interval: float,
         settle: float,
         lookback: float,
+        once: bool = False,
         clock: Clock,
         audience: Audience | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        if not isinstance(once, bool):
+            raise ConfigurationError("once must be True or False")
         check_positive("interval", interval)
         check_not_negative("settle", settle)
         check_not_negative("lookback", lookback)
@@ -83,6 +86,7 @@ class Poller:
             clock=clock,
             monitor=self._monitor,
         )
+        self._runner.ends_with_poll = once
         self._out: Batch | None = None
         self._records: Iterator[ApplicationRecord] = iter(())
         self._refusals = 0
