@@ -131,14 +131,8 @@ class Batches:
         """Make a batch; a chunk without records is stored at once.
 
         Nothing is stored before all batches are committed: a consumer that keeps checkpoints
-        elsewhere may not have stored the last one yet.
-
-        Args:
-            chunk: what was read.
-            persist: retries the commit of a batch while the store fails.
-
-        Raises:
-            CheckpointError: the store failed; this can be called again.
+        elsewhere may not have stored the last one yet. `persist` retries the commit of the
+        batch while the store fails.
         """
         dead = [letter for letter in chunk.dead if letter in self._letters.unsaved]
         if dead:

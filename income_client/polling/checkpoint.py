@@ -43,14 +43,14 @@ class Seen:
 
 @frozen(kw_only=True)
 class Checkpoint:
-    """How far polling has safely come."""
+    """How far polling has safely come; without personal data."""
 
     since: int
     """The second that it began with; nothing before it is asked for unless the clock goes back."""
     reached: int
     """Whatever was updated before this second is delivered."""
     low: int | None = None
-    """Where the list goes on while the service's clock is behind that second; else None."""
+    """Where the next poll begins while the service's clock is behind ``reached``; else None."""
     batches: int = 0
     """How many batches were delivered."""
     takeovers: int = 0
@@ -83,13 +83,7 @@ class Checkpoint:
 
 
 class Progress:
-    """How far polling has come, in memory; checkpoints are taken of it.
-
-    Args:
-        checkpoint: where to begin.
-        settle: seconds that the checkpoint stays behind service time.
-        lookback: seconds before the checkpoint that are listed again as well.
-    """
+    """How far polling has come, in memory; checkpoints are taken of it."""
 
     def __init__(self, checkpoint: Checkpoint, *, settle: int, lookback: int) -> None:
         self.reached: int = checkpoint.reached
@@ -111,9 +105,9 @@ class Progress:
         return max(self._since, lower - self.lookback)
 
     def fall_back(self, second: int, *, is_running: bool = False) -> None:
-        """Note that the service's clock is behind what was reached, and updates follow from here.
+        """Note that the service's clock is behind what was reached: list from this second again.
 
-        Either it has gone back, or it had run ahead. What was reached stays so.
+        Either it has gone back, or it had run ahead. What was reached stays reached.
 
         Args:
             second: nothing that was updated since the last poll carries an earlier time.
@@ -128,13 +122,13 @@ class Progress:
     def admit(
         self, key: bytes, digest: bytes, *, listed_in: Window, updated: int | None, now: int
     ) -> bool:
-        """Take a version that was read; tell whether it is new.
+        """Take a version that was read; return whether it is new.
 
-        What the record says of its update is believed if it fits where it was listed:
-        then the list can show this version nowhere else.
+        The time of its update is believed if it fits the window that listed it: then no
+        other window can show this version.
 
         Args:
-            key: stands for the application.
+            key: of the application.
             digest: the version.
             listed_in: where the list has shown the application.
             updated: the second at which the record says that it was updated.
@@ -151,7 +145,7 @@ class Progress:
         return is_new
 
     def is_seen(self, key: bytes) -> bool:
-        """Tell whether some version of an application is remembered."""
+        """Return whether some version of an application is remembered."""
         return key in self._seen
 
     def hold(self, key: bytes) -> None:
@@ -163,15 +157,15 @@ class Progress:
         self._held.discard(key)
 
     def knows(self, key: bytes, digest: bytes) -> bool:
-        """Tell whether this version of an application was delivered last."""
+        """Return whether this version of an application was delivered last."""
         seen = self._seen.get(key)
         return seen is not None and seen.digest == digest
 
     def remember(self, key: bytes, digest: bytes, until: int | None, *, is_stray: bool) -> None:
-        """Note what is delivered of an application now.
+        """Remember a version that is delivered.
 
         Args:
-            key: stands for the application.
+            key: of the application.
             digest: the version.
             until: the last second that the list can show this version in, if it is known.
             is_stray: whether the list has shown it in seconds that are not listed again, so
@@ -186,7 +180,7 @@ class Progress:
                     del self._seen[key]
 
     def deliver(self) -> None:
-        """Note that a batch is handed out."""
+        """Count a batch."""
         self._batches += 1
 
     def begin(self) -> None:
@@ -216,7 +210,7 @@ class Progress:
         }
 
     def checkpoint(self) -> Checkpoint:
-        """Return the state as it is now."""
+        """Return the checkpoint of this moment."""
         return Checkpoint(
             since=self._since,
             reached=self.reached,
@@ -228,16 +222,12 @@ class Progress:
 
 
 def is_checkpoint(text: str) -> bool:
-    """Tell a checkpoint, whole or damaged, from a time."""
+    """Return whether this is a checkpoint, whole or damaged, and not a time."""
     return text.lstrip().startswith("{")
 
 
 def read_checkpoint(text: object) -> Checkpoint:
-    """Return the checkpoint that a text holds.
-
-    Raises:
-        CheckpointError: the text was not written by a poller, or by one of a newer version.
-    """
+    """Return the checkpoint of a text; raise `CheckpointError` for any other text."""
     state = read_checked(
         text, kind="poll", version=_VERSION, members=_MEMBERS, oldest=_FIRST_VERSION
     )

@@ -62,30 +62,18 @@ class PollSource:
     """Rows asked for in one page."""
 
     async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> ListReply:
-        """Make one list call; without bounds, both are left to the service.
-
-        Args:
-            bounds: in seconds.
-            limit: rows asked for; as many as a page of a poll has by default.
-
-        Raises:
-            IncomeClientError: the request failed for good.
-        """
+        """Make one list call; without bounds, both are left to the service."""
         limit = self.limit if limit is None else limit
         return await ask_page(self.session, limit, self.zone, bounds, read=read_page)
 
     async def present(self) -> int:
-        """Return the present second: the smaller of what the service says.
-
-        Raises:
-            IncomeClientError: a request failed for good, or the service tells no time.
-        """
+        """Return the present second: the smaller of echo and `Date`."""
         return (await ask_present(partial(self.ask, limit=1))).present
 
     async def read(
         self, application_ids: tuple[str, ...]
     ) -> dict[str, RecordVersion | IncomeClientError]:
-        """Read applications; a failure stands in the place of a record."""
+        """Read applications; return the record or the failure of each."""
         parts: list[Callable[[str], Any]] = [self._application]
         if self.documents:
             parts.append(self._documents)
@@ -119,17 +107,6 @@ class PollSource:
 
 class PollRunner:
     """The polls of one poller.
-
-    Args:
-        source: reads pages and applications.
-        lease: the poller's hold on its name.
-        batches: makes batches and commits them.
-        start: where to begin if nothing is stored; None for the present.
-        settle: seconds that the checkpoint stays behind service time.
-        lookback: seconds before the checkpoint that are read again each time.
-        schedule: says when the next poll begins, and waits for it.
-        clock: what is waited by.
-        monitor: counts what happens, and tells listeners.
 
     Attributes:
         state: what was delivered, and what could not be read; None before the lease is taken.
@@ -182,11 +159,7 @@ class PollRunner:
         self._poll = None
 
     async def next_batch(self) -> Batch | None:
-        """Return the next batch; None once the poller was stopped.
-
-        Raises:
-            IncomeClientError: no pause makes it better, or the poll was to be the last.
-        """
+        """Return the next batch; None once the poller was stopped."""
         while not self._schedule.is_stopped:
             batch = await self.persist(self._step)
             if batch is not None:
@@ -199,9 +172,6 @@ class PollRunner:
         """Repeat a step with growing pauses while it fails and may succeed later.
 
         A failing store does not end the current poll: only the step is repeated.
-
-        Raises:
-            IncomeClientError: no pause makes it better, or there is no time for one.
         """
         tries = 0
         while True:
@@ -227,7 +197,7 @@ class PollRunner:
                 await self._schedule.until_turn()
 
     def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
-        """Tell whether a failure ends the poller, and keep track of refused credentials."""
+        """Return whether a failure ends the poller; keep track of refused credentials."""
         match error:
             case CheckpointError():
                 is_last = self.ends_with_poll and tries >= _STORE_TRIES

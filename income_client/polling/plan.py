@@ -38,7 +38,7 @@ _DAY: Final = 86_400
 _HOUR: Final = 3_600
 _SKEW: Final = 5
 _END_OF_TIME: Final = 3_786_912_000
-"""The beginning of 2090: a bound beyond it stands for none, and tells no time."""
+"""The beginning of 2090: a bound beyond it means no bound, and is not the present."""
 _MOST_LETTERS: Final = 20
 _MOST_ASIDE: Final = 50
 _STILL: Final = 2
@@ -80,12 +80,7 @@ class PollerState:
 
 
 class Present:
-    """The service's time at the beginning of a poll, before anything else was listed.
-
-    Args:
-        lead: seconds by which its `Date` was found to run ahead of the bound that it
-            echoes; negative where it lags.
-    """
+    """The service's time at the beginning of a poll, before anything else was listed."""
 
     def __init__(self, lead: int = 0) -> None:
         self.lead: int = lead
@@ -94,7 +89,7 @@ class Present:
 
     @property
     def is_known(self) -> bool:
-        """Whether the service has told it."""
+        """Whether a reply has shown it."""
         return self._echoed is not None
 
     @property
@@ -103,38 +98,22 @@ class Present:
         return self._told if self._echoed is None else self._echoed
 
     def hear(self, echoed: int, served_at: int | None) -> UnexpectedResponseError | None:
-        """Take the first reply of a poll.
-
-        Args:
-            echoed: the upper bound that the service applied, having been given none.
-            served_at: the second at which it says that it answered.
-
-        Returns:
-            The error of a reply that tells no time.
-        """
+        """Take echo and `Date` of a poll's first reply; return its error if it has no time."""
         if served_at is None and echoed > _END_OF_TIME:
             return UnexpectedResponseError("list_applications: the service tells no time")
         self._echoed, self._told = echoed, echoed if served_at is None else served_at
         return None
 
     def no_later_than(self, listed: int) -> int:
-        """Return service time for a checkpoint: the smaller of what the service says.
-
-        Args:
-            listed: the present up to which the list has been followed.
-        """
+        """Return service time for a checkpoint: the smaller of `Date` and the present listed."""
         return min(self._told, listed)
 
     def no_earlier_than(self, listed: int) -> int:
-        """Return a second by which everything was written that was read before the poll.
-
-        Args:
-            listed: the present up to which the list has been followed.
-        """
+        """Return a second by which everything was written that was read before the poll."""
         return min(listed, self._told + _HOUR)
 
     def learn(self, listed: int) -> None:
-        """Note how far `Date` is from the echo, if that has proved to be the present."""
+        """Note how far `Date` is from the echo, if the echo was the present that was listed."""
         if self._echoed is not None and listed - self._echoed <= _SKEW:
             self.lead = self._told - self._echoed
 
@@ -143,12 +122,12 @@ class Poll:
     """Decides the steps of one poll, and takes what they bring.
 
     Args:
-        state: the poller's; changed as the poll goes on.
+        state: the poller's; changed during the poll.
         frame: turns an aware time into a second of the service's frame.
         limit: rows asked for in one page.
         pursues: whether what is updated this very second is listed as well, which
             takes one more list call.
-        elapsed: seconds since the last poll began; None where nobody knows.
+        elapsed: seconds since the last poll began; None if unknown.
 
     Attributes:
         unchanged: applications that were read and are as they were delivered.
@@ -186,7 +165,7 @@ class Poll:
         return self._present.no_later_than(self._listing.present + 1)
 
     def next(self) -> Question | Pause | Read | None:
-        """Return what to do now; None when the poll is over."""
+        """Return the next step; None when the poll is over."""
         while True:
             if self._reading:
                 return self._reading.next()
@@ -202,19 +181,7 @@ class Poll:
     def receive_page(
         self, question: Question, page: ApplicationPage, *, served_at: int | None
     ) -> UnexpectedResponseError | None:
-        """Take the page of a question.
-
-        Args:
-            question: one that ``next`` returned.
-            page: the reply.
-            served_at: the second at which the service says that it answered.
-
-        Returns:
-            The error that stands for a reply that tells no time.
-
-        Raises:
-            UnexpectedResponseError: the service answered another question.
-        """
+        """Take the page of a question; return an error if the reply shows no time."""
         if not self._present.is_known and question.bounds.before is None:
             untold = self._present.hear(second_of(page.updated_before), served_at)
             if untold is not None:
@@ -225,10 +192,10 @@ class Poll:
         return None
 
     def take_failure(self, question: Question, error: IncomeClientError) -> bool:
-        """Take note that a question has failed; tell whether the poll goes on.
+        """Note that a question has failed; return whether the poll continues.
 
-        There may be another way to ask. And a second that was overfull before holds
-        nothing up if it cannot be listed again.
+        There may be another way to ask, and a saturated second that cannot be listed again
+        holds nothing up.
         """
         if isinstance(error, InvalidRequestError) and self._planner.refuse(question):
             return True
@@ -240,14 +207,7 @@ class Poll:
         return True
 
     def receive_records(self, results: Results) -> Chunk | IncomeClientError:
-        """Take what reading brought.
-
-        Args:
-            results: for each id that ``next`` asked for.
-
-        Returns:
-            What may be delivered and committed, or the error for which the poll fails.
-        """
+        """Return what may be delivered and committed, or the error for which the poll fails."""
         taken = self._reading.receive(results)
         self._state.witness = self._reading.witness
         if isinstance(taken, IncomeClientError):
@@ -283,10 +243,10 @@ class Poll:
         )
 
     def _begins_anew(self) -> bool:
-        """List anew if the first reply tells that other seconds must be asked for.
+        """List anew if the first reply shows that other seconds must be asked for.
 
         A clock that is behind what was reached has gone back, or ran ahead before: what was
-        updated since the last poll carries its times. One that stands still would hide what
+        updated since the last poll carries its times. One that does not move would hide what
         its second holds until the next one begins.
         """
         progress, now = self._state.progress, self._present.echoed
@@ -346,7 +306,7 @@ class Poll:
             self._advance()
 
     def _is_hopeless(self) -> bool:
-        """Tell whether a poll must fail where nothing was given; set a few rows aside if not."""
+        """Return whether a poll that can read nothing must fail; if not, set its rows aside."""
         if self._is_listed or len(self._reading) + len(self._aside) > _MOST_ASIDE:
             return True
         self._aside += self._reading.set_aside()
@@ -365,7 +325,7 @@ class Poll:
         progress.advance(min(edge, self._now - progress.settle))
 
     def _has_more(self) -> bool:
-        """Go on with what is due among the dead letters once everything is listed."""
+        """Continue with the dead letters that are due once everything is listed."""
         if self._aside:  # nothing else was listed that could tell: once more
             self._is_listed = True
             self._reading.extend(self._aside)
@@ -399,7 +359,7 @@ class Poll:
                 self._reading.extend([Row(letter.application_id, letter.window, is_letter=True)])
 
     def _judge(self, second: Window) -> None:
-        """Say of a second that was overfull whether it still is."""
+        """Note whether a second that was saturated still is."""
         self._second = None
         if self._planner.saturated:
             self._put_second(second, _OVERFULL)

@@ -34,18 +34,18 @@ class Poller:
 
     Iterate over it for records, or over ``batches()`` for batches; both share one
     position. A batch of records is committed when the consumer comes back after its
-    last one. Whatever fails at the service is tried again with growing pauses and
-    shown in ``status``; nothing is under way while the consumer has the word.
+    last one. Failures of the service are retried with growing pauses and shown in
+    ``status``. No task runs while the consumer works on a record or a batch.
 
-    A loop over records that is entered again goes on with the next one: where a record
+    A loop over records that is entered again continues with the next one: where a record
     may fail and must come again, iterate over batches.
 
     Made by ``IncomeClient.poll``, which says what the arguments are; ``start`` is a second
-    of the service's frame here, or a checkpoint, ``audience`` is told of what happens, and
-    ``chance`` is the jitter's source.
+    of the service's frame here, or a checkpoint, ``audience`` listens to events, and
+    ``chance`` is the source of the jitter.
 
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class Poller:
         Raises:
             AuthenticationError: the credentials are wrong: they never worked here, or were
                 refused for five minutes.
-            CheckpointConflictError: another poller has claimed the name.
+            CheckpointConflictError: another poller has taken over the name.
             CheckpointError: the store, or what it holds, cannot be used.
             ClientClosedError: the client was closed.
-            ConfigurationError: it is waited for already.
+            ConfigurationError: another task awaits it already.
         """
         while (record := next(self._records, None)) is None:
             if self._is_by_record and self._out is not None:
@@ -123,13 +123,13 @@ class Poller:
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Iterate over batches, which are committed by their own ``async with``.
 
-        One that was not committed when the loop is left is handed out again by the next
-        loop. One that was not entered when the loop comes back for another counts as kept
-        by its consumer, who has stored its checkpoint elsewhere: a later commit covers it.
+        A batch that was not committed when the loop is left is delivered again by the next
+        loop. One whose block was not entered when the loop comes back for another counts as
+        stored elsewhere by the consumer: a later commit covers it.
 
         Yields:
-            Records that are new, and the checkpoint that goes with them. A batch
-            whose block has failed is handed out again, after a pause that grows.
+            Records that are new, and their checkpoint. A batch whose block has failed is
+            delivered again, after a pause that grows.
 
         Raises:
             IncomeClientError: as when iterating over records.
@@ -142,22 +142,22 @@ class Poller:
             self._out = None
 
     def wake(self, _callback: object = None) -> None:
-        """Poll at once instead of at the end of the pause: something is known to have changed.
+        """Poll at once instead of at the end of the pause, since something has changed.
 
-        Not sooner than a second after the last poll began, nor before a pause is over that
-        the service has asked for. It is one poll: an update that the service lists later than
-        that comes with the next. What it is told is not looked at, so that it may be the
-        ``on_callback`` of a `CallbackReceiver`. Call it in the poller's event loop.
+        Not sooner than a second after the last poll began, nor before the end of a pause that
+        the service has asked for. It causes one poll: an update that the service lists later
+        comes with the next. Its argument is ignored, so that it can be the ``on_callback`` of
+        a `CallbackReceiver`. Call it in the poller's event loop.
         """
         self._schedule.wake()
 
     def stop(self, *, after_poll: bool = False) -> None:
-        """End the iteration once the batch in hand is done with; nothing after it is begun.
+        """End the iteration after the current batch; nothing else is begun.
 
         Args:
-            after_poll: end it when the poll under way, or else the next, has come to its end
-                instead; should that one fail, its error is raised. So a job that is started
-                now and then reads all that is new, and ends.
+            after_poll: end it with the current poll, or else the next, instead; if that poll
+                fails, its error is raised. For a job that polls once and ends, see ``once``
+                of ``IncomeClient.poll``.
         """
         if after_poll:
             self._runner.ends_with_poll = True
@@ -169,7 +169,7 @@ class Poller:
         """How it is doing, for a health endpoint.
 
         Read it in the poller's event loop: in another thread it may fail while a poll
-        changes what it counts. There, events can tell the same.
+        changes the counts. For another thread, count events instead.
         """
         state = self._runner.state
         is_waiting = not self._runner.is_polling and not self._schedule.is_stopped
@@ -194,7 +194,7 @@ class Poller:
     async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
         if self._is_waited_for:
             work.close()
-            raise ConfigurationError("this poller is waited for already; it has one consumer")
+            raise ConfigurationError("another task awaits this poller already; it has one consumer")
         self._is_waited_for = True
         try:
             return await work
@@ -209,7 +209,7 @@ class Poller:
             return None
         left, self._out = self._out, None
         if left is not None:
-            # Nobody knows how far its consumer came.
+            # Its consumer may have stopped anywhere in it.
             self._batches.take_back(left)
         returned = self._batches.returned()
         if returned is None:

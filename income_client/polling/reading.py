@@ -41,7 +41,6 @@ from income_client.records.applications import (
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.records.window import EPOCH, Window
 from income_client.wire.codec import decode
-from income_client.wire.strict_json import parse_exactly, render
 
 T = TypeVar("T")
 
@@ -70,64 +69,41 @@ _NO_ADDRESSES: Final = frozenset(
 """Members without addresses of files: an address in what was read or calculated is content."""
 
 
+class _ListedRow(msgspec.Struct):
+    application_id: str
+
+
+class _ListedPage(msgspec.Struct):
+    applications: list[_ListedRow]
+    updated_after: str
+    updated_before: str
+
+
 def read_page(request: Request, response: Response) -> ApplicationPage | IncomeClientError:
-    """Read a page of the list for its ids (contract section 2.1).
-
-    Args:
-        request: what was asked.
-        response: what came back.
-
-    Returns:
-        The page, or the error that stands for it. A row of which only the id can be
-        read has no reference, and an application date of 1970.
-    """
+    """Read a page of the list; one with invalid rows is read for their ids (section 2.1)."""
     page = read_reply(ApplicationPage, request, response)
     if response.status != HTTPStatus.OK or not isinstance(page, IncomeClientError):
         return page
-    tree = parse_exactly(response.body)
-    if isinstance(tree, DecodeError):
-        # Half a character in one row makes the whole no JSON for the strict reader.
-        try:
-            tree = json.loads(response.body)
-        except (ValueError, RecursionError):
-            return page
-    return _salvaged(tree) or page
+    return _read_ids(response.body) or page
 
 
-def _salvaged(tree: Any) -> ApplicationPage | None:
-    match tree:
-        case {"applications": [*rows]}:
-            bounds = {name: tree.get(name) for name in ("updated_after", "updated_before")}
-        case _:
-            return None
-    page = _decoded(ApplicationPage, {**bounds, "applications": []})
-    summaries = [_row(row) for row in rows]
-    if page is None or None in summaries:
-        return None
-    return ApplicationPage(
-        updated_after=page.updated_after,
-        updated_before=page.updated_before,
-        applications=tuple(row for row in summaries if row is not None),
-    )
-
-
-def _row(row: Any) -> ApplicationSummary | None:
-    application_id = row.get("application_id") if isinstance(row, dict) else None
-    if not isinstance(application_id, str):
-        return None
-    return _decoded(ApplicationSummary, row) or ApplicationSummary(
-        application_id=application_id,
-        application_reference_id="",
-        application_date=EPOCH,
-    )
-
-
-def _decoded(cls: type[T], tree: Any) -> T | None:
+def _read_ids(body: bytes) -> ApplicationPage | None:
     try:
-        record = decode(cls, render(tree))
-    except (TypeError, ValueError):  # half a character, or a number that no text can hold
+        # A lenient parser: half a character in one row makes the whole invalid for the other.
+        page = msgspec.convert(json.loads(body), _ListedPage)
+        bounds = {"updated_after": page.updated_after, "updated_before": page.updated_before}
+        empty = decode(ApplicationPage, msgspec.json.encode({**bounds, "applications": []}))
+    except (ValueError, RecursionError):
         return None
-    return None if isinstance(record, DecodeError) else record
+    if isinstance(empty, DecodeError):
+        return None
+    rows = (
+        ApplicationSummary(
+            application_id=row.application_id, application_reference_id="", application_date=EPOCH
+        )
+        for row in page.applications
+    )
+    return evolve(empty, applications=tuple(rows))
 
 
 @frozen
@@ -281,9 +257,8 @@ class Taken:
 class Reading:
     """The applications of a poll that are still to be read.
 
-    Args:
-        witness: an application that was read not long ago, by which to tell
-            whether the service gives anything at all.
+    The witness is an application that was read not long ago: reading it again shows whether
+    the service gives anything at all.
     """
 
     def __init__(self, witness: str | None = None) -> None:
@@ -294,7 +269,7 @@ class Reading:
         self._doubts = False
 
     def set_aside(self) -> tuple[Row, ...]:
-        """Give up nothing, but let go of all that waits."""
+        """Remove and return all that waits, without giving it up."""
         rows = tuple(self._rows)
         self._rows.clear()
         self._asked, self._doubts = (), False
@@ -318,14 +293,7 @@ class Reading:
         return Read(application_ids=tuple(asked), pause=float(pause))
 
     def receive(self, results: Results) -> Taken | IncomeClientError:
-        """Take what reading gave.
-
-        Args:
-            results: for each id that was asked for.
-
-        Returns:
-            What it settles, or the failure of a service that gives nothing.
-        """
+        """Return what the results settle, or the failure of a service that gives nothing."""
         read = [key for key, result in results.items() if isinstance(result, RecordVersion)]
         doubtful = self._doubtful(results)
         if read:
@@ -380,5 +348,5 @@ def _enough(error: IncomeClientError) -> int:
 
 
 def _is_certain(error: IncomeClientError) -> bool:
-    """Tell whether a failure is about the record and not about the service."""
+    """Return whether a failure is about the record and not about the service."""
     return isinstance(error, _CERTAIN) and not error.retryable

@@ -33,7 +33,7 @@ class PollerStatus:
     reached: datetime | None
     """Service time, without zone: every update before it was delivered. None at first."""
     lag: float | None
-    """Seconds from there to the service's present; None until the service has told its time."""
+    """Seconds from there to the service's present; None until a reply has shown it."""
     polls: int
     """Polls that came to their end."""
     records: int
