@@ -13,7 +13,7 @@ from income_client.audience import Audience
 from income_client.checkpoints import CheckpointStore
 from income_client.checks import check_not_negative, check_positive
 from income_client.clock import Clock
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.records.documents import ApplicationRecord
 
 from .batches import Batch, Batches
@@ -198,11 +198,15 @@ class Poller:
         self._is_waited_for = True
         try:
             return await work
+        except IncomeClientError as error:
+            self._runner.interrupt()
+            failure = error.again()  # its frames may hold records
         except BaseException:
             self._runner.interrupt()
             raise
         finally:
             self._is_waited_for = False
+        raise failure
 
     async def _next(self) -> Batch | None:
         if self._schedule.is_stopped:
