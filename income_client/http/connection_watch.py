@@ -1,4 +1,4 @@
-"""Connections that carry a reply only for a request sent before it (RFC 9112, section 9.2).
+"""Take as replies only bytes that come after the request (RFC 9112, section 9.2).
 
 Left alone, aiohttp takes what arrived on an idle connection of its pool as the reply to the
 next request. A `WatchedRequest`, given to `aiohttp.ClientSession(request_class=...)`, checks a
@@ -18,19 +18,31 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from .connection_faults import ConnectionFault, LostError
-
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
 
-_UNASKED: Final = ConnectionFault("bytes came before anything was asked")
 _TURNS: Final = 5
 """Turns of the event loop within which it reads what had arrived."""
 
 
 class UsedConnectionError(Exception):
     """A pooled connection cannot be used again; nothing was sent over it."""
+
+
+class UnaskedBytesError(Exception):
+    """Bytes came over a new connection before the request did."""
+
+
+class WatchedReply(aiohttp.ClientResponse):
+    """A reply that still knows its connection after that was given back to the pool."""
+
+    transport: asyncio.Transport | None = None
+
+    def discard(self) -> None:
+        """Close the connection."""
+        if self.transport is not None:
+            self.transport.abort()
 
 
 class WatchedRequest(aiohttp.ClientRequest):
@@ -41,7 +53,7 @@ class WatchedRequest(aiohttp.ClientRequest):
 
         Raises:
             UsedConnectionError: it was used before, and another one should be taken.
-            LostError: it is new, and bytes came over it before the request.
+            UnaskedBytesError: it is new, and bytes came over it before the request.
             aiohttp.ClientError: it is new, and was closed by the other side.
         """
         transport, protocol = conn.transport, conn.protocol
@@ -58,13 +70,15 @@ class WatchedRequest(aiohttp.ClientRequest):
                 raise UsedConnectionError
             if is_lost:
                 raise protocol.exception() or aiohttp.ServerDisconnectedError
-            raise LostError(_UNASKED)
+            raise UnaskedBytesError
         conn.add_callback(watch.rest)
         reply = await super().send(conn)
+        if isinstance(reply, WatchedReply):
+            reply.transport = transport
         if not watch.expect():
             # It came while a trace hook held the request up.
             reply.close()
-            raise LostError(_UNASKED)
+            raise UnaskedBytesError
         return reply
 
 
