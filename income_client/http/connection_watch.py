@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
+from .deadlines import Deadline
+
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
@@ -48,6 +50,9 @@ class WatchedReply(aiohttp.ClientResponse):
 class WatchedRequest(aiohttp.ClientRequest):
     """A request that is not written to a connection on which bytes came unasked."""
 
+    silence: Deadline | None = None
+    """Limits the wait for the reply, from the moment when the request is written."""
+
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Write the request to a connection, which aiohttp closes if this raises.
 
@@ -72,6 +77,8 @@ class WatchedRequest(aiohttp.ClientRequest):
                 raise protocol.exception() or aiohttp.ServerDisconnectedError
             raise UnaskedBytesError
         conn.add_callback(watch.rest)
+        if self.silence is not None:
+            self.silence.renew()
         reply = await super().send(conn)
         if isinstance(reply, WatchedReply):
             reply.transport = transport

@@ -39,6 +39,7 @@ from .connection_watch import (
     WatchedReply,
     WatchedRequest,
 )
+from .deadlines import Deadlines
 from .endpoints import Addresses, Origin, Request, Response
 from .replies import facts_of, label
 
@@ -51,6 +52,7 @@ _OK: Final = HTTPStatus.OK.value
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
+_KINDS_OF_TIMEOUTS: Final = 16
 _PUT_THERE_FOR_ALL: Final = "_is_instrumented_by_opentelemetry"
 """What marks the hooks of a process whose sessions are all instrumented as they are made."""
 _USER_AGENT: Final = f"income-client/{__version__}"
@@ -220,6 +222,52 @@ async def send_once(
         raise LostError(fault)
 
 
+class _SocketLimits:
+    """Limits connecting and silence, for requests with the same timeouts.
+
+    All that wait for a service share one timer, while aiohttp's own limit of silence starts and
+    stops one twice for each reply.
+    """
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self.connecting: Final = aiohttp.ClientTimeout(
+            total=None, connect=timeouts.connect, sock_connect=timeouts.connect
+        )
+        self.middlewares: Final = (self._send,)
+        self._silences = Deadlines(timeouts.read)
+
+    async def _send(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        with self._silences.begin(is_running=False) as silence:
+            if isinstance(request, WatchedRequest):
+                request.silence = silence
+            return await send_once(request, handler)
+        raise aiohttp.SocketTimeoutError
+
+    async def body(self, reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
+        """Read a body, or return None as soon as it is longer than the limit."""
+        content = reply.content
+        if content.is_eof():
+            # All of it is here.
+            whole = content.read_nowait()
+            return whole if len(whole) <= limit else None
+        if (reply.content_length or 0) > limit:
+            return None
+        with self._silences.begin() as silence:
+            size = 0
+            pieces = []
+            while not content.at_eof():
+                piece = await content.readany()
+                silence.renew()
+                size += len(piece)
+                if size > limit:
+                    return None
+                pieces.append(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        raise aiohttp.SocketTimeoutError
+
+
 class Transport:
     """Sends one request and reads its reply to the end.
 
@@ -267,6 +315,7 @@ class Transport:
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
+        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(_SocketLimits)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._replies: set[aiohttp.ClientResponse] = set()
@@ -297,6 +346,7 @@ class Transport:
             IncomeClientError: no reply came, or one that is too large.
         """
         session = self._opened()
+        limits = self._limits(timeouts)
         try:
             async with session.request(
                 request.method,
@@ -304,13 +354,14 @@ class Transport:
                 headers=_headers(request, authorization),
                 data=request.form,
                 allow_redirects=False,
-                timeout=socket_limits(timeouts),
+                timeout=limits.connecting,
+                middlewares=limits.middlewares,
                 proxy=self._proxy,
                 ssl=self._tls,
             ) as reply:
                 self._replies.add(reply)
                 try:
-                    return await self._read(request, reply)
+                    return await self._read(request, reply, limits)
                 finally:
                     self._replies.discard(reply)
         except FAILURES as error:
@@ -385,7 +436,6 @@ class Transport:
             connector_owner=borrowed is None,
             request_class=WatchedRequest,
             response_class=WatchedReply,
-            middlewares=(send_once,),
             loop=asyncio.get_running_loop(),
             cookie_jar=aiohttp.DummyCookieJar(),
             # A proxy that tunnels gets them too, so none of them may be a credential.
@@ -394,13 +444,15 @@ class Transport:
             trust_env=False,
         )
 
-    async def _read(self, request: Request, reply: aiohttp.ClientResponse) -> Response:
+    async def _read(
+        self, request: Request, reply: aiohttp.ClientResponse, limits: "_SocketLimits"
+    ) -> Response:
         headers = reply.headers
         if reply.status != _OK:
-            await _drain(reply)
+            await _drain(reply, limits)
             return Response(status=reply.status, headers=headers, body=b"")
         limit = _SMALL_BODY if request.origin is Origin.TOKEN else self._max_response_bytes
-        body = await _body(reply, limit)
+        body = await limits.body(reply, limit)
         if body is not None:
             # A test may have replaced aiohttp.
             discard = reply.discard if isinstance(reply, WatchedReply) else reply.close
@@ -457,27 +509,11 @@ def _headers(request: Request, authorization: Secret) -> dict[str, str]:
     return headers
 
 
-async def _body(reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
-    """Read a body, or return None as soon as it is longer than the limit."""
-    if (reply.content_length or 0) > limit:
-        return None
-    content = reply.content
-    size = 0
-    pieces = []
-    while not content.at_eof():
-        piece = await content.readany()
-        size += len(piece)
-        if size > limit:
-            return None
-        pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-async def _drain(reply: aiohttp.ClientResponse) -> None:
+async def _drain(reply: aiohttp.ClientResponse, limits: "_SocketLimits") -> None:
     """Empty a reply whose status says it all, so that its connection can be used again."""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
-            is_whole = await _body(reply, _SMALL_BODY) is not None
+            is_whole = await limits.body(reply, _SMALL_BODY) is not None
     except FAILURES:
         # The status was read, the body is not needed.
         is_whole = False
