@@ -152,7 +152,7 @@ class Retrier:
 
     async def run(
         self,
-        attempt: Callable[[], Awaitable[T]],
+        attempt: Callable[[], Awaitable[T | IncomeClientError]],
         *,
         deadline_at: float,
         gate: Gate | None = None,
@@ -161,7 +161,8 @@ class Retrier:
         """Make the first attempt, and further ones after failures that allow it.
 
         Args:
-            attempt: makes one; what it raises as `FinalError` is not retried.
+            attempt: makes one, and raises or returns its failure; what it raises as `FinalError`
+                is not retried.
             deadline_at: no pause ends after this moment of the clock.
             gate: closed by a 429 for as long as the service asks.
             on_retry: called for each failure that is followed by another attempt.
@@ -171,7 +172,7 @@ class Retrier:
         """
         try:
             try:
-                result = await attempt()
+                result = _raised(await attempt())
             except IncomeClientError as error:
                 first = error
             else:
@@ -186,7 +187,7 @@ class Retrier:
     async def _retry(
         self,
         first: IncomeClientError,
-        attempt: Callable[[], Awaitable[T]],
+        attempt: Callable[[], Awaitable[T | IncomeClientError]],
         *,
         deadline_at: float,
         gate: Gate | None,
@@ -200,7 +201,7 @@ class Retrier:
         async def next_outcome() -> T:
             if failures:
                 raise failures.pop()
-            return await attempt()
+            return _raised(await attempt())
 
         def stop(state: RetryCallState) -> bool:
             nonlocal paid
@@ -238,6 +239,12 @@ class Retrier:
         error = _failure(state)
         bound = self._throttled_bound if _is_throttled(error) else self._bound
         return max(error.retry_after or 0.0, self._chance() * bound(state))
+
+
+def _raised(outcome: T | IncomeClientError) -> T:
+    if isinstance(outcome, IncomeClientError):
+        raise outcome
+    return outcome
 
 
 def _failure(state: RetryCallState) -> IncomeClientError:

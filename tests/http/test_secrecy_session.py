@@ -270,7 +270,7 @@ def test_the_values_on_the_way_hide_what_they_hold() -> None:
         ("", CANARY),
     ],
 )
-def test_credentials_that_cannot_be_meant_are_not_shown(cls: Any, pair: tuple[Any, Any]) -> None:
+def test_credentials_that_are_invalid_are_not_shown(cls: Any, pair: tuple[Any, Any]) -> None:
     """Undecodable bytes of the environment, line ends and other types are refused, not quoted."""
     with pytest.raises(ConfigurationError) as caught:
         cls(*pair)
@@ -282,7 +282,7 @@ def test_credentials_that_cannot_be_meant_are_not_shown(cls: Any, pair: tuple[An
 
 
 def test_a_secret_compares_and_complains_without_showing_itself() -> None:
-    """Half a character is compared like any other; what is no text is refused."""
+    """Half a character is compared like any other; anything but text is refused."""
     assert Secret("a\udcff") == Secret("a\udcff") != Secret("a")
     with pytest.raises(ConfigurationError) as caught:
         Secret(CANARY.encode())  # type: ignore[arg-type]
