@@ -7,6 +7,7 @@ All moments are of a monotonic clock, in seconds.
 
 import logging
 import random
+import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -171,15 +172,17 @@ class Retrier:
             IncomeClientError: the last failure.
         """
         try:
-            try:
-                result = _raised(await attempt())
-            except IncomeClientError as error:
-                first = error
-            else:
-                self._budget.give()
-                return result
+            outcome = await attempt()
+        except IncomeClientError as error:
+            outcome = _emptied(error)
+        except FinalError as final:
+            raise final.error from None
+        if not isinstance(outcome, IncomeClientError):
+            self._budget.give()
+            return outcome
+        try:
             return await self._retry(
-                first, attempt, deadline_at=deadline_at, gate=gate, on_retry=on_retry
+                outcome, attempt, deadline_at=deadline_at, gate=gate, on_retry=on_retry
             )
         except FinalError as final:
             raise final.error from None
@@ -201,7 +204,13 @@ class Retrier:
         async def next_outcome() -> T:
             if failures:
                 raise failures.pop()
-            return _raised(await attempt())
+            try:
+                outcome = await attempt()
+            except IncomeClientError as error:
+                outcome = _emptied(error)
+            if isinstance(outcome, IncomeClientError):
+                raise outcome
+            return outcome
 
         def stop(state: RetryCallState) -> bool:
             nonlocal paid
@@ -241,10 +250,10 @@ class Retrier:
         return max(error.retry_after or 0.0, self._chance() * bound(state))
 
 
-def _raised(outcome: T | IncomeClientError) -> T:
-    if isinstance(outcome, IncomeClientError):
-        raise outcome
-    return outcome
+def _emptied(error: IncomeClientError) -> IncomeClientError:
+    """Return a copy of an error, and clear its frames: they hold a reply, which may be large."""
+    traceback.clear_frames(error.__traceback__)
+    return error.again()
 
 
 def _failure(state: RetryCallState) -> IncomeClientError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import io
 import json
 import logging
@@ -302,3 +303,17 @@ def test_a_leak_would_be_noticed() -> None:
     error = ConfigurationError("x")
     error.__context__ = ValueError(TOKEN)
     assert TOKEN in shown_by(error)
+
+
+@pytest.mark.parametrize("fault", ["not whole", "wrong shape", "status 503"])
+async def test_a_failed_call_leaves_no_reply_in_memory(fault: str) -> None:
+    """No cycle of references keeps a body, which may be large, until the next collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        error = await failing(answering(api=API_FAULTS[fault]), OAUTH)
+        left = [one for one in gc.get_objects() if isinstance(one, Response)]
+    finally:
+        gc.enable()
+    assert error.attempts == (1 if fault == "wrong shape" else 2)
+    assert left == []
