@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from attrs import Attribute, field, frozen
 
 from income_client.audience import Audience, CallWatch
-from income_client.checks import check_positive
+from income_client.checks import positive
 from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
@@ -112,10 +112,6 @@ def _aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
         raise ConfigurationError(f"{attribute.name} must be a datetime with a zone")
 
 
-def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_positive(attribute.name, value)
-
-
 @frozen(kw_only=True)
 class StoredToken:
     """A token as processes share it through a `TokenStore`.
@@ -128,7 +124,7 @@ class StoredToken:
     """The token itself; a store reads it with ``reveal()``."""
     expires_at: datetime = field(validator=_aware)
     """When it ends, with a zone."""
-    lifetime: float = field(default=CONTRACT_LIFETIME, validator=_positive)
+    lifetime: float = field(default=CONTRACT_LIFETIME, validator=positive)
     """Its whole life in seconds, which decides how early it is renewed."""
 
 
