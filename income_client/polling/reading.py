@@ -31,7 +31,7 @@ from income_client.errors import (
     IncomeClientError,
     NotFoundError,
 )
-from income_client.http.messages import Request, Response
+from income_client.http.endpoints import Request, Response
 from income_client.http.replies import S, read_about, read_reply
 from income_client.records.applications import (
     Application,
