@@ -21,7 +21,7 @@ NAMES: Final = {
         "StoredCheckpoint",
     ),
     "client": ("IncomeClient",),
-    "downloads.stream": (
+    "downloads.many": (
         "DownloadFailure",
         "Downloads",
     ),

@@ -9,13 +9,13 @@ from typing import Self, Unpack
 
 from attrs import evolve
 
+from income_client.downloads.downloader import Downloader
 from income_client.http.addresses import proxy_address
 from income_client.http.session import Auth, SessionManager
 from income_client.http.token_cache import TokenStore
 from income_client.http.transport import BorrowedSession, TraceConfig
 
 from .clock import Clock, SystemClock
-from .downloads.download import Downloader
 from .environment import read_environment
 from .errors import ConfigurationError
 from .events import OnEvent

@@ -5,16 +5,22 @@ import os
 from datetime import tzinfo
 from typing import Final, Literal, overload
 
+from income_client.downloads.downloader import Downloader, FileJob, OnProgress, ProgressError
+from income_client.downloads.many import (
+    Documents,
+    DownloadFailure,
+    Downloads,
+    Get,
+    Meant,
+    OneDocument,
+    meant_by,
+)
 from income_client.downloads.naming import DEFAULT_TEMPLATE, FileFacts, NameTemplate
 from income_client.http.session import SessionManager
 
 from .checks import is_plain_function
 from .clock import Clock
 from .disk.partial_files import FoldersSeen
-from .downloads.download import Downloader
-from .downloads.meant import Documents, Meant, OneDocument, meant_by
-from .downloads.run import FileJob, OnProgress, ProgressError
-from .downloads.stream import DownloadFailure, Downloads, Get
 from .errors import ConfigurationError, IncomeClientError
 from .fetching import OnError
 from .places import place_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from income_client.downloads.file_types import HEAD_BYTES
+from income_client.downloads.naming import HEAD_BYTES
 
 from .folders import sync_descriptor
 

@@ -4,14 +4,10 @@ An entity tag tells versions of one object apart, not objects: so it counts only
 together with the document and the address, its signature aside.
 """
 
-import hashlib
 import re
 from typing import Final
 
 from attrs import frozen
-
-from .links import Link
-from .naming import FileFacts
 
 _MARK: Final = re.compile(
     r'"(?P<subject>[0-9a-f]{16})\.(?P<total>0|[1-9][0-9]{0,17})\.(?P<etag>[!#-~]{1,62})"'
@@ -52,11 +48,3 @@ def read_mark(text: str | None) -> Mark | None:
     if found is None:
         return None
     return Mark(found["subject"], int(found["total"]), f'"{found["etag"]}"')
-
-
-def subject_of(facts: FileFacts, link: Link) -> str:
-    """Return which file is meant, by its document and its address without what signs it."""
-    address = link.address.partition("?")[0]
-    names = (facts.application_id, facts.document_id, str(facts.file), address)
-    text = "\n".join(name or "" for name in names)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

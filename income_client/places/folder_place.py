@@ -5,8 +5,7 @@ from pathlib import Path
 from income_client.disk.folders import Folder, open_folder
 from income_client.disk.partial_files import FoldersSeen, PartialFile
 from income_client.disk.spool import SomeSpool
-from income_client.downloads.file_types import EXTENSIONS, extension_of
-from income_client.downloads.naming import FileFacts, NameTemplate
+from income_client.downloads.naming import EXTENSIONS, FileFacts, NameTemplate, extension_of
 from income_client.errors import DownloadError
 
 from . import on_disk

@@ -3,8 +3,13 @@
 from functools import partial
 
 from income_client.disk.spool import Digest, SomeSpool
-from income_client.downloads.file_types import EXTENSIONS, MEDIA_TYPES, extension_of
-from income_client.downloads.naming import FileFacts, NameTemplate
+from income_client.downloads.naming import (
+    EXTENSIONS,
+    MEDIA_TYPES,
+    FileFacts,
+    NameTemplate,
+    extension_of,
+)
 from income_client.errors import DownloadError
 
 from .place import ANOTHER, Present, Published, unnamed_spool

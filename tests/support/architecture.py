@@ -72,8 +72,7 @@ PURE: Final = (
     *(
         f"downloads.{name}"
         for name in (
-            "file_types", "links", "marks", "naming", "peers", "safe_names", "storage_replies",
-            "transfer",
+            "links", "marks", "naming", "transfer",
         )
     ),
     "disk.part_names",
@@ -104,7 +103,7 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 
 CLIENTS: Final = frozenset(
     {
-        "downloads.file_reply", "downloads.http", "emulator.callback_sender",
+        "downloads.http", "emulator.callback_sender",
         "http.connection_watch", "http.silence", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip
