@@ -5,7 +5,15 @@ import os
 from datetime import tzinfo
 from typing import Final, Literal, overload
 
-from income_client.downloads.downloader import Downloader, FileJob, OnProgress, ProgressError
+from income_client.downloads.downloader import (
+    Destination,
+    Downloader,
+    FileJob,
+    FolderOrStore,
+    OnProgress,
+    ProgressError,
+    place_of,
+)
 from income_client.downloads.many import (
     Documents,
     DownloadFailure,
@@ -16,16 +24,14 @@ from income_client.downloads.many import (
     meant_by,
 )
 from income_client.downloads.naming import DEFAULT_TEMPLATE, FileFacts, NameTemplate
+from income_client.downloads.object_store import is_store
+from income_client.downloads.part_file import FoldersSeen
 from income_client.http.session import SessionManager
 
 from .checks import is_plain_function
 from .clock import Clock
-from .disk.partial_files import FoldersSeen
 from .errors import ConfigurationError, IncomeClientError
 from .fetching import OnError
-from .places import place_of
-from .places.choice import Destination, FolderOrStore
-from .places.stores import is_store
 from .records.files import DownloadedFile
 from .streams import ServiceStreams
 

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from income_client.disk.folders import open_folder, sync_descriptor
+from income_client.disk import sync_descriptor, sync_folder
 from income_client.errors import CheckpointError
 
 from . import sqlite_schema as schema
@@ -146,7 +146,7 @@ def _create(path: Path) -> None:
         # Another process was faster, and may have cleared our draft away already.
         if not path.exists():
             raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _draft(folder: Path) -> Path:
@@ -206,8 +206,3 @@ def _sync_file(path: Path) -> None:
         sync_descriptor(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sync_folder(path: Path) -> None:
-    with open_folder(path) as folder:
-        folder.sync()

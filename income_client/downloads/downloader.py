@@ -6,33 +6,46 @@ bytes go by the destination.
 
 import asyncio
 import hashlib
+import io
 import math
+import os
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final, Self, TypeVar
+from pathlib import Path
+from typing import Final, Self, TypeAlias, TypeGuard, TypeVar
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from income_client.audience import Audience
+from income_client.checks import is_plain_function
 from income_client.clock import Clock
-from income_client.disk.spool import Digest, SomeSpool
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
 from income_client.http.connection_faults import cleaned
 from income_client.http.retry import Retrier, RetryBudget
-from income_client.places import Place, Present, Published
-from income_client.places.place import ANOTHER
-from income_client.records.documents import ApplicationDocuments, DocumentSource
+from income_client.records.documents import DocumentSource
 from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
 
+from .address_book import AddressBook, Ask
+from .destinations import (
+    ANOTHER,
+    BinaryStream,
+    FolderPlace,
+    PathPlace,
+    Place,
+    Present,
+    Published,
+    StreamPlace,
+)
 from .http import FilePool, FileReply
 from .links import Link, read_link, redirected
-from .marks import mark_of, read_mark
-from .naming import FileFacts
+from .naming import FileFacts, NameTemplate
+from .object_store import Store, StorePlace, is_store
+from .part_file import FoldersSeen, mark_of, read_mark
+from .spool import Digest, SomeSpool
 from .transfer import (
     FIRST_BYTE,
     REDIRECTS,
@@ -49,18 +62,21 @@ from .transfer import (
 T = TypeVar("T")
 
 OnProgress = Callable[[DownloadProgress], object]
-Ask = Callable[[str], Awaitable[ApplicationDocuments]]
-"""Reads the documents of an application (contract section 4.3)."""
+FolderOrStore: TypeAlias = str | os.PathLike[str] | Store
+"""What a caller may name for many files: a path, or a store of obstore."""
+Destination: TypeAlias = FolderOrStore | BinaryStream
+"""What a caller may name for one: that, or an object with ``write`` for bytes."""
 
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_SEPARATORS: Final = tuple(filter(None, (os.sep, os.altsep)))
+_OF_THE_LOOP: Final = ("drain", "get_write_buffer_size")
+"""What tells the streams and transports of asyncio, whose ``write`` no thread may call."""
 _PROGRESS_BYTES: Final = 2**16
 _MD5_ETAG: Final = re.compile(r'"(?P<md5>[0-9a-f]{32})"')
 _MOST_RENEWALS: Final = 3
 _MOST_GUESSES: Final = 1
 _FRESH_SECONDS: Final = 60.0
 """How long an answer of the service serves the files whose addresses have expired."""
-_REMEMBERED: Final = 256
-_DocumentKey = tuple[str, str]
-"""A document's type and id: ids need not be unique among types."""
 
 
 class ProgressError(DownloadError):
@@ -224,12 +240,12 @@ class _Download:
         self._shared.pool.check_open()
         self._link()
         place = self.job.place
-        present = _checked(await place.present())
+        present = await place.present()
         if present:
             found = await self._compared(present)
             if found is not None:
                 return found
-        async with _checked(await place.begin()) as spool:
+        async with await place.begin() as spool:
             try:
                 return await self._filled(spool)
             finally:
@@ -241,10 +257,8 @@ class _Download:
         if transfer.total is None or transfer.received < transfer.total:
             await self._persistently(partial(self._transfer, transfer, spool))
         self._is_whole = True
-        published = _checked(
-            await self.job.place.publish(
-                spool, content_type=transfer.content_type, overwrite=self.job.overwrite
-            )
+        published = await self.job.place.publish(
+            spool, content_type=transfer.content_type, overwrite=self.job.overwrite
         )
         return self._downloaded(published, spool.digest, transfer.content_type)
 
@@ -268,11 +282,12 @@ class _Download:
         if not alike and not self.job.overwrite:
             raise DownloadError(ANOTHER)
         md5 = _MD5_ETAG.fullmatch(stored.etag or "")
+        place = self.job.place
         for one in alike:
-            if md5 is None or md5["md5"] != await one.md5():
+            if md5 is None or md5["md5"] != await place.hash_of(one, "md5"):
                 continue
-            sha256 = _checked(await one.sha256())
-            await one.accept()
+            sha256 = await place.hash_of(one, "sha256")
+            await place.accept(one)
             there = Published(one.path, was_there=True)
             return self._downloaded(there, Digest(one.size, sha256), stored.content_type)
         return None
@@ -306,7 +321,7 @@ class _Download:
         )
         if starts_over:
             mark = mark_of(self._subject, transfer.total, transfer.etag)
-            _checked(await spool.start_over(None if mark is None else str(mark)))
+            await spool.start_over(None if mark is None else str(mark))
         while True:
             try:
                 piece = await reply.read()
@@ -317,7 +332,7 @@ class _Download:
                 break
             # Written before it is counted: a connection that is given up for its rate is followed
             # by one that continues behind what was counted.
-            _checked(await spool.write(piece))
+            await spool.write(piece)
             transfer.piece(len(piece), clock.monotonic())
             if abs(transfer.received - self._reported) >= _PROGRESS_BYTES:
                 self._report_progress(transfer)
@@ -347,7 +362,10 @@ class _Download:
             except IncomeClientError as error:
                 return error
 
-        return _checked(await self._shared.retrier.run(tried, deadline_at=math.inf))
+        outcome = await self._shared.retrier.run(tried, deadline_at=math.inf)
+        if isinstance(outcome, IncomeClientError):
+            raise outcome
+        return outcome
 
     async def _request(
         self,
@@ -445,89 +463,6 @@ class _Download:
         )
 
 
-@define(eq=False)
-class _KnownAddresses:
-    """What the service said last about the documents of one application."""
-
-    lock: asyncio.Lock = field(factory=asyncio.Lock)
-    addresses: Mapping[_DocumentKey, Secret | None] = field(factory=dict, repr=False)
-    failure: IncomeClientError | None = None
-    times_asked: int = 0
-    answered_at: float = -math.inf
-
-
-class AddressBook:
-    """Fresh addresses of documents; one book for all downloads of a client.
-
-    The documents of an application are asked for once for all downloads that wait for them, with
-    the same result or error; the addresses of 256 applications are kept.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._entries: OrderedDict[str, _KnownAddresses] = OrderedDict()
-
-    async def fresh(
-        self, source: DocumentSource, document_id: str, *, stale: Secret, since: float, ask: Ask
-    ) -> Secret:
-        """Return the address of a document in place of a stale one; it may be the same.
-
-        Args:
-            source: its application and its type.
-            document_id: the document.
-            stale: its address so far.
-            since: an answer from before this moment of the clock is not used any more.
-            ask: reads the documents if there is no other answer.
-
-        Raises:
-            IncomeClientError: the documents cannot be read, or the document is not among them.
-        """
-        key = (source.document_type, document_id)
-        entry = self._entry(source.application_id)
-        asked_before = entry.times_asked
-        async with entry.lock:
-            known = entry.addresses.get(key)
-            if known is not None and known != stale and entry.answered_at >= since:
-                return known
-            if entry.times_asked == asked_before:
-                await self._renew(entry, source.application_id, ask)
-        if entry.failure is not None:
-            raise entry.failure.again()
-        if key not in entry.addresses:
-            raise DownloadError("the application has no such document any more")
-        address = entry.addresses[key]
-        if address is None:
-            raise DownloadError("the application has several such documents")
-        return address
-
-    async def _renew(self, entry: _KnownAddresses, application_id: str, ask: Ask) -> None:
-        try:
-            documents = await ask(application_id)
-        except IncomeClientError as error:
-            entry.failure = error.again()
-        else:
-            entry.failure = None
-            entry.addresses = _addresses(documents)
-            entry.answered_at = self._clock.monotonic()
-        entry.times_asked += 1
-
-    def _entry(self, application_id: str) -> _KnownAddresses:
-        entry = self._entries.setdefault(application_id, _KnownAddresses())
-        self._entries.move_to_end(application_id)
-        if len(self._entries) > _REMEMBERED:
-            self._entries.popitem(last=False)
-        return entry
-
-
-def _addresses(documents: ApplicationDocuments) -> dict[_DocumentKey, Secret | None]:
-    """Return the address of each document, None where the service gives two for one."""
-    found: dict[_DocumentKey, Secret | None] = {}
-    for document_type, document in documents.all():
-        key, address = (document_type, document.document_id), Secret(document.url)
-        found[key] = address if found.get(key, address) == address else None
-    return found
-
-
 def _subject_of(facts: FileFacts, link: Link) -> str:
     """Return which file is meant, by its document and its address without the signature."""
     address = link.address.partition("?")[0]
@@ -536,8 +471,76 @@ def _subject_of(facts: FileFacts, link: Link) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _checked(outcome: T | IncomeClientError) -> T:
-    """Return a result, raise an error."""
-    if isinstance(outcome, IncomeClientError):
-        raise outcome
-    return outcome
+def place_of(
+    destination: object,
+    template: NameTemplate,
+    facts: FileFacts,
+    seen: FoldersSeen | None = None,
+) -> Place:
+    """Return the place of one file in a destination.
+
+    Args:
+        destination: the path of a folder that exists, or one with a separator at
+            its end; the path of a file; an object with ``write`` for bytes; or
+            a store of obstore.
+        template: how the file is called in a folder or a store.
+        facts: which file.
+        seen: folders whose parts are known, for a run with many files.
+
+    Raises:
+        ConfigurationError: the destination is none of these, or the template does not fit.
+    """
+    if isinstance(destination, str | os.PathLike):
+        return _on_disk(os.fspath(destination), template, facts, seen)
+    if is_store(destination):
+        return StorePlace(destination, template, facts)
+    if _is_stream(destination):
+        return StreamPlace(destination)
+    raise ConfigurationError(
+        "a destination must be a path, an object with write() for bytes, or a store of obstore",
+    )
+
+
+def _on_disk(
+    path: object, template: NameTemplate, facts: FileFacts, seen: FoldersSeen | None
+) -> Place:
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ConfigurationError("a destination's path must be a str or an os.PathLike of str")
+    if _ADDRESS.match(path):
+        raise ConfigurationError(
+            "the destination is an address; a store of obstore is one: obstore.store.from_url(...)"
+        )
+    try:
+        os.fsencode(path)
+        is_folder = path.endswith(_SEPARATORS) or Path(path).is_dir()
+    except (OSError, UnicodeError):
+        is_folder = None
+    if is_folder is None:
+        raise ConfigurationError("the destination's path is too long, or invalid on this system")
+    return FolderPlace(Path(path), template, facts, seen) if is_folder else PathPlace(Path(path))
+
+
+def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:
+    write = getattr(candidate, "write", None)
+    if not callable(write):
+        return False
+    if any(hasattr(candidate, name) for name in _OF_THE_LOOP):
+        raise ConfigurationError(
+            "the destination belongs to an event loop, and is written to in a thread here;"
+            " use io.BytesIO() or a path, and send what is there when it is whole",
+        )
+    if isinstance(candidate, io.TextIOBase) or hasattr(candidate, "encoding"):
+        raise ConfigurationError("the destination is a text file; a document's file is bytes")
+    flush = getattr(candidate, "flush", None)
+    if not is_plain_function(write) or (callable(flush) and not is_plain_function(flush)):
+        raise ConfigurationError(
+            "the destination's write() and flush() are called, not awaited: plain functions"
+        )
+    if getattr(candidate, "closed", False) is True or not _is_writable(candidate):
+        raise ConfigurationError("the destination is closed, or cannot be written to")
+    return True
+
+
+def _is_writable(candidate: object) -> bool:
+    writable = getattr(candidate, "writable", None)
+    return not callable(writable) or bool(writable())

@@ -29,6 +29,7 @@ _LINK: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<target>[/?].*|)"
 )
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(:(?P<port>[1-9][0-9]{0,4}))?")
+_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _HIGHEST_PORT: Final = 65535
 
@@ -51,9 +52,7 @@ def read_link(address: object, policy: DownloadPolicy) -> Link:
     """Check the address of a file (contract section 2.3); raise `UnsafeLinkError` if refused."""
     if not isinstance(address, str):
         raise _malformed("the download address is missing")
-    for is_wrong, fault in _TEXT_FAULTS:
-        if is_wrong(address):
-            raise _malformed(f"the download address {fault}")
+    _check_text(address)
     link = _parsed(address)
     _check_policy(link, policy)
     return link
@@ -63,16 +62,21 @@ def redirected(link: Link, location: object, policy: DownloadPolicy) -> Link:
     """Check where a redirect leads, as strictly as the address itself."""
     if not isinstance(location, str) or not location:
         raise _malformed("the redirect leads nowhere")
-    if location.startswith("/") and not location.startswith("//"):
+    _check_text(location)
+    return read_link(_resolved(link.address, location), policy)
+
+
+def _resolved(address: str, location: str) -> str:
+    """Resolve a redirect; what may name another host is left to `read_link`, byte by byte."""
+    scheme, _, rest = address.partition("://")
+    if _ABSOLUTE.match(location):
+        return location
+    if location.startswith("//"):
+        return f"{scheme}:{location}"
+    if location.startswith("/"):
         # Keys may hold dot segments, and the signature is over the bytes.
-        parts = _LINK.fullmatch(link.address)
-        origin = "" if parts is None else f"{parts['scheme']}://{parts['authority']}"
-        return read_link(origin + location, policy)
-    try:
-        target = str(URL(link.address, encoded=True).join(URL(location, encoded=True)))
-    except ValueError:
-        raise _malformed("the redirect leads nowhere") from None
-    return read_link(target, policy)
+        return f"{scheme}://{rest.partition('/')[0]}{location}"
+    return str(URL(address, encoded=True).join(URL(location, encoded=True)))
 
 
 _TEXT_FAULTS: Final[Sequence[tuple[Callable[[str], bool], str]]] = (
@@ -82,6 +86,12 @@ _TEXT_FAULTS: Final[Sequence[tuple[Callable[[str], bool], str]]] = (
     (lambda text: "\\" in text, "holds a backslash"),
     (lambda text: "#" in text, "holds a fragment"),
 )
+
+
+def _check_text(address: str) -> None:
+    for is_wrong, fault in _TEXT_FAULTS:
+        if is_wrong(address):
+            raise _malformed(f"the download address {fault}")
 
 
 def _parsed(address: str) -> Link:

@@ -17,7 +17,7 @@ from income_client import (
     RetryPolicy,
     Timeouts,
 )
-from income_client.downloads.downloader import AddressBook
+from income_client.downloads.address_book import AddressBook
 from income_client.errors import IncomeClientError, ServerError
 from income_client.records.documents import DocumentSource
 from income_client.settings import Secret

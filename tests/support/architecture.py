@@ -23,7 +23,7 @@ LAYERS: Final = (
         "telemetry", "threads", "waiting",
     },
     {"http"},
-    {"checkpoints", "disk", "downloads", "exporting", "fetching", "places", "walk"},
+    {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
     {"calls", "files", "options", "streams"},
     {"client"},
@@ -69,13 +69,7 @@ PURE: Final = (
             "salvage", "schedule", "versions",
         )
     ),
-    *(
-        f"downloads.{name}"
-        for name in (
-            "links", "marks", "naming", "transfer",
-        )
-    ),
-    "disk.part_names",
+    "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
     "cli.checking.facts", "cli.checking.list_facts", "cli.checking.list_rules",
     "cli.checking.report",
