@@ -3,6 +3,7 @@
 import errno
 import inspect
 import io
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,6 +25,7 @@ from .part_file import (
     create,
     disk_fault,
     folder_at,
+    has_part,
     hash_file,
     make_private,
 )
@@ -112,6 +114,7 @@ class _DiskPlace:
         self._may_make = may_make
         self._seen = seen
         self._others: tuple[str, ...] = ()
+        self._has_no_part = False
 
     async def present(self) -> tuple[Present, ...]:
         """See `Place.present`."""
@@ -143,6 +146,8 @@ class _DiskPlace:
 
     async def begin(self) -> SomeSpool:
         """See `Place.begin`."""
+        if self._has_no_part:
+            return Spool(self._create)
         made: list[Spool[PartFile]] = []
 
         def begin() -> SomeSpool:
@@ -185,9 +190,16 @@ class _DiskPlace:
         try:
             folder = folder_at(self._folder, self._inner)
         except FileNotFoundError:
+            self._has_no_part = self._may_make
             return ()
-        found = ((folder / name, check_is_regular(folder / name)) for name in self._names)
-        return tuple(Present(path, facts.st_size) for path, facts in found if facts is not None)
+        self._has_no_part = not has_part(folder, self._target, self._seen)
+        beginning = os.path.join(folder, "")  # noqa: PTH118 - paths of many names take their time
+        found = []
+        for name in self._names:
+            facts = check_is_regular(beginning + name)
+            if facts is not None:
+                found.append(Present(folder / name, facts.st_size))
+        return tuple(found)
 
     def _publish(self, file: PartFile, *, content_type: str | None, overwrite: bool) -> Published:
         """Give a part its final name, unless the same or another file has its place."""

@@ -352,6 +352,12 @@ class FoldersSeen:
         return known
 
 
+def has_part(folder: Path, target: str, seen: FoldersSeen | None = None) -> bool:
+    """Say whether a part of a target may be in a folder."""
+    parts = (seen or FoldersSeen()).parts_in(folder)
+    return any(PartName.read(name, target) for name in parts)
+
+
 def adopt(folder: Path, target: str, seen: FoldersSeen | None = None) -> PartFile | None:
     """Take over the longest part that a killed process has left of a target; remove the others."""
     boot = boot_id()
@@ -447,15 +453,15 @@ def folder_at(path: Path, inner: Sequence[str] = (), *, make: bool = False) -> P
     return path
 
 
-def find(path: Path) -> os.stat_result | None:
+def find(path: Path | str) -> os.stat_result | None:
     """Return what is there, a link itself rather than its end; None for nothing."""
     try:
-        return path.lstat()
+        return os.lstat(path)
     except FileNotFoundError:
         return None
 
 
-def check_is_regular(path: Path) -> os.stat_result | None:
+def check_is_regular(path: Path | str) -> os.stat_result | None:
     """Return what is where a file is to go, None for nothing; raise if it is not a file."""
     found = find(path)
     if found is None or stat.S_ISREG(found.st_mode):
