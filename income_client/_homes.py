@@ -90,7 +90,10 @@ NAMES: Final = {
     "protocol.callbacks.certificates": ("CallbackClientCertificate",),
     "protocol.callbacks.issuer": ("CallbackTokenIssuer",),
     "protocol.callbacks.networks": ("CallbackSourceNetworks",),
-    "http.tokens": ("StoredToken",),
+    "http.tokens": (
+        "StoredToken",
+        "TokenStore",
+    ),
     "wire.codec": (
         "from_json",
         "register_document_type",
@@ -138,7 +141,6 @@ NAMES: Final = {
         "Secret",
         "Timeouts",
     ),
-    "http.token_cache": ("TokenStore",),
 }
 """The modules, and what each gives."""
 

@@ -10,9 +10,9 @@ from typing import Self, Unpack
 from attrs import evolve
 
 from income_client.downloads.downloader import Downloader
-from income_client.http.addresses import proxy_address
+from income_client.http.endpoints import proxy_address
 from income_client.http.session import Auth, SessionManager
-from income_client.http.token_cache import TokenStore
+from income_client.http.tokens import TokenStore
 from income_client.http.transport import BorrowedSession, TraceConfig
 
 from .clock import Clock, SystemClock

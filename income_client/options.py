@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from typing import TypedDict
 
-from income_client.http.token_cache import TokenStore
+from income_client.http.tokens import TokenStore
 from income_client.http.transport import BorrowedSession, TraceConfig
 
 from .clock import Clock

@@ -23,8 +23,8 @@ from income_client.checks import is_plain_function
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
-from income_client.http.connection_faults import cleaned
 from income_client.http.retry import Retrier, RetryBudget
+from income_client.http.transport import cleaned
 from income_client.records.documents import DocumentSource
 from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
@@ -355,17 +355,11 @@ class _Download:
                 self._renewals = 0
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        async def tried() -> T | IncomeClientError:
+        async def counted() -> T:
             self.attempts += 1
-            try:
-                return await attempt()
-            except IncomeClientError as error:
-                return error
+            return await attempt()
 
-        outcome = await self._shared.retrier.run(tried, deadline_at=math.inf)
-        if isinstance(outcome, IncomeClientError):
-            raise outcome
-        return outcome
+        return await self._shared.retrier.run(counted, deadline_at=math.inf)
 
     async def _request(
         self,

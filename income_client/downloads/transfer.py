@@ -13,7 +13,7 @@ from typing import Final
 from attrs import frozen
 
 from income_client.errors import DownloadError, IncomeClientError
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response
 from income_client.http.replies import facts_of
 from income_client.settings import DownloadPolicy
 

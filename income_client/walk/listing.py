@@ -8,8 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from income_client.errors import IncomeClientError, InvalidRequestError, UnexpectedResponseError
-from income_client.http.endpoints import list_applications
-from income_client.http.messages import Request, Response
+from income_client.http.endpoints import Request, Response, list_applications
 from income_client.http.replies import read_reply, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage

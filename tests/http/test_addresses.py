@@ -3,8 +3,13 @@
 import pytest
 
 from income_client.errors import ConfigurationError
-from income_client.http.addresses import addresses, proxy_address
-from income_client.http.endpoints import get_application, get_documents, token_request
+from income_client.http.endpoints import (
+    addresses,
+    get_application,
+    get_documents,
+    proxy_address,
+    token_request,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,6 +17,8 @@ from income_client.http.endpoints import get_application, get_documents, token_r
     [
         ("https://api.example.com", "https://api.example.com", "https://api.example.com"),
         ("https://API.Example.com/", "https://api.example.com", "https://api.example.com"),
+        ("https://a.example:", "https://a.example", "https://a.example"),
+        ("https://[2001:DB8::1]:443", "https://[2001:db8::1]", "https://[2001:db8::1]"),
         ("https://a.example:443/x/y/", "https://a.example/x/y", "https://a.example"),
         ("https://a.example:8443/x", "https://a.example:8443/x", "https://a.example:8443"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "http://127.0.0.1:8080"),
@@ -49,6 +56,8 @@ def test_an_address_is_an_origin_with_a_prefix(base_url: str, api: str, token: s
         "https://a.example:0",
         "https://a.example:65536",
         "https://a.example:x",
+        "https://a.example:+80",
+        "https://a.example:1_0",
         "https://user:S3CRET@a.example",
         "https://user@a.example",
         "https://a.example/?",
@@ -72,7 +81,7 @@ def test_an_address_is_an_origin_with_a_prefix(base_url: str, api: str, token: s
     ],
 )
 def test_any_other_address_is_refused_without_being_shown(address: str) -> None:
-    """An address that cannot be meant is refused, as the API's and as the token endpoint's."""
+    """An invalid address is refused, as the API's and as the token endpoint's."""
     with pytest.raises(ConfigurationError) as caught:
         addresses(address)
     assert "S3CRET" not in str(caught.value)
@@ -111,7 +120,7 @@ def test_the_address_of_a_proxy_is_kept_secret(proxy: str) -> None:
     ],
 )
 def test_another_address_of_a_proxy_is_refused(proxy: str) -> None:
-    """What is no address of a host is neither used nor shown."""
+    """An invalid address is neither used nor shown."""
     with pytest.raises(ConfigurationError) as caught:
         proxy_address(proxy)
     assert "S3CRET" not in str(caught.value) + repr(caught.traceback[-1].frame.f_locals)

@@ -1,4 +1,4 @@
-"""Many limits share a timer and end their own block only."""
+"""Many limits share one timer, and each ends its own block only."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ async def test_a_block_that_takes_too_long_is_ended() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_cancellation_from_outside_goes_on() -> None:
+async def test_a_cancellation_from_outside_continues() -> None:
     """Only the deadline's own cancellation ends with the block."""
     task = asyncio.create_task(hang(Deadlines(5)))
     await asyncio.sleep(0)
@@ -45,8 +45,8 @@ async def test_a_cancellation_from_outside_goes_on() -> None:
         await task
 
 
-async def test_a_cancellation_at_the_same_moment_goes_on() -> None:
-    """Whoever cancels from outside is obeyed, even if the time is up as well."""
+async def test_a_cancellation_at_the_same_moment_continues() -> None:
+    """A cancellation from outside has effect, even if the time is up as well."""
 
     async def both() -> None:
         with Deadlines(5).begin() as deadline:
@@ -132,3 +132,13 @@ async def test_what_came_while_the_loop_was_held_up_is_taken() -> None:
         loop.call_soon(hold_up)
         assert await arrives == "it"
     assert not deadline.has_passed
+
+
+async def test_a_deadline_that_is_not_running_begins_when_it_is_renewed() -> None:
+    """Until then the block takes as long as it likes."""
+    deadlines = Deadlines(SHORT)
+    with deadlines.begin(is_running=False) as deadline:
+        await asyncio.sleep(SHORT * 2)
+        deadline.renew()
+        await asyncio.get_running_loop().create_future()
+    assert deadline.has_passed

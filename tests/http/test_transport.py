@@ -10,14 +10,15 @@ from yarl import URL
 from income_client.errors import (
     UnexpectedResponseError,
 )
-from income_client.http.addresses import addresses, proxy_address
 from income_client.http.endpoints import (
+    Response,
+    addresses,
     get_application,
     get_documents,
     list_applications,
+    proxy_address,
     token_request,
 )
-from income_client.http.messages import Response
 from income_client.http.transport import Transport
 from tests.support.scripted_server import Seen, always, reply, serving
 from tests.support.transport import CHUNKED, connected, one, send
@@ -88,7 +89,7 @@ async def test_a_token_reply_is_small() -> None:
 
 @pytest.mark.parametrize("tail", [b"", b"x" * 70_000, None])
 async def test_an_error_status_needs_no_body(tail: bytes | None) -> None:
-    """However the body of an error goes on, its status is what counts."""
+    """However the body of an error continues, its status is what counts."""
 
     async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
         writer.write(b"HTTP/1.1 503 X\r\nContent-Length: 90000\r\nRetry-After: 3\r\n\r\n")
