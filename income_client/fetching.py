@@ -13,6 +13,7 @@ from .crew_iterator import CrewIterator, Raised
 from .errors import ConfigurationError, IncomeClientError
 from .events import RecordDelivered
 from .records.applications import Application, ApplicationSummary
+from .records.documents import ApplicationDocuments, ApplicationRecord
 from .sources import Source
 
 Y = TypeVar("Y")
@@ -161,6 +162,13 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         elif entry.error is None:
             entry.error = finished.error
             entry.to_ask.clear()
+
+
+def as_record(
+    application: Application, documents: ApplicationDocuments | None = None
+) -> ApplicationRecord:
+    """Put an application and its documents together."""
+    return ApplicationRecord(application=application, documents=documents)
 
 
 def _id_of(application: object) -> str:

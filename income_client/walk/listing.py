@@ -7,13 +7,24 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.errors import IncomeClientError, InvalidRequestError, UnexpectedResponseError
+from income_client.errors import (
+    ConfigurationError,
+    IncomeClientError,
+    InvalidRequestError,
+    UnexpectedResponseError,
+)
 from income_client.http.endpoints import list_applications
 from income_client.http.messages import Request, Response
-from income_client.http.replies import read_reply, served_at
+from income_client.http.replies import read_found, read_reply, served_at
 from income_client.http.session import SessionManager
-from income_client.records.applications import ApplicationPage
-from income_client.wire.times import FIRST_SECOND, Rounding, service_second, wire_time
+from income_client.records.applications import ApplicationPage, ApplicationSummary
+from income_client.wire.times import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    Rounding,
+    service_second,
+    wire_time,
+)
 
 from .echo import second_of
 from .questions import Bounds
@@ -27,6 +38,7 @@ _BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
 """Seconds before `Date` from which the present is looked for: `Date` may be of another zone."""
 _MOST_GUESSES: Final = 40
 """More than it takes to find one second of all time by halves."""
+_YEAR: Final = 366 * 86_400
 _END_OF_TIME: Final = 3_786_912_000
 """The beginning of 2090: an echo beyond it stands for no bound, and tells no time."""
 
@@ -128,3 +140,30 @@ async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> L
         else:
             high = min(high, guess)
     raise UnexpectedResponseError("list_applications: the service tells no time")
+
+
+async def find_by_reference(session: SessionManager, reference: str) -> ApplicationSummary | None:
+    """Find the application with a reference, also where the service's default bounds hide it."""
+    if reference is None:
+        raise ConfigurationError("application_reference_id is None")
+
+    async def listed(after: int | None, before: int | None) -> ApplicationPage:
+        request = list_applications(
+            updated_after=None if after is None else wire_time(after),
+            updated_before=None if before is None else wire_time(before),
+            application_reference_id=reference,
+        )
+        return await session.call(request, partial(read_found, reference, request))
+
+    page = await listed(None, None)
+    if not page.applications:
+        page = await listed(0, None)
+    if not page.applications:
+        # An exclusive upper bound hides what was updated this very second.
+        future = min(second_of(page.updated_before), LAST_SECOND - _YEAR) + _YEAR
+        try:
+            page = await listed(0, future)
+        except InvalidRequestError:
+            return None
+    same = (row for row in page.applications if row.application_reference_id == reference)
+    return next(same, None)

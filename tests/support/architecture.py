@@ -19,14 +19,13 @@ LAYERS: Final = (
     {"_version", "checks", "clock", "errors", "events", "hosts", "records", "settings"},
     {"wire"},
     {
-        "audience", "concurrency", "crew_iterator", "environment", "protocol", "sources",
+        "audience", "concurrency", "crew_iterator", "protocol", "sources",
         "telemetry", "threads", "waiting",
     },
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "places", "walk"},
     {"polling"},
-    {"calls", "files", "options", "streams"},
-    {"client"},
+    {"client", "environment"},
     {"__init__", "_homes"},
     {"cli", "testing"},
 )  # fmt: skip
