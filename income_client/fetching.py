@@ -8,13 +8,11 @@ from attrs import define, field, frozen
 
 from .audience import Audience
 from .checks import check_count
-from .concurrency import Finished
-from .crew_iterator import CrewIterator, Raised
+from .concurrency import Finished, Raised, Source, TaskIterator
 from .errors import ConfigurationError, IncomeClientError
 from .events import RecordDelivered
 from .records.applications import Application, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord
-from .sources import Source
 
 Y = TypeVar("Y")
 
@@ -49,7 +47,7 @@ class _Entry:
     error: BaseException | None = None
 
 
-class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
+class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
     """An iterator over what several requests about each application give.
 
     The requests of one application are independent of each other and go out
@@ -118,21 +116,21 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
                 self._start_requests()
                 return entry
             self._start_requests()
-            if not self._crew:
+            if not self._tasks:
                 if self._source.error is not None:
                     raise self._source.error
                 return None
-            self._take(await self._crew.next())
+            self._take(await self._tasks.next())
 
     def _is_done(self, entry: _Entry) -> bool:
         return entry.error is not None or len(entry.parts) == len(self._parts)
 
     def _start_requests(self) -> None:
-        while self._crew.under_way - self._is_pulling < self._concurrency:
+        while self._tasks.under_way - self._is_pulling < self._concurrency:
             if self._entries and self._entries[-1].to_ask:
                 entry = self._entries[-1]
                 part = entry.to_ask.pop(0)
-                self._crew.start((entry, part), self._parts[part](entry.application_id))
+                self._tasks.start((entry, part), self._parts[part](entry.application_id))
             elif (
                 self._source.is_exhausted
                 or self._is_pulling
@@ -141,7 +139,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
                 return
             elif self._source.is_asynchronous:
                 self._is_pulling = True
-                self._crew.start(None, self._source.pull())
+                self._tasks.start(None, self._source.pull())
             else:
                 self._begin(self._source.take())
 

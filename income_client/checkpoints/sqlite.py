@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+from income_client.concurrency import run_to_the_end
 from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
-from income_client.threads import run_to_the_end
 
 from . import sqlite_schema as schema
 from .change import Change, change_of, conflict, is_name, wrong_name

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from attrs import define
 
+from income_client.concurrency import run_to_the_end
 from income_client.disk.faults import disk_fault
 from income_client.disk.folders import Folder
 from income_client.disk.hashed_file import BLOCK
@@ -22,7 +23,6 @@ from income_client.disk.partial_files import (
 )
 from income_client.disk.spool import SomeSpool, Spool
 from income_client.errors import DownloadError
-from income_client.threads import run_to_the_end
 
 from .place import ANOTHER, Present, Published
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterable, Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeGuard
 
+from income_client.concurrency import run_to_the_end
 from income_client.errors import DownloadError
-from income_client.threads import run_to_the_end
 
 _PASSING: Final = "GenericError"
 """What obstore calls a fault of the network that its own retries could not mend."""

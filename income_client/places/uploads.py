@@ -13,9 +13,9 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Final
 
+from income_client.concurrency import run_to_the_end
 from income_client.disk.hashed_file import HashedFile
 from income_client.errors import DownloadError
-from income_client.threads import run_to_the_end
 
 from .stores import Store, store_fault
 

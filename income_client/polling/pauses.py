@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from income_client.clock import Clock
-from income_client.waiting import unless
+from income_client.concurrency import unless
 
 from .schedule import Rhythm
 

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 
 from income_client.checks import check_count
 from income_client.clock import Clock
-from income_client.concurrency import Crew
+from income_client.concurrency import BoundedTasks
 from income_client.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -98,7 +98,7 @@ class ApplicationPaginator:
         self._raises = on_saturated == "raise"
         self._clock = clock
         self._audience = session.audience
-        self._crew: Crew[Question | Pause] = Crew()
+        self._crew: BoundedTasks[Question | Pause] = BoundedTasks()
         self._pause: Pause | None = None
         self._handed_out: Delivery | None = None
         self._rows: Iterator[ApplicationSummary] = iter(())

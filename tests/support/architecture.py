@@ -19,8 +19,8 @@ LAYERS: Final = (
     {"_version", "checks", "clock", "errors", "events", "hosts", "records", "settings"},
     {"wire"},
     {
-        "audience", "concurrency", "crew_iterator", "protocol", "sources",
-        "telemetry", "threads", "waiting",
+        "audience", "concurrency", "protocol",
+        "telemetry",
     },
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "places", "walk"},
