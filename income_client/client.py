@@ -150,7 +150,7 @@ class IncomeClient:
                 user_agent=user_agent,
                 proxy=sealed_proxy,
                 clock=self._clock,
-                audience=self._session.audience,
+                instrumentation=self._session.instrumentation,
             )
 
         self._make_downloader = make_downloader
@@ -464,7 +464,7 @@ class IncomeClient:
             assemble=as_record,
             concurrency=self._concurrency(concurrency),
             on_error=on_error,
-            audience=self._session.audience,
+            instrumentation=self._session.instrumentation,
         )
 
     @overload
@@ -513,7 +513,7 @@ class IncomeClient:
             assemble=lambda documents: documents,
             concurrency=self._concurrency(concurrency),
             on_error=on_error,
-            audience=self._session.audience,
+            instrumentation=self._session.instrumentation,
         )
 
     def poll(
@@ -590,7 +590,7 @@ class IncomeClient:
             settle=settle,
             lookback=lookback,
             clock=self._clock,
-            audience=self._session.audience,
+            instrumentation=self._session.instrumentation,
         )
 
     # Document files

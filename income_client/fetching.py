@@ -6,11 +6,11 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from attrs import define, field, frozen
 
-from .audience import Audience
 from .checks import check_count
 from .concurrency import Finished, Raised, Source, TaskIterator
 from .errors import ConfigurationError, IncomeClientError
 from .events import RecordDelivered
+from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord
 
@@ -62,7 +62,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
         assemble: makes the result of the parts.
         concurrency: requests in flight at the most.
         on_error: whether a failure is raised, or yielded in its place.
-        audience: told of what is handed out.
+        instrumentation: told of what is handed out.
 
     Raises:
         ConfigurationError: an argument cannot be meant.
@@ -76,7 +76,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
         assemble: Callable[..., Y],
         concurrency: int,
         on_error: OnError,
-        audience: Audience | None = None,
+        instrumentation: Instrumentation | None = None,
     ) -> None:
         check_count("concurrency", concurrency)
         if on_error not in ("raise", "yield"):
@@ -87,7 +87,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
         self._assemble = assemble
         self._concurrency = concurrency
         self._on_error = on_error
-        self._audience = Audience() if audience is None else audience
+        self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
         self._entries: deque[_Entry] = deque()
         self._is_pulling = False
 
@@ -101,9 +101,9 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
         if entry is None:
             return None
         if entry.error is None:
-            tell = self._audience.tell
-            if tell is not None:
-                tell(RecordDelivered(application_id=entry.application_id))
+            emit = self._instrumentation.emit
+            if emit is not None:
+                emit(RecordDelivered(application_id=entry.application_id))
             return self._assemble(*(entry.parts[part] for part in range(len(self._parts))))
         if self._on_error == "yield" and isinstance(entry.error, IncomeClientError):
             return cast("Y", FetchFailure(entry.application_id, entry.error))

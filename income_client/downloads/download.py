@@ -5,11 +5,11 @@ from typing import Self
 
 from attrs import evolve, frozen
 
-from income_client.audience import Audience
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
 from income_client.http.retry import Retrier, RetryBudget
+from income_client.instrumentation import Instrumentation
 from income_client.records.files import DownloadedFile
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
 
@@ -27,7 +27,7 @@ class Downloader:
     """What all of them share."""
     slots: asyncio.Semaphore
     """As many as files may be on their way."""
-    audience: Audience
+    instrumentation: Instrumentation
     """Is told of those that came and those that did not."""
 
     @classmethod
@@ -41,7 +41,7 @@ class Downloader:
         user_agent: str | None,
         proxy: Secret | None,
         clock: Clock,
-        audience: Audience,
+        instrumentation: Instrumentation,
     ) -> Self:
         """Make one with connections of its own, for arguments that the session has checked.
 
@@ -62,7 +62,9 @@ class Downloader:
             book=AddressBook(clock),
             clock=clock,
         )
-        return cls(means=means, slots=asyncio.Semaphore(concurrency), audience=audience)
+        return cls(
+            means=means, slots=asyncio.Semaphore(concurrency), instrumentation=instrumentation
+        )
 
     def with_options(self, *, timeouts: Timeouts | None, retry: RetryPolicy | None) -> Self:
         """Return one with other limits: same connections, slots, budget and fresh addresses."""
@@ -107,8 +109,8 @@ class Downloader:
         outcome: DownloadedFile | BaseException,
         began: float,
     ) -> None:
-        tell = self.audience.tell
-        if tell is None:
+        emit = self.instrumentation.emit
+        if emit is None:
             return
         file = outcome if isinstance(outcome, DownloadedFile) else None
         finished = FileFinished(
@@ -120,4 +122,4 @@ class Downloader:
             seconds=self.means.clock.monotonic() - began,
             error=type(outcome).__name__ if file is None else None,
         )
-        tell(finished)
+        emit(finished)

@@ -14,7 +14,6 @@ from typing import Final, Generic, TypeVar
 
 from attrs import frozen
 
-from income_client.audience import Audience, CallWatch
 from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
@@ -22,6 +21,7 @@ from income_client.errors import (
     IncomeClientError,
     RateLimitedError,
 )
+from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import Secret, Timeouts
 
 from .messages import Request, Response
@@ -53,7 +53,7 @@ class Shared:
     """Spaces the requests, where a rate is set."""
     clock: Clock
     """Measures and sleeps."""
-    audience: Audience
+    instrumentation: Instrumentation
     """Is told of them."""
 
 

@@ -13,11 +13,11 @@ import ssl as tls
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
-from income_client.audience import Audience, CallWatch
 from income_client.checks import check_count, check_positive
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError, DeadlineExceededError, IncomeClientError
 from income_client.events import OnEvent
+from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import (
     BasicAuth,
     OAuth2ClientCredentials,
@@ -110,7 +110,7 @@ class SessionManager:
         policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
         clock = SystemClock() if clock is None else clock
         self._host = host_of(found.api)
-        audience = Audience(on_event, telemetry=telemetry)
+        instrumentation = Instrumentation(on_event, telemetry=telemetry)
         self._retrier = Retrier(policy, RetryBudget(policy.budget), clock, chance=chance)
         transport = Transport(
             found,
@@ -132,14 +132,14 @@ class SessionManager:
                 self._retrier,
                 self.timeouts,
                 clock,
-                audience=audience,
+                instrumentation=instrumentation,
                 host=host_of(found.token),
             )
             authorized = TokenCache(
                 endpoint.buy,
                 clock,
                 gate=endpoint.gate,
-                audience=audience,
+                instrumentation=instrumentation,
                 store=_store(token_store),
                 load_seconds=self.timeouts.deadline / 4,
             )
@@ -150,13 +150,13 @@ class SessionManager:
             gate=Gate(),
             pacer=None if max_rate is None else Pacer(check_positive("max_rate", max_rate)),
             clock=clock,
-            audience=audience,
+            instrumentation=instrumentation,
         )
 
     @property
-    def audience(self) -> Audience:
+    def instrumentation(self) -> Instrumentation:
         """Who is told of what happens."""
-        return self._shared.audience
+        return self._shared.instrumentation
 
     async def call(
         self,
@@ -236,7 +236,7 @@ class SessionManager:
         refused = shared.transport.refusal()
         if refused is not None:
             return refused
-        watch = shared.audience.begin(request.name, self._host, shared.clock)
+        watch = shared.instrumentation.begin(request.name, self._host, shared.clock)
         work = self._by_deadline(request, read, watch)
         return await (work if watch is None else watch.over(work))
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from income_client.audience import Audience
 from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
@@ -21,6 +20,7 @@ from income_client.errors import (
     TokenError,
 )
 from income_client.events import TokenRenewed
+from income_client.instrumentation import Instrumentation
 from income_client.settings import Secret
 
 from .pacing import Gate
@@ -60,7 +60,7 @@ class TokenCache:
         store: shared with other processes; its failures never break a call.
         load_seconds: how long the store may take to load, before a token is bought.
         wall_time: the time of day, for the store's sake.
-        audience: told of new tokens.
+        instrumentation: told of new tokens.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TokenCache:
         store: TokenStore | None = None,
         load_seconds: float = _LOAD_SECONDS,
         wall_time: Callable[[], datetime] = _utc_now,
-        audience: Audience | None = None,
+        instrumentation: Instrumentation | None = None,
     ) -> None:
         self._buy = buy
         self._clock = clock
@@ -80,7 +80,7 @@ class TokenCache:
         self._store = store
         self._load_seconds = min(load_seconds, _LOAD_SECONDS)
         self._wall_time = wall_time
-        self._audience = Audience() if audience is None else audience
+        self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
         self._token: Token | None = None
         self._refused: Secret | None = None
         self._flight: asyncio.Task[Token | IncomeClientError] | None = None
@@ -191,10 +191,10 @@ class TokenCache:
         return outcome
 
     def _tell_renewed(self, token: Token, *, is_shared: bool) -> None:
-        tell = self._audience.tell
-        if tell is not None:
+        emit = self._instrumentation.emit
+        if emit is not None:
             left = max(0.0, token.expired_at - self._clock.monotonic())
-            tell(TokenRenewed(lifetime=left, is_shared=is_shared))
+            emit(TokenRenewed(lifetime=left, is_shared=is_shared))
 
     async def _load(self) -> Token | None:
         """Return the store's token if it is one to change to."""

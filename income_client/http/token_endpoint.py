@@ -5,7 +5,6 @@ Knows nothing of who waits for the token or how long it is kept.
 
 import asyncio
 
-from income_client.audience import Audience, CallWatch
 from income_client.clock import Clock
 from income_client.errors import (
     DeadlineExceededError,
@@ -13,6 +12,7 @@ from income_client.errors import (
     TokenError,
     UnexpectedResponseError,
 )
+from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import OAuth2ClientCredentials, Timeouts
 
 from .endpoints import token_request
@@ -33,7 +33,7 @@ class TokenEndpoint:
         retrier: shares its budget with the calls, not their count.
         timeouts: the deadline bounds one purchase, pauses included.
         clock: tells when a request was sent.
-        audience: told of the purchases.
+        instrumentation: told of the purchases.
         host: of the endpoint, for its sake.
 
     Attributes:
@@ -49,7 +49,7 @@ class TokenEndpoint:
         timeouts: Timeouts,
         clock: Clock,
         *,
-        audience: Audience,
+        instrumentation: Instrumentation,
         host: str | None,
     ) -> None:
         self._authorization = credentials.authorization()
@@ -57,7 +57,7 @@ class TokenEndpoint:
         self._retrier = retrier
         self._timeouts = timeouts
         self._clock = clock
-        self._audience = audience
+        self._instrumentation = instrumentation
         self._host = host
         self.gate: Gate = Gate()
 
@@ -68,7 +68,7 @@ class TokenEndpoint:
             The token, or the error with the number of requests in ``attempts``.
         """
         name = token_request().name
-        watch = self._audience.begin(name, self._host, self._clock)
+        watch = self._instrumentation.begin(name, self._host, self._clock)
         work = self._by_deadline(watch)
         return await (work if watch is None else watch.over(work))
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from attrs import field, frozen
 
-from income_client.audience import Audience
 from income_client.errors import IncomeClientError
 from income_client.events import (
     CheckpointCommitted,
@@ -13,6 +12,7 @@ from income_client.events import (
     PollFinished,
     RecordDelivered,
 )
+from income_client.instrumentation import Instrumentation
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.documents import ApplicationRecord
 
@@ -23,7 +23,7 @@ class PollNews:
 
     name: str
     """Of the poller."""
-    audience: Audience = field(factory=Audience)
+    instrumentation: Instrumentation = field(factory=Instrumentation)
     """Is told."""
 
     def finished(self, polls: int, lag: float | None) -> None:
@@ -33,8 +33,8 @@ class PollNews:
             polls: how many have.
             lag: seconds from the checkpoint to the service's present, if known.
         """
-        if (tell := self.audience.tell) is not None:
-            tell(PollFinished(name=self.name, polls=polls, lag=lag))
+        if (emit := self.instrumentation.emit) is not None:
+            emit(PollFinished(name=self.name, polls=polls, lag=lag))
 
     def failed(
         self, failures: int, lag: float | None, error: IncomeClientError, *, is_last: bool
@@ -47,7 +47,7 @@ class PollNews:
             error: why.
             is_last: whether that ends the poller.
         """
-        if (tell := self.audience.tell) is not None:
+        if (emit := self.instrumentation.emit) is not None:
             failed = PollFailed(
                 name=self.name,
                 failures=failures,
@@ -56,21 +56,21 @@ class PollNews:
                 error=type(error).__name__,
                 is_last=is_last,
             )
-            tell(failed)
+            emit(failed)
 
     def committed(self, reached: int) -> None:
         """Tell that the store has a checkpoint that has come to this second."""
-        if (tell := self.audience.tell) is not None:
-            tell(CheckpointCommitted(name=self.name, reached=reached))
+        if (emit := self.instrumentation.emit) is not None:
+            emit(CheckpointCommitted(name=self.name, reached=reached))
 
     def buried(self, letters: Iterable[DeadLetter]) -> None:
         """Tell of what is kept because it could not be read."""
-        if (tell := self.audience.tell) is not None:
+        if (emit := self.instrumentation.emit) is not None:
             for letter in letters:
-                tell(DeadLettered(name=self.name, letter=letter))
+                emit(DeadLettered(name=self.name, letter=letter))
 
     def delivered(self, records: Iterable[ApplicationRecord]) -> None:
         """Tell of records that are handed out."""
-        if (tell := self.audience.tell) is not None:
+        if (emit := self.instrumentation.emit) is not None:
             for record in records:
-                tell(RecordDelivered(application_id=record.application_id))
+                emit(RecordDelivered(application_id=record.application_id))

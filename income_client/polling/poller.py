@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Seque
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
-from income_client.audience import Audience
 from income_client.checkpoints import CheckpointStore
 from income_client.checks import check_not_negative, check_positive
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError
+from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
 
 from .batches import Batch
@@ -46,7 +46,7 @@ class Poller:
     may fail and must come again, iterate over batches.
 
     Made by ``IncomeClient.poll``, which says what the arguments are; ``start`` is a second
-    of the service's frame here, or a checkpoint, ``audience`` is told of what happens, and
+    of the service's frame here, or a checkpoint, ``instrumentation`` is told of what happens, and
     ``chance`` is the jitter's source.
 
     Raises:
@@ -64,7 +64,7 @@ class Poller:
         settle: float,
         lookback: float,
         clock: Clock,
-        audience: Audience | None = None,
+        instrumentation: Instrumentation | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         check_positive("interval", interval)
@@ -74,7 +74,9 @@ class Poller:
             raise ConfigurationError("interval, settle and lookback are ten years at the most")
         self._name = name
         claim = Claim(checkpoints, name)
-        self._news = PollNews(name, Audience() if audience is None else audience)
+        self._news = PollNews(
+            name, Instrumentation() if instrumentation is None else instrumentation
+        )
         self._clock = clock
         self._rhythm = Rhythm(interval, chance)
         self._pauses = Pauses(self._rhythm, clock, chance)

@@ -97,7 +97,7 @@ class ApplicationPaginator:
         )
         self._raises = on_saturated == "raise"
         self._clock = clock
-        self._audience = session.audience
+        self._instrumentation = session.instrumentation
         self._crew: BoundedTasks[Question | Pause] = BoundedTasks()
         self._pause: Pause | None = None
         self._handed_out: Delivery | None = None
@@ -224,15 +224,15 @@ class ApplicationPaginator:
             fraction = planner.covered.seconds / (span.before - span.after)
             # The span of an open walk grows with time.
             self._covered_fraction = max(self._covered_fraction, fraction)
-        tell = self._audience.tell
-        if tell is not None:
+        emit = self._instrumentation.emit
+        if emit is not None:
             covered = PageCovered(
                 window=delivery.covers,
                 rows=len(delivery.applications),
                 covered_fraction=self._covered_fraction,
                 requests=planner.requests,
             )
-            tell(covered)
+            emit(covered)
 
     def _start_requests(self) -> None:
         """Put every walker to work, unless deliveries are waiting to be taken."""
@@ -266,9 +266,9 @@ class ApplicationPaginator:
         planner = self._planner
         splits = planner.splits
         planner.receive(question, reply.page, served_at=reply.served_at)
-        tell = self._audience.tell
-        if tell is not None and planner.splits > splits:
-            tell(WindowSplit(window=question.window, rows=len(reply.page.applications)))
+        emit = self._instrumentation.emit
+        if emit is not None and planner.splits > splits:
+            emit(WindowSplit(window=question.window, rows=len(reply.page.applications)))
 
     def _finish(self) -> None:
         planner = self._planner

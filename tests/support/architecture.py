@@ -19,7 +19,7 @@ LAYERS: Final = (
     {"_version", "checks", "clock", "errors", "events", "hosts", "records", "settings"},
     {"wire"},
     {
-        "audience", "concurrency", "protocol",
+        "concurrency", "instrumentation", "protocol",
         "telemetry",
     },
     {"http"},
