@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from .walk.paginator import ApplicationPaginator, WalkProgress
     from .wire.codec import from_json, register_document_type, to_json
 else:
-    from ._homes import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
+    from ._lazy import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
 
 __all__ = [
     "Address",

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
-from .checks import check_count
 from .clock import Clock, SystemClock
 from .environment import ClientOptions, read_environment
 from .errors import ConfigurationError
@@ -30,7 +29,7 @@ from .records.applications import Application, ApplicationPage, ApplicationSumma
 from .records.documents import ApplicationDocuments, ApplicationRecord
 from .records.files import DownloadedFile
 from .records.window import EPOCH
-from .settings import DownloadPolicy, RetryPolicy, Timeouts
+from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:

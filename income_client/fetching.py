@@ -6,13 +6,13 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from attrs import define, field, frozen
 
-from .checks import check_count
 from .concurrency import Finished, Raised, Source, TaskIterator
 from .errors import ConfigurationError, IncomeClientError
 from .events import RecordDelivered
 from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord
+from .settings import check_count
 
 Y = TypeVar("Y")
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from .checks import is_plain_function
 from .clock import Clock
 from .errors import ConfigurationError, IncomeClientError
 from .events import (
@@ -21,6 +20,7 @@ from .events import (
     RequestRetried,
     RequestSent,
 )
+from .settings import is_plain_function
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry

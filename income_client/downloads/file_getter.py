@@ -5,12 +5,12 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from income_client.checks import is_plain_function
 from income_client.disk.partial_files import FoldersSeen
 from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.places import place_of
 from income_client.places.stores import is_store
 from income_client.records.files import DownloadedFile
+from income_client.settings import is_plain_function
 
 from .address_book import Ask
 from .download import Downloader

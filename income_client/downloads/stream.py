@@ -6,11 +6,11 @@ from typing import TypeVar, cast
 
 from attrs import frozen
 
-from income_client.checks import check_count
 from income_client.concurrency import Finished, Raised, Source, TaskIterator
 from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.fetching import OnError
 from income_client.records.files import DownloadedFile
+from income_client.settings import check_count
 
 from .meant import EXPECTED, Documents, Meant, meant_by, several
 from .run import ProgressError

@@ -13,7 +13,6 @@ import ssl as tls
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
-from income_client.checks import check_count, check_positive
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError, DeadlineExceededError, IncomeClientError
 from income_client.events import OnEvent
@@ -24,6 +23,8 @@ from income_client.settings import (
     RetryPolicy,
     Secret,
     Timeouts,
+    check_count,
+    check_positive,
     merged,
 )
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from attrs import Attribute, field, frozen
 
-from income_client.checks import check_positive
 from income_client.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -21,7 +20,7 @@ from income_client.errors import (
     IncomeClientError,
     TokenError,
 )
-from income_client.settings import Secret
+from income_client.settings import Secret, check_positive
 from income_client.wire.strict_json import parse
 
 from .endpoints import token_request

@@ -16,14 +16,13 @@ from typing import Final, TypeAlias
 import aiohttp
 from yarl import URL
 
-from income_client.checks import check_count
 from income_client.errors import (
     ClientClosedError,
     ConfigurationError,
     IncomeClientError,
     UnexpectedResponseError,
 )
-from income_client.settings import Secret, Timeouts
+from income_client.settings import Secret, Timeouts, check_count
 
 from .addresses import Addresses
 from .connection_faults import LostError, cleaned, fault_of

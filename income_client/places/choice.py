@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Final, TypeAlias, TypeGuard
 
-from income_client.checks import is_plain_function
 from income_client.disk.partial_files import FoldersSeen
 from income_client.downloads.naming import FileFacts, NameTemplate
 from income_client.errors import ConfigurationError
+from income_client.settings import is_plain_function
 
 from .folder_place import FolderPlace
 from .path_place import PathPlace

@@ -11,11 +11,11 @@ from math import ceil
 from typing import Any, Final, Self, TypeVar
 
 from income_client.checkpoints import CheckpointStore
-from income_client.checks import check_not_negative, check_positive
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
+from income_client.settings import check_not_negative, check_positive
 
 from .batches import Batch
 from .checkpoint import Checkpoint

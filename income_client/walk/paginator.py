@@ -7,7 +7,6 @@ from typing import Any, Final, Literal, Self
 
 from attrs import evolve, frozen
 
-from income_client.checks import check_count
 from income_client.clock import Clock
 from income_client.concurrency import BoundedTasks
 from income_client.errors import (
@@ -20,6 +19,7 @@ from income_client.http.endpoints import check_limit
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
+from income_client.settings import check_count
 
 from .checkpoint import WalkState, write_checkpoint
 from .listing import ListReply, ask_page
