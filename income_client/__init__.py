@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         Document,
         DocumentEntry,
         DocumentSource,
+        PaystubEntry,
     )
     from .records.files import DownloadedFile, DownloadProgress
     from .records.money import AmountPair
@@ -172,6 +173,7 @@ __all__ = [
     "Paystub",
     "PaystubAddress",
     "PaystubApplicant",
+    "PaystubEntry",
     "PermissionDeniedError",
     "PollFailed",
     "PollFinished",

@@ -49,6 +49,7 @@ NAMES: Final = {
     "records.dead_letters": "DeadLetter",
     "records.documents": """
         ApplicationDocuments ApplicationRecord Document DocumentEntry DocumentSource
+        PaystubEntry
     """,
     "records.files": "DownloadedFile DownloadProgress",
     "records.money": "AmountPair",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .record_factory import make_record
     from .requests import Requests
     from .service_faults import ServiceFaults
+    from .store_contract import check_checkpoint_store
 else:
     from income_client._lazy import lazy_names
 
@@ -32,6 +33,7 @@ __all__ = [
     "LoopRunner",
     "Requests",
     "ServiceFaults",
+    "check_checkpoint_store",
     "cut_body",
     "expired_token",
     "flaky",
@@ -55,6 +57,7 @@ NAMES: Final = {
     "record_factory": "make_record",
     "requests": "Requests",
     "service_faults": "ServiceFaults",
+    "store_contract": "check_checkpoint_store",
 }
 """The modules, and what each gives."""
 
