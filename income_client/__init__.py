@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from .exporting.parquet_tables import ParquetTables
     from .exporting.tables import RecordTables, to_arrow, to_pandas, to_polars
     from .fetching import Fetcher, FetchFailure
-    from .http.token_cache import TokenStore
-    from .http.tokens import StoredToken
+    from .http.tokens import StoredToken, TokenStore
     from .polling.batches import Batch
     from .polling.poller import Poller
     from .polling.status import PollerStatus

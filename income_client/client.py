@@ -20,10 +20,10 @@ from .errors import ConfigurationError
 from .events import OnEvent
 from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_record
 from .http import endpoints
-from .http.addresses import proxy_address
+from .http.endpoints import proxy_address
 from .http.replies import read_about, read_reply
 from .http.session import Auth, SessionManager
-from .http.token_cache import TokenStore
+from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord

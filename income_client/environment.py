@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from .clock import Clock
 from .errors import ConfigurationError
 from .events import OnEvent
-from .http.token_cache import TokenStore
+from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig
 from .settings import (
     BasicAuth,

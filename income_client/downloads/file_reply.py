@@ -13,8 +13,7 @@ import aiohttp
 from attrs import field, frozen
 
 from income_client.errors import ClientClosedError, IncomeClientError
-from income_client.http.connection_faults import ConnectionFault, fault_of
-from income_client.http.silence import FAILURES
+from income_client.http.transport import FAILURES, ConnectionFault, fault_of
 
 _SINGLE_FIELDS: Final = frozenset(
     {

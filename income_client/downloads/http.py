@@ -17,11 +17,17 @@ from yarl import URL
 
 from income_client.errors import ClientClosedError, UnsafeLinkError
 from income_client.hosts import is_this_machine
-from income_client.http.connection_faults import LostError, cleaned, fault_of
 from income_client.http.connection_watch import WatchedRequest
-from income_client.http.own_name import own_name
-from income_client.http.silence import FAILURES, send_once
-from income_client.http.transport import elsewhere, socket_limits
+from income_client.http.transport import (
+    FAILURES,
+    LostError,
+    cleaned,
+    elsewhere,
+    fault_of,
+    own_name,
+    send_once,
+    socket_limits,
+)
 from income_client.settings import DownloadPolicy, Secret, Timeouts
 
 from .file_reply import FileReply, FileRequest, OpenReplies, Outcome, received

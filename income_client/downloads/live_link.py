@@ -88,9 +88,12 @@ class LiveLink:
         link: Link | IncomeClientError = read_link(self._address.reveal(), self._policy)
         while not isinstance(link, IncomeClientError):
             outcome: T | Interrupted | Outdated | IncomeClientError
-            outcome = await self._retrier.run(
-                partial(self._counted, attempt, link), deadline_at=math.inf
-            )
+            try:
+                outcome = await self._retrier.run(
+                    partial(self._counted, attempt, link), deadline_at=math.inf
+                )
+            except IncomeClientError as error:
+                return error.again()
             if isinstance(outcome, Interrupted):
                 self._renewals = 0
             elif isinstance(outcome, Outdated):
@@ -101,7 +104,10 @@ class LiveLink:
 
     async def _counted(self, attempt: Callable[[Link], Awaitable[T]], link: Link) -> T:
         self.attempts += 1
-        return await attempt(link)
+        outcome = await attempt(link)
+        if isinstance(outcome, IncomeClientError):
+            raise outcome
+        return outcome
 
     async def _renewed(self, outdated: Outdated) -> Link | IncomeClientError:
         facts = self._facts

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field, frozen
 
 from income_client.errors import DownloadError
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response
 from income_client.http.replies import facts_of
 
 _PART: Final = re.compile(

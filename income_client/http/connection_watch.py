@@ -1,4 +1,4 @@
-"""Connections that carry a reply only for a request sent before it (RFC 9112, section 9.2).
+"""Take as replies only bytes that come after the request (RFC 9112, section 9.2).
 
 Left alone, aiohttp takes what arrived on an idle connection of its pool as the reply to the
 next request. A `WatchedRequest`, given to `aiohttp.ClientSession(request_class=...)`, checks a
@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from .connection_faults import ConnectionFault, LostError
+from .deadlines import Deadline
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
 
-_UNASKED: Final = ConnectionFault("bytes came before anything was asked")
 _TURNS: Final = 5
 """Turns of the event loop within which it reads what had arrived."""
 
@@ -33,15 +32,33 @@ class UsedConnectionError(Exception):
     """A pooled connection cannot be used again; nothing was sent over it."""
 
 
+class UnaskedBytesError(Exception):
+    """Bytes came over a new connection before the request did."""
+
+
+class WatchedReply(aiohttp.ClientResponse):
+    """A reply that still knows its connection after that was given back to the pool."""
+
+    transport: asyncio.Transport | None = None
+
+    def discard(self) -> None:
+        """Close the connection."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
 class WatchedRequest(aiohttp.ClientRequest):
     """A request that is not written to a connection on which bytes came unasked."""
+
+    silence: Deadline | None = None
+    """Limits the wait for the reply, from the moment when the request is written."""
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Write the request to a connection, which aiohttp closes if this raises.
 
         Raises:
             UsedConnectionError: it was used before, and another one should be taken.
-            LostError: it is new, and bytes came over it before the request.
+            UnaskedBytesError: it is new, and bytes came over it before the request.
             aiohttp.ClientError: it is new, and was closed by the other side.
         """
         transport, protocol = conn.transport, conn.protocol
@@ -58,13 +75,17 @@ class WatchedRequest(aiohttp.ClientRequest):
                 raise UsedConnectionError
             if is_lost:
                 raise protocol.exception() or aiohttp.ServerDisconnectedError
-            raise LostError(_UNASKED)
+            raise UnaskedBytesError
         conn.add_callback(watch.rest)
+        if self.silence is not None:
+            self.silence.renew()
         reply = await super().send(conn)
+        if isinstance(reply, WatchedReply):
+            reply.transport = transport
         if not watch.expect():
             # It came while a trace hook held the request up.
             reply.close()
-            raise LostError(_UNASKED)
+            raise UnaskedBytesError
         return reply
 
 

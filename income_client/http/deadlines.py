@@ -1,8 +1,8 @@
-"""Time limits of many calls on one timer of the event loop.
+"""Limit the time of many calls with one timer of the event loop.
 
-Does for a block what `asyncio.timeout` does, for calls that all have the same
-limit: they end in the order in which they began, so that one timer, set for
-the eldest, is enough. A call that ends in time costs an entry in a dict.
+Does for a block what `asyncio.timeout` does, for calls that all have the same limit: they end in
+the order in which they began, so that one timer, set for the oldest, is enough. A call that ends in
+time costs an entry in a dict.
 """
 
 import asyncio
@@ -12,11 +12,7 @@ from typing import Self
 
 
 class Deadlines:
-    """Limits blocks to the same number of seconds.
-
-    Args:
-        seconds: how long each may take, in real time.
-    """
+    """Limits blocks to the same number of seconds of real time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -24,12 +20,15 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def begin(self) -> "Deadline":
-        """Return a context manager whose block is cancelled when its time is up."""
-        return Deadline(self)
+    def begin(self, *, is_running: bool = True) -> "Deadline":
+        """Return a context manager whose block is cancelled when its time is up.
+
+        Unless it is running, its time begins when it is renewed.
+        """
+        return Deadline(self, is_running)
 
     def enter(self, deadline: "Deadline", loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to watch a deadline of a task of this loop."""
+        """Start the time of a deadline of a task of this loop."""
         if loop is not self._loop:
             self._loop, self._timer = loop, None
             self._running.clear()
@@ -39,12 +38,12 @@ class Deadlines:
             self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
 
     def renew(self, deadline: "Deadline") -> None:
-        """Give a deadline that is watched its whole time again."""
+        """Start the time of a deadline again."""
         self._running.pop(deadline, None)
         self.enter(deadline, asyncio.get_running_loop())
 
     def leave(self, deadline: "Deadline") -> None:
-        """Watch it no longer."""
+        """Stop the time of a deadline."""
         self._running.pop(deadline, None)
         deadline.ends_at = math.inf
 
@@ -73,10 +72,19 @@ class Deadline:
         has_passed: whether the block was ended by it.
     """
 
-    __slots__ = ("_cancelling", "_deadlines", "_is_expiring", "_task", "ends_at", "has_passed")
+    __slots__ = (
+        "_cancelling",
+        "_deadlines",
+        "_is_expiring",
+        "_is_running",
+        "_task",
+        "ends_at",
+        "has_passed",
+    )
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    def __init__(self, deadlines: Deadlines, is_running: bool) -> None:
         self._deadlines = deadlines
+        self._is_running = is_running
         self._is_expiring = False
         self.ends_at: float = 0.0
         self.has_passed: bool = False
@@ -87,7 +95,8 @@ class Deadline:
             raise RuntimeError("a deadline is for the block of a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._deadlines.enter(self, task.get_loop())
+        if self._is_running:
+            self._deadlines.enter(self, task.get_loop())
         return self
 
     def __exit__(
@@ -97,13 +106,13 @@ class Deadline:
         trace: TracebackType | None,
     ) -> bool:
         self._deadlines.leave(self)
-        # A cancellation from outside goes on, also one that came at the same time.
+        # A cancellation from outside continues, also one that came at the same time.
         if self._is_expiring and self._task.uncancel() <= self._cancelling:
             self.has_passed = kind is asyncio.CancelledError
         return self.has_passed
 
     def renew(self) -> None:
-        """Begin its time again."""
+        """Start its time again."""
         self._deadlines.renew(self)
 
     def expire(self) -> None:

@@ -1,15 +1,21 @@
-"""One function per endpoint: arguments in, a `Request` out; sends nothing, reads no reply.
+"""Describe requests and replies, one function per endpoint, and the hosts that requests go to.
 
-Whatever cannot be meant is refused here, before anything is sent.
+Invalid arguments and addresses are refused here, before anything is sent. Imports no HTTP library
+and resolves no name.
 """
 
+import enum
+import ipaddress
 import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from income_client.errors import ConfigurationError
+from attrs import field, frozen
+from yarl import URL
 
-from .messages import Origin, Request
+from income_client.errors import ConfigurationError
+from income_client.settings import Secret
 
 LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""
@@ -21,6 +27,58 @@ _PLAIN_BUT_COLONS: Final = re.compile(r"[A-Za-z0-9_.~:-]*")
 _FIRST_PRINTABLE: Final = 0x20
 _C1_CONTROLS: Final = range(0x7F, 0xA0)
 _SURROGATES: Final = range(0xD800, 0xE000)
+
+_TEXT: Final = re.compile(r"[!-\[\]-~]{1,2048}")
+"""Printable ASCII but the backslash, which some parsers read as a slash."""
+_LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST_NAME: Final = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
+_PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
+_SCHEMES: Final = ("https", "http")
+
+
+class Origin(enum.Enum):
+    """Which of the two configured hosts a request is for."""
+
+    API = "api"
+    TOKEN = "token"  # noqa: S105 - the name of a host, not a secret
+
+
+@frozen(kw_only=True)
+class Request:
+    """One request, without the credentials that will go with it."""
+
+    name: str
+    """The call, for logs and errors: ``get_application``."""
+    path: str
+    """Absolute and percent-encoded, below the origin."""
+    query: str = field(default="", repr=False)
+    """Percent-encoded, without the question mark."""
+    method: str = "GET"
+    """GET, or POST for the token request."""
+    origin: Origin = Origin.API
+    """The only host that it may be sent to."""
+    form: bytes | None = field(default=None, repr=False)
+    """Body of a form post."""
+    subject: str | None = None
+    """The application id that the request is about, for logs and errors."""
+
+
+def _nothing() -> None:
+    pass
+
+
+@frozen(kw_only=True)
+class Response:
+    """One reply, read to its end."""
+
+    status: int
+    """HTTP status."""
+    headers: Mapping[str, str] = field(repr=False)
+    """Header fields, found by their names in lower case."""
+    body: bytes = field(repr=False)
+    """The content, decompressed."""
+    discard: Callable[[], None] = field(default=_nothing, repr=False, eq=False)
+    """Closes the connection of a reply that cannot be the answer to its request."""
 
 
 def token_request() -> Request:
@@ -50,7 +108,7 @@ def list_applications(
         application_reference_id: the partner's own reference.
 
     Raises:
-        ConfigurationError: the limit or the reference cannot be meant.
+        ConfigurationError: the limit or the reference is invalid.
     """
     if application_reference_id is not None:
         _check_id("application_reference_id", application_reference_id)
@@ -75,7 +133,7 @@ def get_application(application_id: str) -> Request:
         application_id: as the service gave it when the application was registered.
 
     Raises:
-        ConfigurationError: the id cannot be one.
+        ConfigurationError: the id is invalid.
     """
     return Request(
         name="get_application",
@@ -92,7 +150,7 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
         pages: whether each document comes with its pages block.
 
     Raises:
-        ConfigurationError: the id cannot be one.
+        ConfigurationError: the id is invalid.
     """
     return Request(
         name="get_documents",
@@ -100,6 +158,12 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
         query="pages=true" if pages else "",
         subject=application_id,
     )
+
+
+def check_limit(limit: object) -> None:
+    """Refuse a limit that the service would not take (contract section 8)."""
+    if type(limit) is not int or not 1 <= limit <= LARGEST_LIMIT:
+        raise ConfigurationError(f"limit is a whole number from 1 to {LARGEST_LIMIT}")
 
 
 def _application_path(application_id: str) -> str:
@@ -113,7 +177,7 @@ def _application_path(application_id: str) -> str:
 
 def _quoted(text: str) -> str:
     if _PLAIN_BUT_COLONS.fullmatch(text):
-        # So it is with times and with most ids, and sooner done than by quote().
+        # Times and most ids are like this, and quote() takes longer.
         return text.replace(":", "%3A")
     return quote(text, safe="")
 
@@ -138,7 +202,157 @@ def _is_unprintable(code: int) -> bool:
     return code < _FIRST_PRINTABLE or code in _C1_CONTROLS or code in _SURROGATES
 
 
-def check_limit(limit: object) -> None:
-    """Refuse a limit that the service would not take (contract section 8)."""
-    if type(limit) is not int or not 1 <= limit <= LARGEST_LIMIT:
-        raise ConfigurationError(f"limit is a whole number from 1 to {LARGEST_LIMIT}")
+@frozen(kw_only=True)
+class Addresses:
+    """Where the API and the token endpoint are."""
+
+    api: str
+    """Origin and path prefix of the API, without a slash at the end."""
+    token: str
+    """The same of the token endpoint."""
+
+    def of(self, request: Request) -> str:
+        """Return the whole address of a request."""
+        root = self.api if request.origin is Origin.API else self.token
+        return f"{root}{request.path}?{request.query}" if request.query else root + request.path
+
+
+def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
+    """Check both addresses of a client (contract section 5.1).
+
+    Args:
+        base_url: https, host, perhaps a port and a path prefix; http for loopback only.
+        auth_url: the same; None for the origin of ``base_url``.
+
+    Raises:
+        ConfigurationError: an address is not of that form. It is not shown,
+            since it may hold a password.
+    """
+    fault = _address_fault("base_url", base_url)
+    if fault is None and auth_url is not None:
+        fault = _address_fault("auth_url", auth_url)
+    if fault is not None:
+        # Crash reporters send the locals of the frame that raises.
+        del base_url, auth_url
+        raise ConfigurationError(fault)
+    api = URL(base_url, encoded=True)
+    return Addresses(
+        api=_root(api),
+        token=_origin(api) if auth_url is None else _root(URL(auth_url, encoded=True)),
+    )
+
+
+def host_of(address: str) -> str | None:
+    """Return the host alone of an address that was checked."""
+    return URL(address, encoded=True).raw_host
+
+
+def proxy_address(proxy: str) -> Secret:
+    """Check the address of an HTTP proxy, which may hold the proxy's own credentials.
+
+    Args:
+        proxy: http or https, perhaps user information, host, perhaps a port.
+
+    Raises:
+        ConfigurationError: it is not of that form.
+    """
+    url = _parsed(proxy)
+    is_proxy = url is not None and url.scheme in _SCHEMES and _is_host(url.raw_host)
+    if not is_proxy:
+        # As above.
+        del proxy, url
+        raise ConfigurationError("proxy must be an http or https address in printable ASCII")
+    return Secret(proxy)
+
+
+def check_route(found: Addresses, proxy: Secret) -> None:
+    """Refuse a proxy that credentials would be sent to outside of TLS.
+
+    Over http the proxy itself gets each request, with its Authorization header. So an http
+    address of this machine can be combined only with a proxy on this machine.
+
+    Raises:
+        ConfigurationError: an address is http, and the proxy is on another machine.
+    """
+    is_here = _is_loopback(host_of(proxy.reveal()) or "")
+    for name, address in (("base_url", found.api), ("auth_url", found.token)):
+        if not is_here and address.startswith("http:"):
+            raise ConfigurationError(
+                f"{name} is http, and proxy is on another machine; "
+                "credentials go through a proxy only inside TLS"
+            )
+
+
+def _parsed(address: object) -> URL | None:
+    """Parse an address, or return None if its text or port is invalid."""
+    if not isinstance(address, str) or _TEXT.fullmatch(address) is None:
+        return None
+    try:
+        url = URL(address, encoded=True)
+        has_port_zero = url.port == 0
+    except ValueError:
+        return None
+    return None if has_port_zero else url
+
+
+def _address_fault(name: str, address: object) -> str | None:
+    if not isinstance(address, str):
+        return f"{name} must be a str, found {type(address).__name__}"
+    url = _parsed(address)
+    if url is None:
+        return f"{name} must be an address in printable ASCII"
+    # Looked for in the text, since yarl forgets an empty query.
+    if "?" in address or "#" in address:
+        return f"{name} holds a query or a fragment"
+    return next((f"{name} {fault}" for is_wrong, fault in _FAULTS if is_wrong(url)), None)
+
+
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_host(host: str | None) -> bool:
+    host = (host or "").lower()
+    if ":" in host:
+        return "%" not in host and _ip(host) is not None
+    if _HOST_NAME.fullmatch(host) is None:
+        return False
+    # A last label of digits is one of the old ways to write an IPv4 address.
+    last_label = host.removesuffix(".").rpartition(".")[2]
+    is_numeric = last_label.isdigit() or last_label.startswith("0x")
+    return not is_numeric or _ip(host) is not None
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    ip = _ip(host)
+    return ip is not None and ip.is_loopback and getattr(ip, "ipv4_mapped", None) is None
+
+
+def _is_plain_path(path: str) -> bool:
+    path = path.rstrip("/")
+    return _PATH.fullmatch(path) is not None and not {".", ".."} & set(path.split("/"))
+
+
+_FAULTS: Final[Sequence[tuple[Callable[[URL], bool], str]]] = (
+    (lambda url: url.scheme not in _SCHEMES, "is neither https nor http"),
+    (lambda url: "@" in url.raw_authority, "holds a user name or a password; these go into auth"),
+    (lambda url: not _is_host(url.raw_host), "names no host"),
+    (lambda url: not _is_plain_path(url.raw_path), "holds a path that is not plain"),
+    (
+        lambda url: url.scheme == "http" and not _is_loopback(url.raw_host or ""),
+        "is http; credentials go over https, or over http to loopback",
+    ),
+)
+
+
+def _origin(url: URL) -> str:
+    return str(url.origin()).lower()
+
+
+def _root(url: URL) -> str:
+    return _origin(url) + url.raw_path.rstrip("/")

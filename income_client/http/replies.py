@@ -26,7 +26,7 @@ from income_client.errors import (
 from income_client.records.applications import ApplicationPage
 from income_client.wire.codec import decode
 
-from .messages import Origin, Request, Response
+from .endpoints import Origin, Request, Response
 
 
 class AboutApplication(Protocol):

@@ -1,9 +1,8 @@
-"""Whether a failed request is made again, and when: a `RetryPolicy` as tenacity's rules.
+"""Decide when a request may go out, and whether and when a failed one is sent again.
 
-The first attempt is awaited plainly: nothing here runs until it has failed.
-From then on tenacity's stop, retry and wait objects decide, asked with a call
-state that starts at that failure. Knows nothing of HTTP: errors say
-themselves whether they can be retried and how long the service wants peace.
+The first attempt is awaited plainly: tenacity runs only after it has failed. Knows nothing of HTTP:
+errors say themselves whether they can be retried and how long the service asks to be left alone.
+All moments are of a monotonic clock, in seconds.
 """
 
 import logging
@@ -12,45 +11,44 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
 
-from attrs import frozen
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exception,
-)
-from tenacity.wait import wait_base
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential
 
 from income_client.clock import Clock
 from income_client.errors import DeadlineExceededError, IncomeClientError
 from income_client.settings import RetryPolicy
 
-from .pacing import Gate
-
 T = TypeVar("T")
 Chance = Callable[[], float]
 OnRetry = Callable[[IncomeClientError, float], object]
-"""Is given a failure, and the seconds until the next attempt."""
+"""Is called with a failure and the seconds until the next attempt."""
 
 _LOGGER: Final = logging.getLogger("income_client.session")
 _COST: Final = 5
 _COST_AFTER_TIMEOUT: Final = 10
 _REWARD: Final = 1
-_MOST_DOUBLINGS: Final = 64
+_LATEST: Final = 0.1
+"""Seconds by which the timers of a busy event loop are late."""
 
 
-async def pause_at(gate: Gate, clock: Clock, *, deadline_at: float) -> float | None:
-    """Wait until a gate is open; return at once if that is too late.
+class Gate:
+    """Holds all requests back while the service asks to be left alone."""
 
-    Args:
-        gate: closed while the service wants peace.
-        clock: what its moments are of.
-        deadline_at: the moment from which on it is too late.
+    __slots__ = ("_opens_at",)
 
-    Returns:
-        None once it is open, or the seconds that it stays closed beyond use.
-    """
+    def __init__(self) -> None:
+        self._opens_at = 0.0
+
+    def close(self, until: float) -> None:
+        """Keep the gate closed until this moment, or longer if it is already."""
+        self._opens_at = max(self._opens_at, until)
+
+    def remaining(self, now: float) -> float:
+        """Return the seconds until it opens, 0 when it is open."""
+        return self._opens_at - now if self._opens_at > now else 0.0
+
+
+async def wait_for_gate(gate: Gate, clock: Clock, *, deadline_at: float) -> float | None:
+    """Wait until a gate is open, or return at once the seconds until then if that is too late."""
     now = clock.monotonic()
     while (seconds := gate.remaining(now)) > 0:
         if now + seconds >= deadline_at:
@@ -60,60 +58,76 @@ async def pause_at(gate: Gate, clock: Clock, *, deadline_at: float) -> float | N
     return None
 
 
-class RetryBudget:
-    """What all calls of a client may spend on retries, so that an outage is not made worse.
+class Pacer:
+    """Spaces requests evenly, at a number of them per second, in the order of a queue.
 
-    Args:
-        capacity: tokens at the start and at most.
+    A turn is taken only when it is used: a call that has to wait for something else meanwhile
+    keeps its place.
     """
+
+    __slots__ = ("_ahead", "_interval", "_line", "_next_at")
+
+    def __init__(self, rate: float) -> None:
+        self._interval = 1.0 / rate
+        self._next_at = 0.0
+        self._line: list[object] = []
+        self._ahead = 0
+
+    def join(self, call: object, *, ahead: bool = False) -> None:
+        """Put a call at the end of the queue, or behind those that went ahead of the others."""
+        if ahead:
+            self._line.insert(self._ahead, call)
+            self._ahead += 1
+        else:
+            self._line.append(call)
+
+    def leave(self, call: object) -> None:
+        """Remove a call from the queue."""
+        place = self._line.index(call)
+        self._ahead -= place < self._ahead
+        del self._line[place]
+
+    def turn_of(self, call: object, ready_at: float) -> float:
+        """Return the moment of a queued call's turn, as far as is known by now."""
+        return max(self._next_at, ready_at) + self._line.index(call) * self._interval
+
+    def take(self, ready_at: float, now: float) -> None:
+        """Take the next turn, for a call that was ready at ``ready_at`` and is sent now."""
+        # Not counted from the present: each timer that is late would slow down all that follow.
+        self._next_at = max(self._next_at, ready_at, now - _LATEST) + self._interval
+
+
+class RetryBudget:
+    """Limits what all calls of a client spend on retries, so that an outage is not made worse."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._left = capacity
 
-    @property
-    def left(self) -> int:
-        """Tokens that can be spent now."""
-        return self._left
-
     def take(self, cost: int) -> bool:
-        """Pay for a retry; False, and nothing is paid, if the budget does not hold that much."""
+        """Pay for a retry, or return False if there is not that much left."""
         if cost > self._left:
             return False
         self._left -= cost
         return True
 
     def give(self, amount: int = _REWARD) -> None:
-        """Put tokens back: the cost of a retry that succeeded, or 1 for a plain success."""
+        """Put back the cost of a retry that succeeded, or 1 for a plain success."""
         self._left = min(self._capacity, self._left + amount)
 
 
-@frozen(kw_only=True)
-class Settled:
-    """A failure that is not this loop's to retry: another loop tried, or no attempt can help."""
+class FinalError(Exception):
+    """Carries a failure past the retries, which could not mend it."""
 
-    error: IncomeClientError
-    """What the call ends with."""
-
-
-@frozen(kw_only=True)
-class Verdict:
-    """What follows from one failure."""
-
-    pause: float
-    """Seconds for which the service should be left alone."""
-    is_last: bool
-    """Whether the failure is what the call ends with."""
+    def __init__(self, error: IncomeClientError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class Retrier:
-    """Makes attempts until one succeeds or the policy, the deadline or the budget says no.
+    """Makes attempts until one succeeds or the policy, the deadline or the budget forbids more.
 
-    Args:
-        policy: when and how often.
-        budget: shared by all calls of a client.
-        clock: sleeps through the pauses.
-        chance: gives numbers from 0 to 1, evenly; tests put in their own.
+    ``chance`` gives numbers from 0 to 1, evenly; tests put in their own.
     """
 
     def __init__(
@@ -128,11 +142,9 @@ class Retrier:
         self._budget = budget
         self._clock = clock
         self._chance = chance
-        self._rules = Retrying(
-            stop=stop_after_attempt(policy.max_attempts),
-            retry=retry_if_exception(_is_retryable),
-            wait=_Longest(wait_exception(_asked_pause), _FullJitter(policy, chance)),
-        )
+        most = policy.max_delay
+        self._bound = wait_exponential(multiplier=policy.base_delay, max=most)
+        self._throttled_bound = wait_exponential(multiplier=policy.throttled_delay, max=most)
 
     def with_policy(self, policy: RetryPolicy) -> "Retrier":
         """Return one with another policy that spends the same budget."""
@@ -140,120 +152,109 @@ class Retrier:
 
     async def run(
         self,
-        attempt: Callable[[], Awaitable[T | Settled | IncomeClientError]],
+        attempt: Callable[[], Awaitable[T]],
         *,
         deadline_at: float,
         gate: Gate | None = None,
         on_retry: OnRetry | None = None,
-    ) -> T | IncomeClientError:
-        """Make the first attempt, and after failures that allow it, further ones.
+    ) -> T:
+        """Make the first attempt, and further ones after failures that allow it.
 
         Args:
-            attempt: makes one; returns its result or its failure, raises neither.
+            attempt: makes one; what it raises as `FinalError` is not retried.
             deadline_at: no pause ends after this moment of the clock.
-            gate: closed by a 429 for as long as the service wants peace.
-            on_retry: told of each failure that is followed by another attempt.
+            gate: closed by a 429 for as long as the service asks.
+            on_retry: called for each failure that is followed by another attempt.
 
-        Returns:
-            The first success, or the last failure.
+        Raises:
+            IncomeClientError: the last failure.
         """
-        outcome = await attempt()
-        if isinstance(outcome, Settled):
-            return outcome.error
-        if not isinstance(outcome, IncomeClientError):
-            self._budget.give()
-            return outcome
-        retries = _Retries(self._policy, self._rules, self._budget)
-        while True:
-            now = self._clock.monotonic()
-            verdict = retries.after(outcome, left=deadline_at - now)
-            if gate is not None and _is_throttled(outcome):
-                gate.close(now + min(verdict.pause, self._policy.max_retry_after))
-            if verdict.is_last:
-                return outcome
-            _log_retry(outcome, verdict.pause)
-            if on_retry is not None:
-                on_retry(outcome, verdict.pause)
-            await self._clock.sleep(verdict.pause)
-            outcome = await attempt()
-            if isinstance(outcome, Settled):
-                return outcome.error
-            if not isinstance(outcome, IncomeClientError):
-                retries.succeeded()
-                return outcome
+        try:
+            try:
+                result = await attempt()
+            except IncomeClientError as error:
+                first = error
+            else:
+                self._budget.give()
+                return result
+            return await self._retry(
+                first, attempt, deadline_at=deadline_at, gate=gate, on_retry=on_retry
+            )
+        except FinalError as final:
+            raise final.error from None
 
-
-class _Retries:
-    """The retries of one call, from its first failure on."""
-
-    def __init__(self, policy: RetryPolicy, rules: Retrying, budget: RetryBudget) -> None:
-        self._policy = policy
-        self._rules = rules
-        self._budget = budget
-        self._state = RetryCallState(rules, fn=None, args=(), kwargs={})
-        self._paid = 0
-
-    def after(self, error: IncomeClientError, *, left: float) -> Verdict:
-        """Decide what follows from a failure with this many seconds left."""
-        state = self._state
-        state.set_exception((type(error), error, None))
-        pause = self._rules.wait(state)
-        is_last = (
-            not self._rules.retry(state)
-            or self._rules.stop(state)
-            or _asked_pause(error) > self._policy.max_retry_after
-            or pause >= left
-            or not self._pay(error)
-        )
-        state.prepare_for_next_attempt()
-        return Verdict(pause=pause, is_last=is_last)
-
-    def succeeded(self) -> None:
-        """Put back what the retry that succeeded has cost."""
-        self._budget.give(self._paid)
-
-    def _pay(self, error: IncomeClientError) -> bool:
-        is_timeout = isinstance(error, DeadlineExceededError)
-        self._paid = _COST_AFTER_TIMEOUT if is_timeout else _COST
-        return self._budget.take(self._paid)
-
-
-class _FullJitter(wait_base):
-    """Evenly between 0 and a bound that doubles with every attempt."""
-
-    def __init__(self, policy: RetryPolicy, chance: Chance) -> None:
-        self._policy = policy
-        self._chance = chance
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        error = None if retry_state.outcome is None else retry_state.outcome.exception()
+    async def _retry(
+        self,
+        first: IncomeClientError,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        deadline_at: float,
+        gate: Gate | None,
+        on_retry: OnRetry | None,
+    ) -> T:
+        """Let tenacity make the further attempts; it is given the first failure as its own."""
         policy = self._policy
-        first = policy.throttled_delay if _is_throttled(error) else policy.base_delay
-        doublings = min(retry_state.attempt_number - 1, _MOST_DOUBLINGS)
-        return self._chance() * min(policy.max_delay, first * 2.0**doublings)
+        failures = [first]
+        paid = 0
+
+        async def next_outcome() -> T:
+            if failures:
+                raise failures.pop()
+            return await attempt()
+
+        def stop(state: RetryCallState) -> bool:
+            nonlocal paid
+            error, pause, now = _failure(state), state.upcoming_sleep, self._clock.monotonic()
+            if gate is not None and _is_throttled(error):
+                gate.close(now + min(pause, policy.max_retry_after))
+            paid = _COST_AFTER_TIMEOUT if isinstance(error, DeadlineExceededError) else _COST
+            return (
+                state.attempt_number >= policy.max_attempts
+                or (error.retry_after or 0.0) > policy.max_retry_after
+                or now + pause >= deadline_at
+                or not self._budget.take(paid)
+            )
+
+        def before_sleep(state: RetryCallState) -> None:
+            error, pause = _failure(state), state.upcoming_sleep
+            _log_retry(error, pause)
+            if on_retry is not None:
+                on_retry(error, pause)
+
+        retrying = AsyncRetrying(
+            sleep=self._clock.sleep,
+            retry=retry_if_exception(_is_retryable),
+            wait=self._pause,
+            stop=stop,
+            before_sleep=before_sleep,
+            reraise=True,
+        )
+        result: T = await retrying(next_outcome)
+        self._budget.give(paid)
+        return result
+
+    def _pause(self, state: RetryCallState) -> float:
+        """Return what the service asks for, or full jitter if that is longer."""
+        error = _failure(state)
+        bound = self._throttled_bound if _is_throttled(error) else self._bound
+        return max(error.retry_after or 0.0, self._chance() * bound(state))
 
 
-class _Longest(wait_base):
-    """The longest of several pauses."""
-
-    def __init__(self, *waits: wait_base) -> None:
-        self._waits = waits
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        return max(wait(retry_state) for wait in self._waits)
+def _failure(state: RetryCallState) -> IncomeClientError:
+    """Return what the last attempt raised, which was found to be retryable."""
+    error = None if state.outcome is None else state.outcome.exception()
+    if not isinstance(error, IncomeClientError):
+        raise TypeError("only errors of this package are retried")
+    return error
 
 
 def _is_retryable(error: BaseException) -> bool:
     return isinstance(error, IncomeClientError) and error.retryable
 
 
-def _is_throttled(error: BaseException | None) -> bool:
-    # The API says it with a class of its own, the token endpoint within its TokenError.
-    return getattr(error, "status", None) == HTTPStatus.TOO_MANY_REQUESTS
-
-
-def _asked_pause(error: BaseException) -> float:
-    return getattr(error, "retry_after", None) or 0.0
+def _is_throttled(error: IncomeClientError) -> bool:
+    # The API answers 429 with a class of its own, the token endpoint within its TokenError.
+    return error.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 def _log_retry(error: IncomeClientError, pause: float) -> None:

@@ -1,20 +1,25 @@
-"""One call to the service: authorised, paced, retried and bound by one deadline.
+"""Make one call to the service: authorised, paced, retried and within one deadline.
 
-Knows the order of these things and nothing of what is asked or read: a
-`Request` goes in together with the function that reads its reply. Failures
-travel as values up to `SessionManager.call`, which holds neither a reply nor a
-header when it raises one.
+A `Request` goes in together with the function that reads its reply. Failures are exceptions up to
+`SessionManager.call`, which raises a copy: its own frame holds neither a reply nor a header.
 """
 
 import asyncio
 import copy
+import logging
 import random
 import ssl as tls
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from income_client.clock import Clock, SystemClock
-from income_client.errors import ConfigurationError, DeadlineExceededError, IncomeClientError
+from income_client.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    DeadlineExceededError,
+    IncomeClientError,
+    RateLimitedError,
+)
 from income_client.events import OnEvent
 from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import (
@@ -28,50 +33,29 @@ from income_client.settings import (
     merged,
 )
 
-from .addresses import addresses, check_route, host_of, proxy_address
-from .attempt import Call, Shared
 from .deadlines import Deadlines
-from .messages import Request, Response
-from .pacing import Gate, Pacer
+from .endpoints import Request, Response, addresses, check_route, host_of, proxy_address
 from .replies import label
-from .retry import Chance, Retrier, RetryBudget
-from .token_cache import TokenCache, TokenStore
-from .token_endpoint import TokenEndpoint
+from .retry import Chance, FinalError, Gate, Pacer, Retrier, RetryBudget, wait_for_gate
+from .tokens import Token, TokenCache, TokenEndpoint, TokenStore
 from .transport import BorrowedSession, TraceConfig, Transport
 
 T = TypeVar("T")
 Auth = BasicAuth | OAuth2ClientCredentials
+Read = Callable[[Response], T | IncomeClientError]
+"""Makes the result of a reply; an error is raised, or returned."""
+
+_LOGGER: Final = logging.getLogger("income_client.session")
 
 
 class SessionManager:
-    """Makes calls for one set of credentials.
+    """Makes calls for one set of credentials; `IncomeClient` describes the arguments.
 
-    Args:
-        base_url: where the API is; https, or http to loopback.
-        auth: user name and password, or client id and secret.
-        auth_url: where the token endpoint is; the origin of ``base_url`` by default.
-        session: a caller's aiohttp session: its connections are used, it is never closed.
-        timeouts: how long things may take.
-        retry: when a failed request is made again.
-        concurrency: most API requests at a time.
-        max_rate: most API requests a second, evenly spaced; None for as they come.
-        token_store: shares the token with other processes.
-        max_response_bytes: longest body that is read, decompressed.
-        user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy; on this machine if an address is http.
-        ssl: in place of the default TLS context.
-        trace_configs: aiohttp's trace hooks.
-        on_event: called with what happens.
-        telemetry: whether OpenTelemetry is told, where it is set up.
-        clock: measures and sleeps; tests put in one that jumps.
-        chance: the jitter's source, from 0 to 1.
-
-    Attributes:
-        timeouts: how long things may take.
-        concurrency: most API requests at a time.
+    ``clock`` measures and sleeps, ``chance`` gives numbers from 0 to 1 for the jitter; tests put in
+    their own. Views made by ``with_options`` share all but the timeouts and the retry policy.
 
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -107,13 +91,18 @@ class SessionManager:
             del base_url, auth_url, proxy, auth
         self.timeouts: Timeouts = _checked("timeouts", Timeouts, timeouts, Timeouts())
         self.concurrency: int = check_count("concurrency", concurrency)
+        self.slots: asyncio.Semaphore = asyncio.Semaphore(self.concurrency)
+        self.gate: Gate = Gate()
+        self.pacer: Pacer | None = None
+        if max_rate is not None:
+            self.pacer = Pacer(check_positive("max_rate", max_rate))
         self._deadlines = Deadlines(self.timeouts.deadline)
         policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
-        clock = SystemClock() if clock is None else clock
+        self.clock: Clock = SystemClock() if clock is None else clock
         self._host = host_of(found.api)
-        instrumentation = Instrumentation(on_event, telemetry=telemetry)
-        self._retrier = Retrier(policy, RetryBudget(policy.budget), clock, chance=chance)
-        transport = Transport(
+        self.instrumentation: Instrumentation = Instrumentation(on_event, telemetry=telemetry)
+        self._retrier = Retrier(policy, RetryBudget(policy.budget), self.clock, chance=chance)
+        self.transport: Transport = Transport(
             found,
             session=session,
             max_response_bytes=max_response_bytes,
@@ -122,72 +111,50 @@ class SessionManager:
             tls=ssl,
             trace_configs=trace_configs,
         )
+        self.credentials: Secret | TokenCache
         if isinstance(credentials, BasicAuth):
             if token_store is not None:
                 raise ConfigurationError("token_store is for OAuth2ClientCredentials")
-            authorized: Secret | TokenCache = credentials.authorization()
-        else:
-            endpoint = TokenEndpoint(
-                credentials,
-                transport,
-                self._retrier,
-                self.timeouts,
-                clock,
-                instrumentation=instrumentation,
-                host=host_of(found.token),
-            )
-            authorized = TokenCache(
-                endpoint.buy,
-                clock,
-                gate=endpoint.gate,
-                instrumentation=instrumentation,
-                store=_store(token_store),
-                load_seconds=self.timeouts.deadline / 4,
-            )
-        self._shared = Shared(
-            transport=transport,
-            credentials=authorized,
-            slots=asyncio.Semaphore(self.concurrency),
-            gate=Gate(),
-            pacer=None if max_rate is None else Pacer(check_positive("max_rate", max_rate)),
-            clock=clock,
-            instrumentation=instrumentation,
+            self.credentials = credentials.authorization()
+            return
+        endpoint = TokenEndpoint(
+            credentials,
+            self.transport,
+            self._retrier,
+            self.timeouts,
+            self.clock,
+            instrumentation=self.instrumentation,
+            host=host_of(found.token),
+        )
+        self.credentials = TokenCache(
+            endpoint.request,
+            self.clock,
+            gate=endpoint.gate,
+            instrumentation=self.instrumentation,
+            store=_store(token_store),
+            load_seconds=self.timeouts.deadline / 4,
         )
 
-    @property
-    def instrumentation(self) -> Instrumentation:
-        """Who is told of what happens."""
-        return self._shared.instrumentation
-
-    async def call(
-        self,
-        request: Request,
-        read: Callable[[Response], T | IncomeClientError],
-    ) -> T:
-        """Send a request until a reply is read, the policy says no, or the deadline passes.
-
-        Args:
-            request: what to ask.
-            read: makes the result of a reply, or the error that stands for it;
-                raises nothing, since what it holds is private.
-
-        Returns:
-            What ``read`` made.
+    async def call(self, request: Request, read: Read[T]) -> T:
+        """Send a request until a reply is read, no retry is allowed, or the deadline passes.
 
         Raises:
             IncomeClientError: the last failure, with ``attempts`` filled in.
         """
         try:
-            outcome = await self._outcome(request, read)
+            self.transport.check()
+            watch = self.instrumentation.begin(request.name, self._host, self.clock)
+            work = self._bounded(request, read, watch)
+            return await (work if watch is None else watch.over(work))
+        except IncomeClientError as error:
+            failure = error.again()
         except asyncio.CancelledError as cancelled:
             # Its frames hold the header of the request that it ended.
             raise cancelled.with_traceback(None) from None
-        if not isinstance(outcome, IncomeClientError):
-            return outcome
         try:
-            raise outcome
+            raise failure
         finally:
-            del outcome
+            del failure
 
     def with_options(
         self,
@@ -195,11 +162,7 @@ class SessionManager:
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
     ) -> Self:
-        """Return a view with other limits: same connections, token, slots, gate and budget.
-
-        Args:
-            timeouts: those that are given in it, in place of this one's.
-            retry: in place of this one's; the size of the budget stays.
+        """Return a view with other timeouts, as far as they are given, or another retry policy.
 
         Raises:
             ConfigurationError: an argument is of another type.
@@ -220,58 +183,191 @@ class SessionManager:
         Raises:
             ClientClosedError: the connections belong to another event loop.
         """
-        shared = self._shared
         try:
-            await shared.transport.aclose()
+            await self.transport.aclose()
         finally:
             # Not so when it refused: then the token request is another loop's as well.
-            if shared.transport.is_closed and isinstance(shared.credentials, TokenCache):
-                await shared.credentials.aclose()
+            if self.transport.is_closed and isinstance(self.credentials, TokenCache):
+                await self.credentials.aclose()
 
-    async def _outcome(
-        self,
-        request: Request,
-        read: Callable[[Response], T | IncomeClientError],
-    ) -> T | IncomeClientError:
-        shared = self._shared
-        refused = shared.transport.refusal()
-        if refused is not None:
-            return refused
-        watch = shared.instrumentation.begin(request.name, self._host, shared.clock)
-        work = self._by_deadline(request, read, watch)
-        return await (work if watch is None else watch.over(work))
-
-    async def _by_deadline(
-        self,
-        request: Request,
-        read: Callable[[Response], T | IncomeClientError],
-        watch: CallWatch | None,
-    ) -> T | IncomeClientError:
-        shared = self._shared
+    async def _bounded(self, request: Request, read: Read[T], watch: CallWatch | None) -> T:
         seconds = self._deadlines.seconds
-        deadline_at = shared.clock.monotonic() + seconds
-        call = Call(
-            shared,
-            request,
-            read,
-            timeouts=self.timeouts,
-            deadline_at=deadline_at,
-            watch=watch,
-        )
-        outcome: T | IncomeClientError
-        with self._deadlines.begin() as deadline:
-            outcome = await self._retrier.run(
-                call.attempt,
-                deadline_at=deadline_at,
-                gate=shared.gate,
-                on_retry=None if watch is None else watch.retried,
-            )
-        if deadline.has_passed:
-            outcome = DeadlineExceededError(f"{label(request)}: not done within {seconds:g} s")
-        if isinstance(outcome, IncomeClientError):
-            # The purchase of a token counted its own.
-            outcome.attempts = outcome.attempts or call.sent
-        return outcome
+        deadline_at = self.clock.monotonic() + seconds
+        call = _Call(self, request, read, deadline_at=deadline_at, watch=watch)
+        with self._deadlines.begin():
+            try:
+                return await self._retrier.run(
+                    call.attempt,
+                    deadline_at=deadline_at,
+                    gate=self.gate,
+                    on_retry=None if watch is None else watch.retried,
+                )
+            except IncomeClientError as error:
+                # A token request has counted its own.
+                error.attempts = error.attempts or call.sent
+                raise
+        # Only a deadline that has passed ends the block without a result.
+        message = f"{label(request)}: not done within {seconds:g} s"
+        raise DeadlineExceededError(message, attempts=call.sent)
+
+
+class _Call(Generic[T]):
+    """One call: waits for the gate, the token, a slot and its turn, and sends its attempts."""
+
+    def __init__(
+        self,
+        session: SessionManager,
+        request: Request,
+        read: Read[T],
+        *,
+        deadline_at: float,
+        watch: CallWatch | None,
+    ) -> None:
+        self._session = session
+        self._request = request
+        self._read = read
+        self._deadline_at = deadline_at
+        self._watch = watch
+        self._token: Token | None = None
+        self._refusal: AuthenticationError | None = None
+        self._has_repeated = False
+        self.sent: int = 0
+
+    async def attempt(self) -> T:
+        """Make one attempt; the first token that is refused is replaced on the way.
+
+        The repetition that follows a refused token keeps its slot: if it queued again, the calls
+        ahead of it could use up the new token before its turn came.
+        """
+        session = self._session
+        while True:
+            # Without a slot: a call that cannot wait so long fails at once.
+            if self._authorization() is None:
+                await self._wait_until_ready()
+            await session.slots.acquire()
+            try:
+                # The gate may have been closed while this call waited for its slot.
+                if session.gate.remaining(session.clock.monotonic()) > 0:
+                    continue
+                try:
+                    return await self._send(ahead=False)
+                except AuthenticationError as refusal:
+                    if not self._replaces_token(refusal):
+                        raise
+                return await self._send(ahead=True)
+            finally:
+                session.slots.release()
+
+    def _replaces_token(self, refusal: AuthenticationError) -> bool:
+        tokens = self._session.credentials
+        if isinstance(tokens, Secret) or self._token is None or self._has_repeated:
+            return False
+        self._has_repeated = True
+        self._refusal = refusal
+        tokens.invalidate(self._token)
+        return True
+
+    def _authorization(self) -> Secret | None:
+        """Return the header to send, None while the gate or the token has to be waited for."""
+        session = self._session
+        if session.gate.remaining(session.clock.monotonic()) > 0:
+            return None
+        if isinstance(session.credentials, Secret):
+            return session.credentials
+        self._token = session.credentials.current()
+        return None if self._token is None else self._token.authorization
+
+    async def _wait_until_ready(self) -> Secret:
+        """Wait for the gate and the token; return the header to send."""
+        session = self._session
+        tokens = session.credentials
+        while True:
+            pause = await wait_for_gate(session.gate, session.clock, deadline_at=self._deadline_at)
+            if pause is not None:
+                message = f"{label(self._request)}: not sent, the service asked all for a pause"
+                raise FinalError(RateLimitedError(message, retry_after=pause))
+            if isinstance(tokens, Secret):
+                return tokens
+            try:
+                # The token request has its own retries, and needs no slot.
+                token = tokens.current() or await tokens.get(self._deadline_at)
+            except IncomeClientError as error:
+                raise FinalError(error) from None
+            # Sent even if it expired on its way here: the next one would be no better.
+            self._token = token
+            if session.gate.remaining(session.clock.monotonic()) == 0:
+                return token.authorization
+
+    async def _wait_for_turn(self, pacer: Pacer, *, ahead: bool) -> Secret:
+        """Queue for the gate, the token and the rate; return the header to send."""
+        clock = self._session.clock
+        pacer.join(self, ahead=ahead)
+        try:
+            ready_at = clock.monotonic()
+            while True:
+                ready = self._authorization()
+                if ready is None:
+                    ready = await self._wait_until_ready()
+                    ready_at = clock.monotonic()
+                now = clock.monotonic()
+                turn_at = pacer.turn_of(self, ready_at)
+                if turn_at <= now:
+                    pacer.take(ready_at, now)
+                    return ready
+                if turn_at >= self._deadline_at:
+                    message = "not sent, its turn at max_rate comes after its deadline"
+                    message = f"{label(self._request)}: {message}"
+                    raise FinalError(DeadlineExceededError(message))
+                await clock.sleep(turn_at - now)
+        finally:
+            pacer.leave(self)
+
+    async def _send(self, *, ahead: bool) -> T:
+        """Send once the gate is open, there is a token, and the rate allows it."""
+        session = self._session
+        if session.pacer is not None:
+            authorization = await self._wait_for_turn(session.pacer, ahead=ahead)
+        else:
+            authorization = self._authorization() or await self._wait_until_ready()
+        self.sent += 1
+        started_at = session.clock.monotonic()
+        if self._watch is not None:
+            # Before, it was not known whether there would be a token to repeat it with.
+            refusal, self._refusal = self._refusal, None
+            if refusal is not None:
+                self._watch.retried(refusal, 0.0)
+            self._watch.sent()
+        response: Response | None = None
+        try:
+            response = await session.transport.send(self._request, authorization, session.timeouts)
+            result = self._read(response)
+            if isinstance(result, IncomeClientError):
+                raise result
+        except IncomeClientError as error:
+            if response is None:
+                self._report(started_at, error.status, type(error).__name__, error)
+            else:
+                response.discard()
+                self._report(started_at, response.status, response.status, error)
+            raise
+        self._report(started_at, response.status, response.status, result)
+        return result
+
+    def _report(
+        self, started_at: float, status: int | None, shown: int | str, outcome: object
+    ) -> None:
+        """Report how a request ended, to the listeners and the log."""
+        if self._watch is not None:
+            self._watch.answered(status, outcome)
+        if _LOGGER.isEnabledFor(logging.DEBUG):
+            facts = {
+                "call": self._request.name,
+                "application_id": self._request.subject,
+                "status": status,
+                "attempt": self.sent,
+                "duration": self._session.clock.monotonic() - started_at,
+            }
+            _LOGGER.debug("%s: %s", label(self._request), shown, extra=facts)
 
 
 def _credentials(auth: object) -> Auth:
@@ -285,7 +381,7 @@ def _credentials(auth: object) -> Auth:
 def _store(store: TokenStore | None) -> TokenStore | None:
     has_both = all(callable(getattr(store, name, None)) for name in ("load", "save"))
     if store is not None and not has_both:
-        raise ConfigurationError("token_store has no load and save")
+        raise ConfigurationError("token_store must have load and save")
     return store
 
 
@@ -293,5 +389,5 @@ def _checked(name: str, cls: type[T], value: Any, default: T | None = None) -> T
     if value is None and default is not None:
         return default
     if not isinstance(value, cls):
-        raise ConfigurationError(f"{name} is no {cls.__name__}")
+        raise ConfigurationError(f"{name} must be a {cls.__name__}")
     return value

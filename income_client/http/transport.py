@@ -1,57 +1,278 @@
-"""Our `Request` over aiohttp, and our `Response` back: the only module that imports its client.
+"""Send one request over aiohttp and read its reply: connections, socket timeouts, size limits.
 
-Knows connections, time limits of sockets and size limits of bodies. Refuses to
-know what a status means, when to try again and which host may be trusted.
-Nothing of aiohttp leaves it, errors least of all, since their texts show
-addresses and headers: each becomes a value of ours that tells its kind only.
+Knows neither what a status means nor when to try again. No error of aiohttp leaves this module,
+since its text may show addresses, headers and what was received: each is replaced by one of ours
+that says what kind of failure it was.
 """
 
 import asyncio
+import errno
+import re
 import ssl
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import aiohttp
+from attrs import evolve, field, frozen
 from yarl import URL
 
+from income_client._version import __version__
 from income_client.errors import (
     ClientClosedError,
     ConfigurationError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    DownloadError,
     IncomeClientError,
+    TransportError,
     UnexpectedResponseError,
 )
 from income_client.settings import Secret, Timeouts, check_count
 
-from .addresses import Addresses
-from .connection_faults import LostError, cleaned, fault_of
-from .connection_watch import WatchedRequest
-from .messages import Origin, Request, Response
-from .own_name import own_name
+from .connection_watch import (
+    UnaskedBytesError,
+    UsedConnectionError,
+    WatchedReply,
+    WatchedRequest,
+)
+from .deadlines import Deadlines
+from .endpoints import Addresses, Origin, Request, Response
 from .replies import facts_of, label
-from .silence import FAILURES, Patience, Reply
 
 BorrowedSession: TypeAlias = aiohttp.ClientSession
 """A session that belongs to the caller."""
 TraceConfig: TypeAlias = aiohttp.TraceConfig
-"""aiohttp's own hooks; what they are shown includes the Authorization header."""
+"""aiohttp's own hooks, which also see the Authorization header."""
 
 _OK: Final = HTTPStatus.OK.value
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
-_KINDS_OF_PATIENCE: Final = 16
+_KINDS_OF_TIMEOUTS: Final = 16
 _PUT_THERE_FOR_ALL: Final = "_is_instrumented_by_opentelemetry"
 """What marks the hooks of a process whose sessions are all instrumented as they are made."""
+_USER_AGENT: Final = f"income-client/{__version__}"
+_HEADER_TEXT: Final = re.compile(r"[ -~]{1,256}")
+
+
+@frozen
+class ConnectionFault:
+    """One way in which no reply comes."""
+
+    text: str
+    """For the message."""
+    cls: type[TransportError] = ConnectionFailedError
+    """The error that is raised for it."""
+    retryable: bool = True
+    """Whether it may be gone the next time."""
+    facts: Mapping[str, Any] = field(factory=dict)
+    """What the error carries of a proxy's reply."""
+
+    def error(self, request: Request) -> TransportError:
+        """Return the error for this request."""
+        return self.cls(f"{label(request)}: {self.text}", retryable=self.retryable, **self.facts)
+
+    def download_error(self) -> DownloadError:
+        """Return the error for a file, whose requests only its download knows."""
+        return DownloadError(self.text, retryable=self.retryable, **self.facts)
+
+
+class LostError(Exception):
+    """A connection that broke; unlike aiohttp's own errors, it makes aiohttp send nothing again."""
+
+    def __init__(self, fault: ConnectionFault) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+FAILURES: Final[tuple[type[Exception], ...]] = (
+    aiohttp.ClientError,
+    aiohttp.http_exceptions.HttpProcessingError,
+    OSError,
+    LostError,
+    UnaskedBytesError,
+)
+"""What is raised where no reply comes; anything else is a bug."""
+
+_UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)
+_UNREACHABLE: Final = ConnectionFault("host not reachable")
+_SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededError)
+_RESET: Final = ConnectionFault("connection reset")
+_CUT_SHORT: Final = ConnectionFault("body cut short or unreadable")
+_REFUSED_BY_PROXY: Final = ConnectionFault("proxy refused the connection")
+_NOT_HTTP: Final = ConnectionFault("what came is not HTTP")
+_ENCODED: Final = ConnectionFault("the reply has a Content-Encoding that was not asked for")
+_UNDECODABLE: Final = ConnectionFault("the body could not be decompressed")
+_HANDSHAKE: Final = ConnectionFault("TLS handshake failed")
+_REFUSED_HANDSHAKE: Final = ConnectionFault(
+    "TLS handshake refused by the other side, which may require a client certificate"
+)
+_NO_CLIENT_CERTIFICATE: Final = ConnectionFault(
+    "the other side requires a client certificate", retryable=False
+)
+_CLIENT_CERTIFICATE: Final = ConnectionFault(
+    "the other side did not accept the client certificate", retryable=False
+)
+
+_BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
+    aiohttp.ClientConnectorCertificateError: _UNTRUSTED,
+    aiohttp.ServerFingerprintMismatch: _UNTRUSTED,
+    aiohttp.ClientSSLError: _HANDSHAKE,
+    aiohttp.ClientConnectorDNSError: ConnectionFault("host name not found"),
+    aiohttp.ClientProxyConnectionError: ConnectionFault("proxy not reachable"),
+    aiohttp.ClientHttpProxyError: _REFUSED_BY_PROXY,
+    aiohttp.ConnectionTimeoutError: ConnectionFault("no connection in time", DeadlineExceededError),
+    TimeoutError: _SILENT,
+    aiohttp.ServerDisconnectedError: ConnectionFault("connection closed without a reply"),
+    aiohttp.ClientPayloadError: _CUT_SHORT,
+    aiohttp.ClientResponseError: _NOT_HTTP,
+    aiohttp.http_exceptions.HttpProcessingError: _NOT_HTTP,
+    ConnectionResetError: _RESET,
+    UnaskedBytesError: ConnectionFault("bytes came before anything was asked"),
+}
+"""By class; the narrowest one of an error decides."""
+
+_TLS_REASON: Final = re.compile(r"\[SSL: (?P<reason>[A-Z0-9_]+)\]")
+_BY_TLS_REASON: Final[Mapping[str, ConnectionFault]] = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": _NO_CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": _REFUSED_HANDSHAKE,
+    "SSLV3_ALERT_BAD_CERTIFICATE": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _CLIENT_CERTIFICATE,
+    "TLSV1_ALERT_UNKNOWN_CA": _CLIENT_CERTIFICATE,
+    "TLSV1_ALERT_ACCESS_DENIED": _CLIENT_CERTIFICATE,
+}
+"""By the name that OpenSSL gives to an alert of the other side."""
+
+_UNDECODED: Final = "Can not decode content-encoding"
+"""What aiohttp says of a body that it cannot decompress."""
+
+_WORTH_ANOTHER_TRY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+
+_BY_NUMBER: Final[Mapping[int | None, ConnectionFault]] = {
+    errno.ECONNREFUSED: ConnectionFault("connection refused"),
+    errno.ECONNRESET: _RESET,
+    errno.EPIPE: _RESET,
+    errno.ETIMEDOUT: _SILENT,
+    errno.EHOSTUNREACH: _UNREACHABLE,
+    errno.ENETUNREACH: _UNREACHABLE,
+}
+
+
+def fault_of(error: BaseException) -> ConnectionFault:
+    """Return what is reported of an error of aiohttp or of the system."""
+    if isinstance(error, LostError):
+        return error.fault
+    tls = _TLS_REASON.search(str(error)) if isinstance(error, OSError) else None
+    if tls is not None and tls["reason"] in _BY_TLS_REASON:
+        return _BY_TLS_REASON[tls["reason"]]
+    for cls in type(error).__mro__:
+        fault = _BY_CLASS.get(cls)
+        if fault is not None:
+            return _closer(fault, error)
+    number = error.errno if isinstance(error, OSError) else None
+    unnamed = ConnectionFault(f"connection failed with {type(error).__name__}")
+    return _BY_NUMBER.get(number, unnamed)
+
+
+def cleaned(bug: Exception) -> Exception:
+    """Return a bug with its stack as a note, in place of frames and contexts that hold headers."""
+    bug.add_note("raised in:\n" + "".join(traceback.format_tb(bug.__traceback__)))
+    bug.__cause__ = bug.__context__ = None
+    return bug.with_traceback(None)
+
+
+def _closer(fault: ConnectionFault, error: Any) -> ConnectionFault:
+    """Return what an error says beyond its class."""
+    if fault is _REFUSED_BY_PROXY:
+        status = error.status
+        return evolve(
+            fault,
+            text=f"proxy refused the connection with status {status}",
+            retryable=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY,
+            facts=facts_of(Response(status=status, headers=error.headers or {}, body=b"")),
+        )
+    if _UNDECODED in str(error):
+        return _UNDECODABLE if fault is _CUT_SHORT else _ENCODED
+    return fault
+
+
+_REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+"""After these aiohttp sends a GET again by itself."""
+
+
+async def send_once(
+    request: aiohttp.ClientRequest,
+    handler: aiohttp.ClientHandlerType,
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating a GET, which is up to the retry policy."""
+    while True:
+        try:
+            return await handler(request)
+        except UsedConnectionError:
+            continue
+        except _REPEATED as error:
+            fault = fault_of(error)
+        raise LostError(fault)
+
+
+class _SocketLimits:
+    """Limits connecting and silence, for requests with the same timeouts.
+
+    All that wait for a service share one timer, while aiohttp's own limit of silence starts and
+    stops one twice for each reply.
+    """
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self.connecting: Final = aiohttp.ClientTimeout(
+            total=None, connect=timeouts.connect, sock_connect=timeouts.connect
+        )
+        self.middlewares: Final = (self._send,)
+        self._silences = Deadlines(timeouts.read)
+
+    async def _send(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        with self._silences.begin(is_running=False) as silence:
+            if isinstance(request, WatchedRequest):
+                request.silence = silence
+            return await send_once(request, handler)
+        raise aiohttp.SocketTimeoutError
+
+    async def body(self, reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
+        """Read a body, or return None as soon as it is longer than the limit."""
+        content = reply.content
+        if content.is_eof():
+            # All of it is here.
+            whole = content.read_nowait()
+            return whole if len(whole) <= limit else None
+        if (reply.content_length or 0) > limit:
+            return None
+        with self._silences.begin() as silence:
+            size = 0
+            pieces = []
+            while not content.at_eof():
+                piece = await content.readany()
+                silence.renew()
+                size += len(piece)
+                if size > limit:
+                    return None
+                pieces.append(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        raise aiohttp.SocketTimeoutError
 
 
 class Transport:
     """Sends one request and reads its reply to the end.
 
-    The aiohttp session is made in the event loop of the first request. Of a
-    borrowed one the connections and the trace hooks are used; its cookies,
-    headers, credentials and middlewares stay out of our requests.
+    The aiohttp session is made in the event loop of the first request. Of a borrowed session only
+    the connections and the trace hooks are used; its cookies, headers, credentials and middlewares
+    stay out of our requests.
 
     Args:
         addresses: where the requests go.
@@ -66,7 +287,7 @@ class Transport:
         is_closed: whether it was closed, or is being closed.
 
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -81,9 +302,9 @@ class Transport:
         trace_configs: Sequence[TraceConfig] = (),
     ) -> None:
         if session is not None and not isinstance(session, aiohttp.ClientSession):
-            raise ConfigurationError("session is no aiohttp.ClientSession")
+            raise ConfigurationError("session must be an aiohttp.ClientSession")
         if tls is not None and not isinstance(tls, ssl.SSLContext):
-            raise ConfigurationError("ssl is no SSLContext")
+            raise ConfigurationError("ssl must be an SSLContext")
         self._addresses = addresses
         self._api = URL(addresses.api, encoded=True)
         self._prefix = self._api.raw_path.rstrip("/")
@@ -93,43 +314,38 @@ class Transport:
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
-        self._patience = lru_cache(maxsize=_KINDS_OF_PATIENCE)(Patience)
+        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(_SocketLimits)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._replies: set[aiohttp.ClientResponse] = set()
         self.is_closed: bool = False
 
-    def refusal(self) -> ClientClosedError | None:
-        """Return what stands against sending from the running loop, None if nothing does."""
-        if self.is_closed:
-            return ClientClosedError("the client was closed")
-        if self._is_elsewhere():
-            return elsewhere()
-        if self._borrowed is not None and self._borrowed.closed:
-            return ClientClosedError("the session that the client borrowed was closed")
-        return None
+    def check(self) -> None:
+        """Refuse to send from the running loop once closed, or in another loop than the first.
 
-    async def send(
-        self,
-        request: Request,
-        authorization: Secret,
-        timeouts: Timeouts,
-    ) -> Response | IncomeClientError:
-        """Send a request once and read the reply.
+        Raises:
+            ClientClosedError: nothing can be sent.
+        """
+        if self.is_closed:
+            raise ClientClosedError("the client was closed")
+        if self._is_elsewhere():
+            raise elsewhere()
+        if self._borrowed is not None and self._borrowed.closed:
+            raise ClientClosedError("the session that the client borrowed was closed")
+
+    async def send(self, request: Request, authorization: Secret, timeouts: Timeouts) -> Response:
+        """Send a request once and read the reply, without its body unless the status is 200.
 
         Args:
             request: what to send, and to which origin.
             authorization: the value of the Authorization header.
             timeouts: ``connect`` and ``read``; the deadline is the caller's.
 
-        Returns:
-            The reply, without its body unless the status is 200, or the error
-            that stands for having none. Raises only cancellation, and bugs.
+        Raises:
+            IncomeClientError: no reply came, or one that is too large.
         """
         session = self._opened()
-        if isinstance(session, ClientClosedError):
-            return session
-        patience = self._patience(timeouts)
+        limits = self._limits(timeouts)
         try:
             async with session.request(
                 request.method,
@@ -137,27 +353,28 @@ class Transport:
                 headers=_headers(request, authorization),
                 data=request.form,
                 allow_redirects=False,
-                timeout=patience.connecting,
-                middlewares=patience.middlewares,
+                timeout=limits.connecting,
+                middlewares=limits.middlewares,
                 proxy=self._proxy,
                 ssl=self._tls,
             ) as reply:
                 self._replies.add(reply)
                 try:
-                    return await self._read(request, reply, patience)
+                    return await self._read(request, reply, limits)
                 finally:
                     self._replies.discard(reply)
-        except LostError as lost:
-            fault = lost.fault
         except FAILURES as error:
             fault = fault_of(error)
+        except IncomeClientError:
+            raise
         except Exception as bug:  # noqa: BLE001 - raised again
             # A session that is closed while it sends fails in ways of its own.
-            if session.closed and (refused := self.refusal()) is not None:
-                return refused
+            if session.closed:
+                self.check()
             raise cleaned(bug) from None
-        refused = self.refusal() if session.closed else None
-        return refused or fault.error(request)
+        if session.closed:
+            self.check()
+        raise fault.error(request)
 
     async def aclose(self) -> None:
         """Close what was opened here; a second time does nothing.
@@ -190,22 +407,22 @@ class Transport:
     def _is_elsewhere(self) -> bool:
         return self._loop is not None and self._loop is not asyncio.get_running_loop()
 
-    def _opened(self) -> aiohttp.ClientSession | ClientClosedError:
-        refused = self.refusal()
-        if refused is not None:
-            return refused
+    def _opened(self) -> aiohttp.ClientSession:
+        self.check()
         if self._session is None:
             try:
                 self._session = self._open()
             except RuntimeError:
-                return ClientClosedError("the borrowed session belongs to another event loop")
+                raise ClientClosedError(
+                    "the borrowed session belongs to another event loop"
+                ) from None
             self._loop = asyncio.get_running_loop()
         return self._session
 
     def _open(self) -> aiohttp.ClientSession:
         borrowed = self._borrowed
         if borrowed is None:
-            # The client's own semaphore stands before the connector.
+            # The client's own semaphore limits the connections.
             connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(
                 limit=0,
                 keepalive_timeout=_KEEP_ALIVE_SECONDS,
@@ -217,36 +434,32 @@ class Transport:
             connector=connector,
             connector_owner=borrowed is None,
             request_class=WatchedRequest,
+            response_class=WatchedReply,
             loop=asyncio.get_running_loop(),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # A proxy that tunnels is told them too, so none of them is ever a credential.
+            # A proxy that tunnels gets them too, so none of them may be a credential.
             headers=self._headers,
             trace_configs=[*theirs, *self._trace_configs],
             trust_env=False,
         )
 
     async def _read(
-        self,
-        request: Request,
-        reply: aiohttp.ClientResponse,
-        patience: Patience,
-    ) -> Response | IncomeClientError:
+        self, request: Request, reply: aiohttp.ClientResponse, limits: "_SocketLimits"
+    ) -> Response:
         headers = reply.headers
         if reply.status != _OK:
-            await _drain(reply, patience)
+            await _drain(reply, limits)
             return Response(status=reply.status, headers=headers, body=b"")
         limit = _SMALL_BODY if request.origin is Origin.TOKEN else self._max_response_bytes
-        body = await patience.body(reply, limit)
+        body = await limits.body(reply, limit)
         if body is not None:
-            # Not so where a test has taken aiohttp's place.
-            discard = reply.discard if isinstance(reply, Reply) else reply.close
+            # A test may have replaced aiohttp.
+            discard = reply.discard if isinstance(reply, WatchedReply) else reply.close
             return Response(status=reply.status, headers=headers, body=body, discard=discard)
         reply.close()
         facts = facts_of(Response(status=reply.status, headers=headers, body=b""))
-        return UnexpectedResponseError(
-            f"{label(request)}: the reply is larger than {limit} bytes",
-            **facts,
-        )
+        message = f"{label(request)}: the reply is larger than {limit} bytes"
+        raise UnexpectedResponseError(message, **facts)
 
 
 def elsewhere() -> ClientClosedError:
@@ -257,7 +470,7 @@ def elsewhere() -> ClientClosedError:
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
     if isinstance(configs, Sequence) and all(isinstance(one, TraceConfig) for one in configs):
         return tuple(configs)
-    raise ConfigurationError("trace_configs is no sequence of aiohttp.TraceConfig")
+    raise ConfigurationError("trace_configs must be a sequence of aiohttp.TraceConfig")
 
 
 def _traces_of(session: BorrowedSession) -> list[TraceConfig]:
@@ -265,10 +478,21 @@ def _traces_of(session: BorrowedSession) -> list[TraceConfig]:
     return [one for one in session.trace_configs if not hasattr(one, _PUT_THERE_FOR_ALL)]
 
 
+def own_name(user_agent: object) -> str:
+    """Return the value of the User-Agent header: the package's own, or one of the caller's.
+
+    Raises:
+        ConfigurationError: it cannot be sent in a header.
+    """
+    name = _USER_AGENT if user_agent is None else user_agent
+    if not isinstance(name, str) or _HEADER_TEXT.fullmatch(name) is None:
+        raise ConfigurationError("user_agent must be a short text of printable ASCII")
+    return name
+
+
 @lru_cache(maxsize=64)
 def socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
-    """Return the limits of sockets; the whole has a limit elsewhere."""
-    # The deadline of the call is the one timer for the whole.
+    """Return the limits of one connection; the deadline of the call limits the whole."""
     return aiohttp.ClientTimeout(
         total=None,
         connect=timeouts.connect,
@@ -284,13 +508,13 @@ def _headers(request: Request, authorization: Secret) -> dict[str, str]:
     return headers
 
 
-async def _drain(reply: aiohttp.ClientResponse, patience: Patience) -> None:
+async def _drain(reply: aiohttp.ClientResponse, limits: "_SocketLimits") -> None:
     """Empty a reply whose status says it all, so that its connection can be used again."""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
-            is_whole = await patience.body(reply, _SMALL_BODY) is not None
+            is_whole = await limits.body(reply, _SMALL_BODY) is not None
     except FAILURES:
-        # The status was read, the body is not wanted.
+        # The status was read, the body is not needed.
         is_whole = False
     if not is_whole:
         reply.close()

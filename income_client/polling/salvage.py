@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from income_client.errors import DecodeError, IncomeClientError
-from income_client.http.messages import Request, Response
+from income_client.http.endpoints import Request, Response
 from income_client.http.replies import read_reply
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH

@@ -16,7 +16,7 @@ import msgspec
 from attrs import field, frozen
 
 from income_client.errors import IncomeClientError
-from income_client.http.messages import Request, Response
+from income_client.http.endpoints import Request, Response
 from income_client.http.replies import S, read_about
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord

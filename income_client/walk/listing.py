@@ -13,8 +13,7 @@ from income_client.errors import (
     InvalidRequestError,
     UnexpectedResponseError,
 )
-from income_client.http.endpoints import list_applications
-from income_client.http.messages import Request, Response
+from income_client.http.endpoints import Request, Response, list_applications
 from income_client.http.replies import read_found, read_reply, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary

@@ -72,7 +72,7 @@ async def test_a_view_shares_token_and_connections() -> None:
         await client.get_application_page()
         await view.get_application_page()
         assert service.token_requests == 1
-        assert view._session._shared is client._session._shared
+        assert view._session.transport is client._session.transport
         service.faults.add(Fault("status", path="/v1/*"), Fault("status", path="/v1/*"))
         with pytest.raises(ServerError) as caught:
             await view.get_application_page()

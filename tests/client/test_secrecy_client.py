@@ -62,7 +62,7 @@ async def all_of(iterator: AsyncIterator[Any]) -> None:
 
 def secrets_of(service: Emulator, client: IncomeClient) -> list[str]:
     """Return what the client must keep to itself: secrets, headers and the token in use."""
-    credentials: Any = client._session._shared.credentials
+    credentials: Any = client._session.credentials
     return [
         service.oauth2.client_secret.reveal(),
         service.oauth2.authorization().reveal().split()[1],

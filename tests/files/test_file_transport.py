@@ -11,7 +11,7 @@ from attrs import evolve
 
 from income_client.downloads.http import FilePool, FileReply
 from income_client.errors import ConfigurationError, DownloadError, UnsafeLinkError
-from income_client.http.addresses import proxy_address
+from income_client.http.endpoints import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
 from tests.support.file_pool import CANARY, HERE, TARGET, link_to, pooled
 from tests.support.scripted_server import always, reply

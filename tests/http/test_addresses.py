@@ -3,8 +3,13 @@
 import pytest
 
 from income_client.errors import ConfigurationError
-from income_client.http.addresses import addresses, proxy_address
-from income_client.http.endpoints import get_application, get_documents, token_request
+from income_client.http.endpoints import (
+    addresses,
+    get_application,
+    get_documents,
+    proxy_address,
+    token_request,
+)
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,13 @@ async def test_what_came_while_the_loop_was_held_up_is_taken() -> None:
         loop.call_soon(hold_up)
         assert await arrives == "it"
     assert not deadline.has_passed
+
+
+async def test_a_deadline_that_is_not_running_begins_when_it_is_renewed() -> None:
+    """Until then the block takes as long as it likes."""
+    deadlines = Deadlines(SHORT)
+    with deadlines.begin(is_running=False) as deadline:
+        await asyncio.sleep(SHORT * 2)
+        deadline.renew()
+        await asyncio.get_running_loop().create_future()
+    assert deadline.has_passed

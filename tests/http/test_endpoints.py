@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from income_client.errors import ConfigurationError
 from income_client.http.endpoints import (
+    Origin,
     get_application,
     get_documents,
     list_applications,
     token_request,
 )
-from income_client.http.messages import Origin
 
 IDS = st.text(
     st.characters(exclude_categories=("Cc", "Cs")),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.http.pacing import Gate, Pacer
+from income_client.http.retry import Gate, Pacer
 
 
 def test_a_gate_opens_when_its_longest_closing_ends() -> None:

@@ -18,8 +18,7 @@ from income_client.errors import (
     ServerError,
     UnexpectedResponseError,
 )
-from income_client.http.endpoints import get_application, list_applications, token_request
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response, get_application, list_applications, token_request
 from income_client.http.replies import (
     failure_of,
     read_reply,

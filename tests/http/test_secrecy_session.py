@@ -16,8 +16,7 @@ import pytest
 
 import income_client
 from income_client.errors import ConfigurationError, IncomeClientError
-from income_client.http.endpoints import list_applications
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response, list_applications
 from income_client.http.replies import read_reply
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from income_client.errors import DeadlineExceededError
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response
 from tests.support.scripted_server import Seen, always, forever, reply
 from tests.support.transport import connected, one, send
 

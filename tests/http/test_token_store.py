@@ -125,7 +125,7 @@ async def test_a_hanging_store_is_not_waited_for(
         async def load(self) -> StoredToken | None:
             await forever()
 
-    monkeypatch.setattr("income_client.http.token_cache._LOAD_SECONDS", 0.01)
+    monkeypatch.setattr("income_client.http.tokens._LOAD_SECONDS", 0.01)
     assert text(await shared(shop, clock, Abyss()).get()) == "t1"
 
 

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import AuthenticationError, ConfigurationError, TokenError
-from income_client.http.messages import Response
+from income_client.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    IncomeClientError,
+    TokenError,
+)
+from income_client.http.endpoints import Response
 from income_client.http.tokens import (
     StoredToken,
     Token,
@@ -35,6 +40,14 @@ def answered(payload: Any, status: int = 200) -> Response:
     headers = {"content-type": "text/html", "retry-after": "7"}
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return Response(status=status, headers=headers, body=body)
+
+
+def failure(response: Response, cls: type[IncomeClientError]) -> IncomeClientError:
+    """Return the error that a reply is read as."""
+    with pytest.raises(IncomeClientError) as caught:
+        read_token(response, sent_at=0)
+    assert type(caught.value) is cls
+    return caught.value
 
 
 def test_an_hour_is_renewed_five_minutes_early_and_left_ten_seconds_early() -> None:
@@ -87,21 +100,19 @@ def test_a_reply_becomes_a_token() -> None:
 def test_a_field_that_is_wrong_is_named_and_not_shown(field: str, values: list[Any]) -> None:
     """A token that cannot be sent or timed is no token."""
     for value in values:
-        error = read_token(answered(GOOD | {field: value}), sent_at=0)
-        assert isinstance(error, TokenError)
+        error = failure(answered(GOOD | {field: value}), TokenError)
         assert error.status == 200
         assert not error.retryable or value == 1e400
         assert field in str(error) or value == 1e400
         assert "S3CRET" not in str(error) + repr(error)
     missing = {name: value for name, value in GOOD.items() if name != field}
-    assert field in str(read_token(answered(missing), sent_at=0))
+    assert field in str(failure(answered(missing), TokenError))
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>S3CRET", b'{"access_token": "S3C', b"\xff"])
 def test_a_reply_that_is_not_json_can_be_retried(body: bytes) -> None:
     """A page of some proxy, or a body cut short, may be gone the next time."""
-    error = read_token(answered(body), sent_at=0)
-    assert isinstance(error, TokenError)
+    error = failure(answered(body), TokenError)
     assert error.retryable
     assert error.message == f"token: text/html, {len(body)} bytes instead of JSON"
 
@@ -109,8 +120,7 @@ def test_a_reply_that_is_not_json_can_be_retried(body: bytes) -> None:
 @pytest.mark.parametrize("payload", [None, [], "abc", 1])
 def test_a_reply_that_is_no_object_is_no_token(payload: Any) -> None:
     """Whole JSON of another shape is not retried."""
-    error = read_token(answered(payload), sent_at=0)
-    assert isinstance(error, TokenError)
+    error = failure(answered(payload), TokenError)
     assert not error.retryable
 
 
@@ -123,8 +133,7 @@ def test_a_byte_order_mark_is_passed_over() -> None:
 @pytest.mark.parametrize("status", [400, 401])
 def test_refused_credentials_are_said_so_and_not_retried(status: int) -> None:
     """A 400 or 401 of the token endpoint is about the credentials."""
-    error = read_token(answered({"error": "invalid_client"}, status), sent_at=0)
-    assert isinstance(error, AuthenticationError)
+    error = failure(answered({"error": "invalid_client"}, status), AuthenticationError)
     assert (error.status, error.retryable) == (status, False)
     assert (
         error.message
@@ -141,8 +150,7 @@ def test_refused_credentials_are_said_so_and_not_retried(status: int) -> None:
 )
 def test_another_status_is_a_token_error(status: int, retryable: bool) -> None:
     """Whether it can be retried is as for any call."""
-    error = read_token(answered(GOOD, status), sent_at=0)
-    assert isinstance(error, TokenError)
+    error = failure(answered(GOOD, status), TokenError)
     assert (error.status, error.retryable, error.retry_after) == (status, retryable, 7.0)
 
 
@@ -190,7 +198,6 @@ def test_no_repr_shows_a_token() -> None:
 def test_a_key_that_stands_twice_is_refused() -> None:
     """A reply that says two things is no token, as with every other reply of the service."""
     twice = b'{"access_token":"a","access_token":"b","token_type":"Bearer","expires_in":9}'
-    error = read_token(answered(twice), sent_at=0)
-    assert isinstance(error, TokenError)
+    error = failure(answered(twice), TokenError)
     assert not error.retryable
     assert "twice" in error.message

@@ -10,14 +10,15 @@ from yarl import URL
 from income_client.errors import (
     UnexpectedResponseError,
 )
-from income_client.http.addresses import addresses, proxy_address
 from income_client.http.endpoints import (
+    Response,
+    addresses,
     get_application,
     get_documents,
     list_applications,
+    proxy_address,
     token_request,
 )
-from income_client.http.messages import Response
 from income_client.http.transport import Transport
 from tests.support.scripted_server import Seen, always, reply, serving
 from tests.support.transport import CHUNKED, connected, one, send

@@ -16,8 +16,7 @@ from income_client import (
     IncomeClientError,
 )
 from income_client.downloads.http import FilePool
-from income_client.http.addresses import addresses
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response, addresses
 from income_client.http.transport import Transport
 from tests.support.file_pool import HERE, fetched, open_connections
 from tests.support.leaks import held_by

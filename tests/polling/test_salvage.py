@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError, IncomeClientError, ServerError
-from income_client.http.endpoints import list_applications
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response, list_applications
 from income_client.http.replies import read_reply
 from income_client.polling.salvage import read_page
 from income_client.records.applications import ApplicationPage

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError, IncomeClientError, NotFoundError
-from income_client.http.endpoints import get_application, get_documents
-from income_client.http.messages import Response
+from income_client.http.endpoints import Response, get_application, get_documents
 from income_client.polling.versions import (
     DIGEST_BYTES,
     KEY_BYTES,

@@ -47,13 +47,7 @@ EMULATOR_PURE: Final = (
 )  # fmt: skip
 PURE: Final = (
     "errors", "events", "hosts", "settings", "records", "protocol", "wire",
-    *(
-        f"http.{name}"
-        for name in (
-            "addresses", "connection_faults", "endpoints", "messages", "own_name", "pacing",
-            "replies", "tokens",
-        )
-    ),
+    "http.endpoints", "http.replies",
     *(
         f"walk.{name}"
         for name in (
@@ -104,7 +98,7 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 CLIENTS: Final = frozenset(
     {
         "downloads.file_reply", "downloads.http", "emulator.callback_sender",
-        "http.connection_watch", "http.silence", "http.transport", "receivers.key_fetch",
+        "http.connection_watch", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip
 """The ones that see its client and nothing of its server."""

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from income_client.errors import IncomeClientError
-from income_client.http.endpoints import get_application
-from income_client.http.messages import Request, Response
+from income_client.http.endpoints import Request, Response, get_application
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager
 from income_client.settings import BasicAuth, OAuth2ClientCredentials

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from income_client.clock import Clock
 from income_client.errors import IncomeClientError
-from income_client.http.token_cache import TokenCache
-from income_client.http.tokens import StoredToken, Token
+from income_client.http.tokens import StoredToken, Token, TokenCache
 from income_client.settings import Secret
 from income_client.testing import JumpingClock
 
@@ -24,12 +23,12 @@ class Shop:
         self.opened = asyncio.Event()
         self.opened.set()
 
-    async def buy(self) -> Token | IncomeClientError:
+    async def request(self) -> Token:
         """Sell one."""
         self.asked += 1
         await self.opened.wait()
         if self.error is not None:
-            return self.error
+            raise self.error
         return Token(
             authorization=Secret(f"Bearer t{self.asked}"),
             obtained_at=self.clock.monotonic(),
@@ -59,7 +58,7 @@ class Shelf:
         self.stored = token
 
 
-def text(token: Token | IncomeClientError | None) -> str:
+def text(token: Token | None) -> str:
     """Return the token's own text."""
     assert isinstance(token, Token)
     return token.authorization.reveal().removeprefix("Bearer ")
@@ -75,7 +74,7 @@ def shared(cache_of: Shop, clock: JumpingClock, shelf: Shelf) -> TokenCache:
     """Return a cache with a store; the time of day goes with the clock."""
     began = clock.monotonic()
     return TokenCache(
-        cache_of.buy,
+        cache_of.request,
         clock,
         store=shelf,
         wall_time=lambda: NOON + timedelta(seconds=clock.monotonic() - began),
