@@ -68,6 +68,8 @@ class IncomeClient:
         proxy: address of an HTTP proxy; on this machine if ``base_url`` is http.
         ssl: replaces the default TLS context.
         trace_configs: aiohttp trace hooks for a session made here.
+        keep_error_bodies: whether errors keep up to 4 KiB of the reply in ``body``, which may
+            hold a borrower's data; for looking into failures.
         on_event: called with every `Event` in the event loop: a plain function that does not
             block. What it raises is logged once and breaks nothing.
         telemetry: whether calls are reported to OpenTelemetry, where the program has set it
@@ -99,6 +101,7 @@ class IncomeClient:
         proxy: str | None = None,
         ssl: tls.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
+        keep_error_bodies: bool = False,
         on_event: OnEvent | None = None,
         telemetry: bool = True,
         clock: Clock | None = None,
@@ -125,6 +128,7 @@ class IncomeClient:
                 proxy=proxy,
                 ssl=ssl,
                 trace_configs=trace_configs,
+                keep_error_bodies=keep_error_bodies,
                 on_event=on_event,
                 telemetry=telemetry,
                 clock=self._clock,

@@ -43,6 +43,7 @@ class ClientOptions(TypedDict, total=False):
     proxy: str | None
     ssl: tls.SSLContext | None
     trace_configs: Sequence[TraceConfig]
+    keep_error_bodies: bool
     on_event: OnEvent | None
     telemetry: bool
     clock: Clock | None

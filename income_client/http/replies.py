@@ -92,6 +92,7 @@ def read_reply(cls: type[T], request: Request, response: Response) -> T | Income
     payload.message, payload.args = message, (message,)
     payload.status = response.status
     payload.request_id = request_id(response)
+    payload.body = response.kept
     return payload
 
 
@@ -157,6 +158,7 @@ def facts_of(response: Response) -> dict[str, Any]:
         "status": response.status,
         "retry_after": retry_after(response),
         "request_id": request_id(response),
+        "body": response.kept,
     }
 
 

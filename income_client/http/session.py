@@ -75,6 +75,7 @@ class SessionManager:
         proxy: str | None = None,
         ssl: tls.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
+        keep_error_bodies: bool = False,
         on_event: OnEvent | None = None,
         telemetry: bool = True,
         clock: Clock | None = None,
@@ -110,6 +111,7 @@ class SessionManager:
             proxy=route,
             tls=ssl,
             trace_configs=trace_configs,
+            keep_error_bodies=keep_error_bodies,
         )
         self.credentials: Secret | TokenCache
         if isinstance(credentials, BasicAuth):
