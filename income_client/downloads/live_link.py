@@ -104,10 +104,7 @@ class LiveLink:
 
     async def _counted(self, attempt: Callable[[Link], Awaitable[T]], link: Link) -> T:
         self.attempts += 1
-        outcome = await attempt(link)
-        if isinstance(outcome, IncomeClientError):
-            raise outcome
-        return outcome
+        return await attempt(link)
 
     async def _renewed(self, outdated: Outdated) -> Link | IncomeClientError:
         facts = self._facts

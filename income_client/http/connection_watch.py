@@ -90,7 +90,7 @@ class WatchedRequest(aiohttp.ClientRequest):
 
 
 class _Watch(asyncio.Protocol):
-    """Stands between a transport and aiohttp's protocol, and notes bytes that come unasked."""
+    """Passes what a transport receives to aiohttp's protocol, and notes bytes that come unasked."""
 
     def __init__(self, protocol: "ResponseHandler", transport: asyncio.Transport) -> None:
         self._protocol = protocol

@@ -1,7 +1,7 @@
-"""What a reply means: the payload, or the error that says best what to do now.
+"""Read replies: make a record of one, or the error that says best what to do next.
 
-Knows statuses and header fields; shows nothing of a body, and of the header
-only what a support desk can use: an id, a pause, a media type.
+Shows nothing of a body, and of the header only what a support desk can use: an id, a pause, a media
+type.
 """
 
 import re
@@ -133,7 +133,7 @@ def read_found(
 
 
 def failure_of(request: Request, response: Response) -> ResponseError | None:
-    """Return the error that a status stands for; None for 200."""
+    """Return the error of a status; None for 200."""
     status = response.status
     if status == HTTPStatus.OK:
         return None

@@ -7,6 +7,7 @@ All moments are of a monotonic clock, in seconds.
 
 import logging
 import random
+import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -152,7 +153,7 @@ class Retrier:
 
     async def run(
         self,
-        attempt: Callable[[], Awaitable[T]],
+        attempt: Callable[[], Awaitable[T | IncomeClientError]],
         *,
         deadline_at: float,
         gate: Gate | None = None,
@@ -161,7 +162,8 @@ class Retrier:
         """Make the first attempt, and further ones after failures that allow it.
 
         Args:
-            attempt: makes one; what it raises as `FinalError` is not retried.
+            attempt: makes one, and raises or returns its failure; what it raises as `FinalError`
+                is not retried.
             deadline_at: no pause ends after this moment of the clock.
             gate: closed by a 429 for as long as the service asks.
             on_retry: called for each failure that is followed by another attempt.
@@ -170,15 +172,17 @@ class Retrier:
             IncomeClientError: the last failure.
         """
         try:
-            try:
-                result = await attempt()
-            except IncomeClientError as error:
-                first = error
-            else:
-                self._budget.give()
-                return result
+            outcome = await attempt()
+        except IncomeClientError as error:
+            outcome = _emptied(error)
+        except FinalError as final:
+            raise final.error from None
+        if not isinstance(outcome, IncomeClientError):
+            self._budget.give()
+            return outcome
+        try:
             return await self._retry(
-                first, attempt, deadline_at=deadline_at, gate=gate, on_retry=on_retry
+                outcome, attempt, deadline_at=deadline_at, gate=gate, on_retry=on_retry
             )
         except FinalError as final:
             raise final.error from None
@@ -186,7 +190,7 @@ class Retrier:
     async def _retry(
         self,
         first: IncomeClientError,
-        attempt: Callable[[], Awaitable[T]],
+        attempt: Callable[[], Awaitable[T | IncomeClientError]],
         *,
         deadline_at: float,
         gate: Gate | None,
@@ -200,7 +204,13 @@ class Retrier:
         async def next_outcome() -> T:
             if failures:
                 raise failures.pop()
-            return await attempt()
+            try:
+                outcome = await attempt()
+            except IncomeClientError as error:
+                outcome = _emptied(error)
+            if isinstance(outcome, IncomeClientError):
+                raise outcome
+            return outcome
 
         def stop(state: RetryCallState) -> bool:
             nonlocal paid
@@ -238,6 +248,12 @@ class Retrier:
         error = _failure(state)
         bound = self._throttled_bound if _is_throttled(error) else self._bound
         return max(error.retry_after or 0.0, self._chance() * bound(state))
+
+
+def _emptied(error: IncomeClientError) -> IncomeClientError:
+    """Return a copy of an error, and clear its frames: they hold a reply, which may be large."""
+    traceback.clear_frames(error.__traceback__)
+    return error.again()
 
 
 def _failure(state: RetryCallState) -> IncomeClientError:

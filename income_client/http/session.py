@@ -152,6 +152,7 @@ class SessionManager:
             failure = error.again()
         except asyncio.CancelledError as cancelled:
             # Its frames hold the header of the request that it ended.
+            cancelled.__context__ = None
             raise cancelled.with_traceback(None) from None
         try:
             raise failure

@@ -77,7 +77,7 @@ def test_an_address_is_an_origin_with_a_prefix(base_url: str, api: str, token: s
     ],
 )
 def test_any_other_address_is_refused_without_being_shown(address: str) -> None:
-    """An address that cannot be meant is refused, as the API's and as the token endpoint's."""
+    """An invalid address is refused, as the API's and as the token endpoint's."""
     with pytest.raises(ConfigurationError) as caught:
         addresses(address)
     assert "S3CRET" not in str(caught.value)
@@ -116,7 +116,7 @@ def test_the_address_of_a_proxy_is_kept_secret(proxy: str) -> None:
     ],
 )
 def test_another_address_of_a_proxy_is_refused(proxy: str) -> None:
-    """What is no address of a host is neither used nor shown."""
+    """An invalid address is neither used nor shown."""
     with pytest.raises(ConfigurationError) as caught:
         proxy_address(proxy)
     assert "S3CRET" not in str(caught.value) + repr(caught.traceback[-1].frame.f_locals)

@@ -1,4 +1,4 @@
-"""A bug is no failed connection: it comes out as what it is, at once, and shows no secret."""
+"""A bug is not reported as a failed connection: it is raised as it is, and shows no secret."""
 
 import socket
 import traceback
@@ -67,7 +67,7 @@ async def fetch(client: IncomeClient) -> None:
 
 
 async def poll(client: IncomeClient) -> None:
-    """Follow updates, which goes on for as long as failures may pass."""
+    """Follow updates, which continues as long as failures may pass."""
     async for _ in client.poll(MemoryCheckpointStore()):
         pass
 
@@ -85,7 +85,7 @@ async def poll(client: IncomeClient) -> None:
 async def test_a_bug_comes_out_as_itself(
     work: Callable[[IncomeClient], Awaitable[None]], hook: str
 ) -> None:
-    """It is not retried, by a poller neither, and tells where it was raised without variables."""
+    """It is not retried, not even by a poller, and shows where it was raised without variables."""
     trace, calls = broken_hook(hook)
     clock = JumpingClock()
     async with (

@@ -183,7 +183,7 @@ async def test_a_row_with_another_reference_proves_nothing() -> None:
 
 @pytest.mark.parametrize("part", ["", "/documents"])
 async def test_a_reply_about_another_application_is_refused(part: str) -> None:
-    """One borrower's income never stands in the place of another's."""
+    """One borrower's income is never returned in place of another's."""
     async with served(2) as (service, client):
         mine, other = service.world.ids
         whole = await client.get_documents(other) if part else await client.get_application(other)

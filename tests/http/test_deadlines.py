@@ -1,4 +1,4 @@
-"""Many limits share a timer and end their own block only."""
+"""Many limits share one timer, and each ends its own block only."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ async def test_a_block_that_takes_too_long_is_ended() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_cancellation_from_outside_goes_on() -> None:
+async def test_a_cancellation_from_outside_continues() -> None:
     """Only the deadline's own cancellation ends with the block."""
     task = asyncio.create_task(hang(Deadlines(5)))
     await asyncio.sleep(0)
@@ -45,8 +45,8 @@ async def test_a_cancellation_from_outside_goes_on() -> None:
         await task
 
 
-async def test_a_cancellation_at_the_same_moment_goes_on() -> None:
-    """Whoever cancels from outside is obeyed, even if the time is up as well."""
+async def test_a_cancellation_at_the_same_moment_continues() -> None:
+    """A cancellation from outside has effect, even if the time is up as well."""
 
     async def both() -> None:
         with Deadlines(5).begin() as deadline:

@@ -83,7 +83,7 @@ def test_pages_are_asked_for_only_if_wanted() -> None:
     "bad", ["", ".", "..", "a\nb", "a\x00", "\x7f", "\x85", "\ud800", "a" * 513]
 )
 def test_an_id_that_cannot_be_one_is_refused(bad: str) -> None:
-    """Steps in a path, control characters and endless texts are no ids."""
+    """Steps in a path, control characters and endless texts are not accepted as ids."""
     with pytest.raises(ConfigurationError):
         get_application(bad)
     with pytest.raises(ConfigurationError):

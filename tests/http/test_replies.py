@@ -80,7 +80,7 @@ def test_each_status_is_one_error(
     cls: type[IncomeClientError],
     retryable: bool,
 ) -> None:
-    """The class tells what to do, and whether again."""
+    """The class says what to do, and whether to try again."""
     error = read(answered(status, b'{"ssn": "S3CRET"}', x_request_id="r-1"))
     assert type(error) is cls
     assert error.retryable is retryable
@@ -144,7 +144,7 @@ def test_a_date_of_no_time_of_ours_is_none(date: str, year: int | None) -> None:
         | st.integers(-99_999, 99_999).map("{:+05}".format),
     )
 )
-def test_no_date_breaks_whoever_reads_it(date: str) -> None:
+def test_no_date_breaks_its_reader(date: str) -> None:
     """What looks like a date is a second of the service's frame, or nothing."""
     moment = served_at(answered(date=date))
     if moment is not None:
@@ -160,7 +160,7 @@ def test_a_payload_is_read() -> None:
 
 
 def test_a_login_page_is_unexpected_and_not_shown() -> None:
-    """What is neither JSON nor called so is told by type and size only."""
+    """What is neither JSON nor called so is reported by type and size only."""
     error = read(answered(200, b"<html>S3CRET</html>", content_type="text/html; charset=utf-8"))
     assert isinstance(error, UnexpectedResponseError)
     assert error.retryable
@@ -221,7 +221,7 @@ def test_a_pause_is_read_as_seconds_or_relative_to_the_date(
 
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_no_header_breaks_the_reading_of_a_pause(text: str, date: str) -> None:
-    """Whatever stands in the headers, the pause is a finite number or none."""
+    """Whatever the headers hold, the pause is a finite number or none."""
     seconds = retry_after(answered(429, retry_after=text, date=date))
     assert seconds is None or 0 <= seconds < float("inf")
 

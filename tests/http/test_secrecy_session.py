@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import io
 import json
 import logging
@@ -270,7 +271,7 @@ def test_the_values_on_the_way_hide_what_they_hold() -> None:
         ("", CANARY),
     ],
 )
-def test_credentials_that_cannot_be_meant_are_not_shown(cls: Any, pair: tuple[Any, Any]) -> None:
+def test_credentials_that_are_invalid_are_not_shown(cls: Any, pair: tuple[Any, Any]) -> None:
     """Undecodable bytes of the environment, line ends and other types are refused, not quoted."""
     with pytest.raises(ConfigurationError) as caught:
         cls(*pair)
@@ -282,7 +283,7 @@ def test_credentials_that_cannot_be_meant_are_not_shown(cls: Any, pair: tuple[An
 
 
 def test_a_secret_compares_and_complains_without_showing_itself() -> None:
-    """Half a character is compared like any other; what is no text is refused."""
+    """Half a character is compared like any other; anything but text is refused."""
     assert Secret("a\udcff") == Secret("a\udcff") != Secret("a")
     with pytest.raises(ConfigurationError) as caught:
         Secret(CANARY.encode())  # type: ignore[arg-type]
@@ -302,3 +303,17 @@ def test_a_leak_would_be_noticed() -> None:
     error = ConfigurationError("x")
     error.__context__ = ValueError(TOKEN)
     assert TOKEN in shown_by(error)
+
+
+@pytest.mark.parametrize("fault", ["not whole", "wrong shape", "status 503"])
+async def test_a_failed_call_leaves_no_reply_in_memory(fault: str) -> None:
+    """No cycle of references keeps a body, which may be large, until the next collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        error = await failing(answering(api=API_FAULTS[fault]), OAUTH)
+        left = [one for one in gc.get_objects() if isinstance(one, Response)]
+    finally:
+        gc.enable()
+    assert error.attempts == (1 if fault == "wrong shape" else 2)
+    assert left == []

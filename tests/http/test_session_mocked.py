@@ -44,7 +44,7 @@ async def session() -> AsyncIterator[SessionManager]:
 
 
 def sell(mocked: aioresponses, token: str) -> None:
-    """Sell this token once."""
+    """Answer one token request with this token."""
     payload = {"access_token": token, "token_type": "Bearer", "expires_in": 3600}
     mocked.post(TOKEN, payload=payload, response_class=Reply)
 
@@ -55,21 +55,21 @@ def authorizations(mocked: aioresponses) -> list[str]:
     return [call.kwargs["headers"]["Authorization"] for call in calls]
 
 
-async def test_a_call_goes_out_with_the_token_that_was_bought(session: SessionManager) -> None:
+async def test_a_call_goes_out_with_the_token_that_was_requested(session: SessionManager) -> None:
     """One token, one call; the token request carries the credentials and the grant."""
     with aioresponses() as mocked:
         sell(mocked, "one")
         mocked.get(API, body=b"{}", response_class=Reply)
         assert await session.call(ASKED, body_of(ASKED)) == b"{}"
         assert authorizations(mocked) == ["Bearer one"]
-        (bought,) = mocked.requests[("POST", URL(TOKEN))]
-        assert bought.kwargs["headers"]["Authorization"].startswith("Basic ")
-        assert bought.kwargs["data"] == b"grant_type=client_credentials"
-        assert bought.kwargs["allow_redirects"] is False
+        (requested,) = mocked.requests[("POST", URL(TOKEN))]
+        assert requested.kwargs["headers"]["Authorization"].startswith("Basic ")
+        assert requested.kwargs["data"] == b"grant_type=client_credentials"
+        assert requested.kwargs["allow_redirects"] is False
 
 
 async def test_a_refused_token_is_replaced_once(session: SessionManager) -> None:
-    """A first 401 buys a new token, a second one is the answer."""
+    """A first 401 requests a new token, a second one is the answer."""
     with aioresponses() as mocked:
         for token in ("one", "two"):
             sell(mocked, token)

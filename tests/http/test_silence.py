@@ -1,4 +1,4 @@
-"""A reply may take its time, but not fall silent; a loop that was held up is no silence."""
+"""A reply may be slow, but not fall silent; a loop that was held up does not count as silence."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ LIMIT = 0.1
 
 @pytest.mark.parametrize("sent", [0, 30, 80])
 async def test_a_silent_service_is_given_up(sent: int) -> None:
-    """Before the header, within it, and within the body; the task itself goes on."""
+    """Before the header, within it, and within the body; the task itself continues."""
     whole = reply(body=b"x" * 100)
 
     async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
@@ -78,7 +78,7 @@ async def test_a_silence_is_not_sent_again() -> None:
 
 
 async def test_a_caller_who_cancels_is_obeyed() -> None:
-    """A cancellation from outside is none of a limit's."""
+    """A cancellation from outside is not taken for a limit's."""
     async with connected(always(None)) as (transport, _):
         sending = asyncio.create_task(send(transport))
         await asyncio.sleep(0)

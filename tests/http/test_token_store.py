@@ -1,4 +1,4 @@
-"""A shared store saves purchases, and may fail."""
+"""A shared store saves token requests, and may fail."""
 
 import asyncio
 from datetime import timedelta
@@ -25,8 +25,8 @@ def shop(clock: JumpingClock) -> Shop:
     return Shop(clock)
 
 
-async def test_a_second_process_buys_nothing(shop: Shop, clock: JumpingClock) -> None:
-    """What one cache bought, another takes from the store."""
+async def test_a_second_process_requests_nothing(shop: Shop, clock: JumpingClock) -> None:
+    """What one cache received, another takes from the store."""
     shelf = Shelf()
     first, second = shared(shop, clock, shelf), shared(shop, clock, shelf)
     assert text(await first.get()) == "t1"
@@ -39,7 +39,7 @@ async def test_a_refused_token_is_not_taken_from_the_store(
     shop: Shop,
     clock: JumpingClock,
 ) -> None:
-    """What was just refused is not loaded again; what another process bought since then is."""
+    """What was just refused is not loaded again; what another process saved since then is."""
     shelf = Shelf()
     first, second = shared(shop, clock, shelf), shared(shop, clock, shelf)
     tokens = [await first.get()]
@@ -54,18 +54,18 @@ async def test_a_refused_token_is_not_taken_from_the_store(
     assert shop.asked == 2
 
 
-@pytest.mark.parametrize(("seconds", "bought"), [(3600, 0), (200, 0), (5, 1), (-10, 1)])
+@pytest.mark.parametrize(("seconds", "requests"), [(3600, 0), (200, 0), (5, 1), (-10, 1)])
 async def test_a_stored_token_is_used_while_it_serves(
     shop: Shop,
     clock: JumpingClock,
     seconds: float,
-    bought: int,
+    requests: int,
 ) -> None:
     """A token that is over, or nearly so, is replaced; a stale one is better than waiting."""
     stored = StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(seconds=seconds))
     cache = shared(shop, clock, Shelf(stored))
     await cache.get()
-    assert shop.asked == bought
+    assert shop.asked == requests
 
 
 async def test_early_renewal_takes_a_fresh_token_of_others(
@@ -106,7 +106,7 @@ async def test_a_store_that_gives_something_else_is_done_without(
     clock: JumpingClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Anything that is no stored token counts as a failure of the store."""
+    """Anything but a stored token counts as a failure of the store."""
     shelf = Shelf("S3CRET")  # type: ignore[arg-type]
     assert text(await shared(shop, clock, shelf).get()) == "t1"
     await settle()
@@ -177,7 +177,7 @@ async def test_a_token_refused_while_it_is_saved_is_not_given_out(
     shop: Shop,
     clock: JumpingClock,
 ) -> None:
-    """A new one is bought, and it is the one that stays in the store."""
+    """A new one is requested, and it is the one that stays in the store."""
     shelf = Snail()
     cache = shared(shop, clock, shelf)
     token = await cache.get()

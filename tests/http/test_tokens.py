@@ -98,7 +98,7 @@ def test_a_reply_becomes_a_token() -> None:
     ],
 )
 def test_a_field_that_is_wrong_is_named_and_not_shown(field: str, values: list[Any]) -> None:
-    """A token that cannot be sent or timed is no token."""
+    """A token that cannot be sent or timed is refused."""
     for value in values:
         error = failure(answered(GOOD | {field: value}), TokenError)
         assert error.status == 200
@@ -118,7 +118,7 @@ def test_a_reply_that_is_not_json_can_be_retried(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("payload", [None, [], "abc", 1])
-def test_a_reply_that_is_no_object_is_no_token(payload: Any) -> None:
+def test_a_reply_must_be_an_object(payload: Any) -> None:
     """Whole JSON of another shape is not retried."""
     error = failure(answered(payload), TokenError)
     assert not error.retryable
@@ -195,8 +195,8 @@ def test_no_repr_shows_a_token() -> None:
     assert "S3CRET" not in repr(found) + repr(to_stored(found, now=0, wall_time=NOON))
 
 
-def test_a_key_that_stands_twice_is_refused() -> None:
-    """A reply that says two things is no token, as with every other reply of the service."""
+def test_a_key_that_comes_twice_is_refused() -> None:
+    """A reply that says two things is not read as a token."""
     twice = b'{"access_token":"a","access_token":"b","token_type":"Bearer","expires_in":9}'
     error = failure(answered(twice), TokenError)
     assert not error.retryable

@@ -89,7 +89,7 @@ async def test_a_token_reply_is_small() -> None:
 
 @pytest.mark.parametrize("tail", [b"", b"x" * 70_000, None])
 async def test_an_error_status_needs_no_body(tail: bytes | None) -> None:
-    """However the body of an error goes on, its status is what counts."""
+    """However the body of an error continues, its status is what counts."""
 
     async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
         writer.write(b"HTTP/1.1 503 X\r\nContent-Length: 90000\r\nRetry-After: 3\r\n\r\n")

@@ -45,7 +45,7 @@ class Door:
     """Makes one request, and returns the body of its reply; takes the seconds of silence."""
     close: Callable[[], Awaitable[None]]
     in_use: Callable[[], int]
-    """Tells how many connections are neither closed nor back in the pool."""
+    """Counts the connections that are neither closed nor back in the pool."""
 
 
 def door_to(kind: str, server: ScriptedServer) -> Door:
@@ -146,7 +146,7 @@ async def test_a_redirect_is_not_followed(kind: str) -> None:
     ],
 )
 async def test_what_cannot_be_read_is_a_failure(kind: str, out: bytes | None, text: str) -> None:
-    """Broken HTTP is told by kind; nothing of it is shown, and it can be tried again."""
+    """Broken HTTP is reported by kind; nothing of it is shown, and it can be tried again."""
     async with open_door(kind, always(out)) as (door, _):
         assert failure_in(await door.ask()).message.endswith(text)
 
@@ -194,7 +194,7 @@ async def test_nobody_at_the_address_is_told(kind: str) -> None:
 
 @every
 async def test_who_does_not_speak_tls_is_not_spoken_to(kind: str) -> None:
-    """It is told that the handshake failed."""
+    """It is reported that the handshake failed."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(body=CANARY))
@@ -242,7 +242,7 @@ async def test_cancelling_closes_the_connection(kind: str, moment: str) -> None:
 @every
 @pytest.mark.parametrize("moment", ["head", "body"])
 async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
-    """Whoever waits for a reply or for its rest gets an error."""
+    """A call that waits for a reply or for its rest gets an error."""
     reached = asyncio.Event()
     async with open_door(kind, silent_from(moment, reached)) as (door, _):
         task = asyncio.ensure_future(door.ask(3600))

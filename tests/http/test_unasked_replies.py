@@ -61,7 +61,7 @@ async def two_calls(service: StrayService, client: IncomeClient) -> None:
         (stray, when)
         for stray in WHOLE
         for when in When
-        # Then the whole segment is no HTTP.
+        # Then the whole segment is not HTTP.
         if not (stray == "more of the body" and when is When.SAME)
     ],
 )
@@ -84,14 +84,14 @@ async def test_a_connection_is_not_used_after_a_part_of_a_reply(stray: str, when
 @pytest.mark.parametrize("when", JOINED)
 @pytest.mark.parametrize("stray", PARTS)
 async def test_a_part_that_comes_with_a_reply_spoils_no_other(stray: str, when: When) -> None:
-    """It cannot be told from the reply before it, and is taken for nothing."""
+    """It cannot be told apart from the reply before it, and is ignored."""
     async with straying(when, PARTS[stray]) as service, client_of(service) as client:
         await two_calls(service, client)
 
 
 @pytest.mark.parametrize("when", When)
 async def test_a_connection_inside_tls_is_not_used_after_a_stray_reply(when: When) -> None:
-    """Messages of TLS itself are no reply, a stray reply inside TLS is one."""
+    """Messages of TLS itself are not a reply, a stray reply inside TLS is one."""
     tls, trust = tls_pair()
     async with (
         straying(when, STRAY, tls=tls) as service,
@@ -185,7 +185,7 @@ async def test_bytes_that_come_while_a_request_is_prepared_are_no_reply(hook: st
 
 
 async def test_a_greeting_is_no_reply() -> None:
-    """A reply that a new connection begins with fails the call; it is no answer, and no loop."""
+    """A reply that a new connection begins with fails the call, and is not its answer."""
     trace = aiohttp.TraceConfig()
     greeted = 0
 

@@ -1,4 +1,4 @@
-"""Whoever sells tokens, and whoever keeps them, at a test's command."""
+"""A token endpoint and a token store at a test's command."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
 
 
 class Shop:
-    """Sells tokens t1, t2 and so on, or fails; waits until it is let."""
+    """Gives tokens t1, t2 and so on, or fails; waits until it is opened."""
 
     def __init__(self, clock: Clock, lifetime: float = 3600) -> None:
         self.clock = clock
@@ -24,7 +24,7 @@ class Shop:
         self.opened.set()
 
     async def request(self) -> Token:
-        """Sell one."""
+        """Give one."""
         self.asked += 1
         await self.opened.wait()
         if self.error is not None:
