@@ -9,8 +9,7 @@ from income_client.records.window import Window
 from income_client.wire.checked_text import read_checked, write_checked
 from income_client.wire.times import FIRST_SECOND, LAST_SECOND
 
-from .intervals import Intervals
-from .questions import Bounds
+from .windows import Bounds, Intervals
 
 _VERSION: Final = 1
 _MEMBERS: Final = {"walk", "after", "before", "covered"}

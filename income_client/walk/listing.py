@@ -15,8 +15,7 @@ from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage
 from income_client.wire.times import FIRST_SECOND, Rounding, service_second, wire_time
 
-from .echo import second_of
-from .questions import Bounds
+from .windows import Bounds, second_of
 
 ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
 

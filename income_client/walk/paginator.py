@@ -24,7 +24,7 @@ from income_client.records.window import Window
 from .checkpoint import WalkState, write_checkpoint
 from .listing import ListReply, ask_page
 from .planner import WalkPlanner
-from .questions import Delivery, Pause, Question
+from .windows import Delivery, Pause, Question
 
 _LEAST_LIMIT: Final = 2
 OnSaturated = Literal["raise", "report"]

@@ -20,14 +20,24 @@ from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
 
-from .echo import believe, echoed_window
-from .intervals import Intervals
-from .overlap import Overlap
-from .questions import Answer, Bounds, Delivery, Kind, Pause, Question, Rows
-from .second import Saturation, Second
 from .stretch import Stretch
 from .stretches import Stretches
 from .tail import Tail
+from .windows import (
+    Answer,
+    Bounds,
+    Delivery,
+    Intervals,
+    Kind,
+    Overlap,
+    Pause,
+    Question,
+    Rows,
+    Saturation,
+    Second,
+    believe,
+    echoed_window,
+)
 
 _MOST_DOUBTS: Final = 8
 """Times that an overfull second is asked for anew because its rows moved."""
@@ -213,10 +223,10 @@ class WalkPlanner:
             self._judge(stretch, stretch.second)
 
     def _settle(self, stretch: Stretch, question: Question, answer: Answer) -> None:
-        settled = believe(question.window, question.bounds, answer.echo)
-        rest = (*settled.left, Window(question.window.before, stretch.end))
+        covered, left = believe(question.window, question.bounds, answer.echo)
+        rest = (*left, Window(question.window.before, stretch.end))
         self._stretches.replace(stretch, rest)
-        self._deliver(settled.covered, question.bounds, answer.echo, answer.rows)
+        self._deliver(covered, question.bounds, answer.echo, answer.rows)
 
     def _receive_form(self, question: Question, answer: Answer) -> None:
         stretch = self._release(question)
@@ -259,10 +269,10 @@ class WalkPlanner:
         if step.is_walked:
             self._walk(step.span, answer.rows if answer.is_full else {})
         elif not answer.is_full:
-            settled = believe(step.span, question.bounds, answer.echo)
-            for window in settled.left:
+            covered, left = believe(step.span, question.bounds, answer.echo)
+            for window in left:
                 self._walk(window, {})
-            self._deliver(settled.covered, question.bounds, answer.echo, answer.rows)
+            self._deliver(covered, question.bounds, answer.echo, answer.rows)
         if step.is_finished:
             self._tail = None
 

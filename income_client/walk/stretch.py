@@ -5,9 +5,7 @@ from attrs import define
 from income_client.records.window import Window
 
 from .density import Density
-from .echo import second_of
-from .questions import Question, Rows
-from .second import Second
+from .windows import Question, Rows, Second, second_of
 
 
 @define

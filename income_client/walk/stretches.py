@@ -6,8 +6,8 @@ from typing import Final
 from income_client.records.window import Window
 
 from .density import Density
-from .questions import Question, Rows
 from .stretch import Stretch
+from .windows import Question, Rows
 
 _WORTH_SHARING: Final = 0.9
 """Pages that must lie ahead of a walker before another takes half of them."""

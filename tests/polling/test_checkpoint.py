@@ -14,8 +14,7 @@ from income_client.errors import CheckpointError
 from income_client.polling.checkpoint import Checkpoint, Seen, is_checkpoint, read_checkpoint
 from income_client.polling.versions import DIGEST_BYTES, KEY_BYTES
 from income_client.walk import checkpoint as resume
-from income_client.walk.intervals import Intervals
-from income_client.walk.questions import Bounds
+from income_client.walk.windows import Bounds, Intervals
 from income_client.wire.times import FIRST_SECOND, LAST_SECOND
 from tests.support.payloads import text_of
 from tests.support.strategies import untyped

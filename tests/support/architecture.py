@@ -58,8 +58,7 @@ PURE: Final = (
     *(
         f"walk.{name}"
         for name in (
-            "checkpoint", "density", "echo", "intervals", "overlap", "planner", "questions",
-            "second", "stretch", "stretches", "tail",
+            "checkpoint", "density", "planner", "stretch", "stretches", "tail", "windows",
         )
     ),
     *(
