@@ -58,7 +58,7 @@ PURE: Final = (
     *(
         f"walk.{name}"
         for name in (
-            "checkpoint", "density", "planner", "stretch", "stretches", "tail", "windows",
+            "checkpoint", "planner", "tail", "windows",
         )
     ),
     *(
