@@ -7,7 +7,7 @@ from typing import Final
 from income_client.http.replies import read_about, read_found, read_reply
 from income_client.http.session import SessionManager
 from income_client.polling.salvage import read_page
-from income_client.walk.listing import ask_page, ask_present
+from income_client.walk.paginator import ask_page, ask_present
 from income_client.wire.times import LAST_SECOND, Rounding, service_second, wire_bound
 
 from .errors import ConfigurationError, InvalidRequestError

@@ -188,7 +188,7 @@ def test_the_checkpoint_of_a_walk_is_no_poller_s() -> None:
     """Nor is a poller's one of a walk."""
     with pytest.raises(CheckpointError, match="no poller's"):
         read_checkpoint(resume.write_checkpoint(Bounds(0, 99), Intervals()))
-    with pytest.raises(CheckpointError, match="no walk's"):
+    with pytest.raises(CheckpointError, match="not a walk's"):
         resume.read_checkpoint(TEXT)
 
 
