@@ -111,7 +111,7 @@ CLIENTS: Final = frozenset(
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
-    "cattrs": frozenset({"wire.converter", "wire.codec"}),
+    "cattrs": frozenset({"wire.codec", "wire.readers"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
