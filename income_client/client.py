@@ -272,7 +272,7 @@ class IncomeClient:
             IncomeClientError: a request failed after its retries.
         """
         from .polling.salvage import read_page
-        from .walk.listing import ask_page, ask_present
+        from .walk.paginator import ask_page, ask_present
 
         ask = partial(ask_page, self._session, 1, self._zone, read=read_page)
         return EPOCH + timedelta(seconds=(await ask_present(ask)).present)
@@ -358,7 +358,7 @@ class IncomeClient:
                 references, or several with this one.
             IncomeClientError: the request failed after its retries.
         """
-        from .walk.listing import find_by_reference
+        from .walk.paginator import find_by_reference
 
         return await find_by_reference(self._session, application_reference_id)
 

@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 from attrs import field, frozen
 
 from income_client.errors import CheckpointError, ConfigurationError
-from income_client.wire.checked_text import read_checked, write_checked
+from income_client.walk.checkpoint import read_checked, write_checked
 from income_client.wire.times import FIRST_SECOND, LAST_SECOND, Rounding, When, service_second
 
 from .versions import DIGEST_BYTES, KEY_BYTES

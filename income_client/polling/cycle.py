@@ -12,7 +12,7 @@ from income_client.errors import (
     ConfigurationError,
     IncomeClientError,
 )
-from income_client.walk.questions import Pause, Question
+from income_client.walk.windows import Pause, Question
 
 from .batches import Batch
 from .checkpoint import Checkpoint

@@ -51,8 +51,7 @@ PURE: Final = (
     *(
         f"walk.{name}"
         for name in (
-            "checkpoint", "density", "echo", "intervals", "overlap", "planner", "questions",
-            "second", "stretch", "stretches", "tail",
+            "checkpoint", "planner", "tail", "windows",
         )
     ),
     *(
@@ -105,7 +104,7 @@ CLIENTS: Final = frozenset(
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
-    "cattrs": frozenset({"wire.converter", "wire.codec"}),
+    "cattrs": frozenset({"wire.codec", "wire.readers"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
