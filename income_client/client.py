@@ -271,7 +271,7 @@ class IncomeClient:
             UnexpectedResponseError: the service does not say what time it is.
             IncomeClientError: a request failed after its retries.
         """
-        from .polling.salvage import read_page
+        from .polling.reading import read_page
         from .walk.paginator import ask_page, ask_present
 
         ask = partial(ask_page, self._session, 1, self._zone, read=read_page)
@@ -531,6 +531,7 @@ class IncomeClient:
         documents: bool = True,
         pages: bool = False,
         concurrency: int | None = None,
+        once: bool = False,
     ) -> Poller:
         """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
 
@@ -565,6 +566,9 @@ class IncomeClient:
             pages: whether each document comes with its pages block.
             concurrency: most requests in flight at a time; the client's own limit by
                 default and at most.
+            once: whether the iterator ends after one poll, as for a job that is started now
+                and then; if that poll fails, its error is raised. A failing store is retried
+                for half a minute or so.
 
         Returns:
             An asynchronous iterator over the records, or over batches of them.
@@ -574,8 +578,8 @@ class IncomeClient:
             CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
         """
         from .polling.checkpoint import starting_point
+        from .polling.cycle import PollSource
         from .polling.poller import Poller
-        from .polling.source import PollSource
 
         source = PollSource(
             session=self._session,
@@ -592,6 +596,7 @@ class IncomeClient:
             interval=interval,
             settle=settle,
             lookback=lookback,
+            once=once,
             clock=self._clock,
             instrumentation=self._session.instrumentation,
         )

@@ -7,6 +7,7 @@ chained: they would carry the values that they are about.
 
 import contextlib
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -35,20 +36,25 @@ _document_types: Final[dict[str, type]] = {"paystub": Paystub}
 """The class that holds the data of a document type."""
 
 
-def decode(cls: type[T], body: bytes) -> T | DecodeError:
+def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None) -> T | DecodeError:
     """Read a record from a reply's body, JSON in UTF-8 (contract section 2).
 
-    The error is a value, so that the frame that raises it holds no body. It names
-    every fault, and is retryable if the body is not whole JSON.
+    ``look`` is called with the parsed body once the record is made. The error is a value, so
+    that the frame that raises it holds no body. It names every fault, and is retryable if the
+    body is not whole JSON.
     """
     tree = parse_exactly(body)
     if isinstance(tree, DecodeError):
         return tree
     try:
-        return _converter().structure(tree, cls)
+        record = _converter().structure(tree, cls)
     except Exception as error:  # noqa: BLE001 - whatever it is, its frames hold the values
         del tree
         refusal = type(error).__name__
+    else:
+        if look is not None:
+            look(tree)
+        return record
     faults = faults_of(cls, parse_exactly(body), _document_types)
     if not faults:
         # The text is as the fields say: a registered class has raised, by a validator or by a

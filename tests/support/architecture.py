@@ -57,8 +57,7 @@ PURE: Final = (
     *(
         f"polling.{name}"
         for name in (
-            "checkpoint", "dead_letters", "ledger", "memory", "poll", "present", "reading",
-            "salvage", "schedule", "versions",
+            "checkpoint", "dead_letters", "plan", "reading",
         )
     ),
     *(

@@ -1,40 +1,42 @@
-"""One poll: what is listed and read next, what of it is new, and what may be committed.
+"""Decide the steps of one poll: what is listed and read next, and what may be committed.
 
-A poll lists everything updated since the checkpoint, up to the present as the
-service tells it. The list says no more than that an application may have changed:
-each one listed is read, and what was read decides whether it is delivered. The
-checkpoint follows the pages that are done with, and stays behind service time.
-What cannot be read becomes a dead letter before the checkpoint passes it; those
-that are due are tried again after the listing.
+A poll lists everything updated since the checkpoint, up to the service's present. The list
+says no more than that an application may have changed: each one listed is read, and what was
+read decides whether it is delivered. The checkpoint follows the pages that are done with, and
+stays behind service time. What cannot be read becomes a dead letter before the checkpoint
+passes it; those that are due are tried again after the listing.
 """
 
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import Final
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from income_client.errors import (
+    ConfigurationError,
     IncomeClientError,
     InvalidRequestError,
     UnexpectedResponseError,
 )
 from income_client.records.applications import ApplicationPage
-from income_client.records.dead_letters import DeadLetter, key_of_second
+from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question, second_of
 from income_client.wire.times import FIRST_SECOND
 
-from .checkpoint import Checkpoint
-from .dead_letters import reason_of
-from .memory import Memory
-from .present import Present
-from .reading import Read, Reading, Results, Row
+from .checkpoint import Checkpoint, Progress
+from .dead_letters import DeadLetters, reason_of
+from .reading import GivenUp, Read, Reading, RecordVersion, Results, Row, key_of
 
 _DAY: Final = 86_400
+_HOUR: Final = 3_600
+_SKEW: Final = 5
+_END_OF_TIME: Final = 3_786_912_000
+"""The beginning of 2090: a bound beyond it means no bound, and is not the present."""
 _MOST_LETTERS: Final = 20
 _MOST_ASIDE: Final = 50
 _STILL: Final = 2
@@ -42,8 +44,8 @@ _OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
 
 
 @frozen(kw_only=True)
-class Harvest:
-    """What reading has brought."""
+class Chunk:
+    """Records of a poll that make one batch, and what may be stored with them."""
 
     records: tuple[ApplicationRecord, ...] = field(default=(), repr=False)
     """Those that are new, at most a hundred."""
@@ -52,19 +54,78 @@ class Harvest:
     dead: tuple[DeadLetter, ...]
     """What must be stored before anything of this is committed."""
     resolved: tuple[str, ...]
-    """Keys of dead letters that may be taken out once the records are delivered."""
+    """Keys of dead letters that may be removed once the records are delivered."""
+
+
+@define(kw_only=True)
+class PollerState:
+    """What a poller keeps from one poll to the next."""
+
+    progress: Progress
+    """What was delivered."""
+    letters: DeadLetters
+    """What could not be read."""
+    lead: int = 0
+    """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
+    witness: str | None = None
+    """An application that was read not long ago."""
+    echoed: int | None = None
+    """The present that the service echoed in the last poll."""
+
+    def __attrs_post_init__(self) -> None:
+        for application_id in self.letters.application_ids:
+            self.progress.hold(key_of(application_id))
+
+
+class Present:
+    """The service's time at the beginning of a poll, before anything else was listed."""
+
+    def __init__(self, lead: int = 0) -> None:
+        self.lead: int = lead
+        self._echoed: int | None = None
+        self._told = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a reply has shown it."""
+        return self._echoed is not None
+
+    @property
+    def echoed(self) -> int:
+        """The present second by the clock that the list goes by."""
+        return self._told if self._echoed is None else self._echoed
+
+    def hear(self, echoed: int, served_at: int | None) -> UnexpectedResponseError | None:
+        """Take echo and `Date` of a poll's first reply; return its error if it has no time."""
+        if served_at is None and echoed > _END_OF_TIME:
+            return UnexpectedResponseError("list_applications: the service tells no time")
+        self._echoed, self._told = echoed, echoed if served_at is None else served_at
+        return None
+
+    def no_later_than(self, listed: int) -> int:
+        """Return service time for a checkpoint: the smaller of `Date` and the present listed."""
+        return min(self._told, listed)
+
+    def no_earlier_than(self, listed: int) -> int:
+        """Return a second by which everything was written that was read before the poll."""
+        return min(listed, self._told + _HOUR)
+
+    def learn(self, listed: int) -> None:
+        """Note how far `Date` is from the echo, if the echo was the present that was listed."""
+        if self._echoed is not None and listed - self._echoed <= _SKEW:
+            self.lead = self._told - self._echoed
 
 
 class Poll:
     """Decides the steps of one poll, and takes what they bring.
 
     Args:
-        memory: the poller's; changed as the poll goes on.
+        state: the poller's; changed during the poll.
         frame: turns an aware time into a second of the service's frame.
         limit: rows asked for in one page.
         pursues: whether what is updated this very second is listed as well, which
             takes one more list call.
-        elapsed: seconds since the last poll began; None where nobody knows.
+        elapsed: seconds since the last poll began; None if unknown.
 
     Attributes:
         unchanged: applications that were read and are as they were delivered.
@@ -72,22 +133,22 @@ class Poll:
 
     def __init__(
         self,
-        memory: Memory,
+        state: PollerState,
         *,
         frame: Callable[[datetime], int],
         limit: int = 1000,
         pursues: bool = False,
         elapsed: int | None = None,
     ) -> None:
-        memory.ledger.begin()
+        state.progress.begin()
         self.unchanged: int = 0
-        self._memory, self._frame, self._limit = memory, frame, limit
-        self._lead = None if pursues else memory.lead
+        self._state, self._frame, self._limit = state, frame, limit
+        self._lead = None if pursues else state.lead
         self._is_running = elapsed is not None
         self._elapsed = _DAY if elapsed is None else elapsed
         self._planner = self._listing = self._new_listing()
-        self._present = Present(memory.lead)
-        self._reading = Reading(memory.witness)
+        self._present = Present(state.lead)
+        self._reading = Reading(state.witness)
         self._pages: list[Delivery] = []
         self._aside: list[Row] = []
         self._is_listed = self._is_finished = False
@@ -102,7 +163,7 @@ class Poll:
         return self._present.no_later_than(self._listing.present + 1)
 
     def next(self) -> Question | Pause | Read | None:
-        """Return what to do now; None when the poll is over."""
+        """Return the next step; None when the poll is over."""
         while True:
             if self._reading:
                 return self._reading.next()
@@ -118,19 +179,7 @@ class Poll:
     def receive_page(
         self, question: Question, page: ApplicationPage, *, served_at: int | None
     ) -> UnexpectedResponseError | None:
-        """Take the page of a question.
-
-        Args:
-            question: one that ``next`` returned.
-            page: the reply.
-            served_at: the second at which the service says that it answered.
-
-        Returns:
-            The error that stands for a reply that tells no time.
-
-        Raises:
-            UnexpectedResponseError: the service answered another question.
-        """
+        """Take the page of a question; return an error if the reply shows no time."""
         if not self._present.is_known and question.bounds.before is None:
             untold = self._present.hear(second_of(page.updated_before), served_at)
             if untold is not None:
@@ -141,55 +190,47 @@ class Poll:
         return None
 
     def take_failure(self, question: Question, error: IncomeClientError) -> bool:
-        """Take note that a question has failed; tell whether the poll goes on.
+        """Note that a question has failed; return whether the poll continues.
 
-        There may be another way to ask. And a second that was overfull before holds
-        nothing up if it cannot be listed again.
+        There may be another way to ask, and a saturated second that cannot be listed again
+        holds nothing up.
         """
         if isinstance(error, InvalidRequestError) and self._planner.refuse(question):
             return True
         if self._second is None:
             return False
-        self._bury(self._second, reason_of(error))
+        self._put_second(self._second, reason_of(error))
         self._second = None
         self._planner = self._listing
         return True
 
-    def receive_records(self, results: Results) -> Harvest | IncomeClientError:
-        """Take what reading brought.
-
-        Args:
-            results: for each id that ``next`` asked for.
-
-        Returns:
-            What may be delivered and committed, or the error for which the poll fails.
-        """
+    def receive_records(self, results: Results) -> Chunk | IncomeClientError:
+        """Return what may be delivered and committed, or the error for which the poll fails."""
         taken = self._reading.receive(results)
-        self._memory.witness = self._reading.witness
+        self._state.witness = self._reading.witness
         if isinstance(taken, IncomeClientError):
-            return taken if self._is_hopeless() else self._harvest(())
+            return taken if self._is_hopeless() else self._chunk(())
         if taken.read:
             # The service gives something: what was set aside must say why it is not given.
             self._reading.extend(self._aside)
             self._aside.clear()
         for lost in taken.given_up:
-            self._memory.give_up(lost, now=self._now)
-        admit = partial(self._memory.admit, frame=self._frame, now=self._now)
-        records = tuple(version.record for row, version in taken.read if admit(row, version))
+            self._give_up(lost)
+        records = tuple(one.record for row, one in taken.read if self._is_new(row, one))
         self.unchanged += len(taken.read) - len(records)
         if not self._reading and not self._aside:
             self._close_pages()
         if records:
-            self._memory.ledger.deliver()
-        return self._harvest(records)
+            self._state.progress.deliver()
+        return self._chunk(records)
 
-    def close(self) -> Harvest:
+    def close(self) -> Chunk:
         """Return what may be committed at the end of the poll, without any record."""
-        return self._harvest(())
+        return self._chunk(())
 
     def _new_listing(self) -> WalkPlanner:
         # Whatever the bounds mean, every row from there on is listed.
-        bounds = Bounds(max(self._memory.ledger.lower - 1, FIRST_SECOND), None)
+        bounds = Bounds(max(self._state.progress.lower - 1, FIRST_SECOND), None)
         return WalkPlanner(
             bounds,
             limit=self._limit,
@@ -200,17 +241,17 @@ class Poll:
         )
 
     def _begins_anew(self) -> bool:
-        """List anew if the first reply tells that other seconds must be asked for.
+        """List anew if the first reply shows that other seconds must be asked for.
 
         A clock that is behind what was reached has gone back, or ran ahead before: what was
-        updated since the last poll carries its times. One that stands still would hide what
+        updated since the last poll carries its times. One that does not move would hide what
         its second holds until the next one begins.
         """
-        ledger, now = self._memory.ledger, self._present.echoed
-        last, self._memory.echoed = self._memory.echoed, now
-        if now < (ledger.reached if ledger.low is None else ledger.low):
-            second = now - self._elapsed - ledger.settle - 1
-            ledger.fall_back(max(second, FIRST_SECOND), is_running=self._is_running)
+        progress, now = self._state.progress, self._present.echoed
+        last, self._state.echoed = self._state.echoed, now
+        if now < (progress.reached if progress.low is None else progress.low):
+            second = now - self._elapsed - progress.settle - 1
+            progress.fall_back(max(second, FIRST_SECOND), is_running=self._is_running)
         elif now == last and self._elapsed > _STILL and self._lead is not None:
             self._lead = None
         else:
@@ -218,11 +259,11 @@ class Poll:
         self._planner = self._listing = self._new_listing()
         return True
 
-    def _harvest(self, records: tuple[ApplicationRecord, ...]) -> Harvest:
-        letters = self._memory.letters
-        return Harvest(
+    def _chunk(self, records: tuple[ApplicationRecord, ...]) -> Chunk:
+        letters = self._state.letters
+        return Chunk(
             records=records,
-            checkpoint=self._memory.ledger.checkpoint(),
+            checkpoint=self._state.progress.checkpoint(),
             dead=letters.unsaved,
             resolved=letters.resolved,
         )
@@ -231,7 +272,29 @@ class Poll:
         self._pages.append(page)
         rows = [Row(row.application_id, page.covers) for row in page.applications]
         # What is new first: the others are probably as they were.
-        self._reading.extend(sorted(rows, key=self._memory.is_seen))
+        self._reading.extend(sorted(rows, key=self._is_seen))
+
+    def _is_seen(self, row: Row) -> bool:
+        return self._state.progress.is_seen(key_of(row.application_id))
+
+    def _is_new(self, row: Row, version: RecordVersion) -> bool:
+        """Take a version that was read; return whether it is new."""
+        updated = None
+        with contextlib.suppress(ConfigurationError):  # beyond the calendar
+            updated = self._frame(version.updated_at)
+        key, progress = key_of(row.application_id), self._state.progress
+        self._state.letters.resolve(key_of_application(row.application_id))
+        progress.release(key)
+        return progress.admit(
+            key, version.digest, listed_in=row.window, updated=updated, now=self._now
+        )
+
+    def _give_up(self, lost: GivenUp) -> None:
+        row, reason = lost.row, reason_of(lost.error)
+        self._state.progress.hold(key_of(row.application_id))
+        self._state.letters.put(
+            row.application_id, row.window, reason, attempts=row.attempts, now=self._now
+        )
 
     def _close_pages(self) -> None:
         for page in self._pages:
@@ -241,7 +304,7 @@ class Poll:
             self._advance()
 
     def _is_hopeless(self) -> bool:
-        """Tell whether a poll must fail where nothing was given; set a few rows aside if not."""
+        """Return whether a poll that can read nothing must fail; if not, set its rows aside."""
         if self._is_listed or len(self._reading) + len(self._aside) > _MOST_ASIDE:
             return True
         self._aside += self._reading.set_aside()
@@ -249,18 +312,18 @@ class Poll:
 
     def _advance(self) -> None:
         """Move the checkpoint over all that is done without a gap."""
-        listing, letters = self._listing, self._memory.letters
+        listing, letters = self._listing, self._state.letters
         for window in listing.saturated:
             if key_of_second(window) not in letters:
-                self._bury(window, _OVERFULL)
+                self._put_second(window, _OVERFULL)
         done = Intervals([*listing.covered, *listing.saturated])
         start = listing.bounds.after
         edge = next((w.before for w in done if w.after <= start < w.before), start)
-        ledger = self._memory.ledger
-        ledger.advance(min(edge, self._now - ledger.settle))
+        progress = self._state.progress
+        progress.advance(min(edge, self._now - progress.settle))
 
     def _has_more(self) -> bool:
-        """Go on with what is due among the dead letters once everything is listed."""
+        """Continue with the dead letters that are due once everything is listed."""
         if self._aside:  # nothing else was listed that could tell: once more
             self._is_listed = True
             self._reading.extend(self._aside)
@@ -284,25 +347,25 @@ class Poll:
         present = self._listing.present
         if present is not None:
             self._present.learn(present)
-            self._memory.lead = self._present.lead
+            self._state.lead = self._present.lead
             # The present is taken a second earlier than echoed, and may be rounded.
-            self._memory.ledger.tell_time(self._present.no_earlier_than(present) + 2)
-        for letter in self._memory.letters.due(self._now, most=_MOST_LETTERS):
+            self._state.progress.tell_time(self._present.no_earlier_than(present) + 2)
+        for letter in self._state.letters.due(self._now, most=_MOST_LETTERS):
             if letter.application_id is None:
                 self._due_seconds.append(letter.window)
             else:
                 self._reading.extend([Row(letter.application_id, letter.window, is_letter=True)])
 
     def _judge(self, second: Window) -> None:
-        """Say of a second that was overfull whether it still is."""
+        """Note whether a second that was saturated still is."""
         self._second = None
         if self._planner.saturated:
-            self._bury(second, _OVERFULL)
+            self._put_second(second, _OVERFULL)
         else:
-            self._memory.letters.resolve(key_of_second(second))
+            self._state.letters.resolve(key_of_second(second))
 
-    def _bury(self, second: Window, reason: str) -> None:
-        self._memory.letters.put(None, second, reason, attempts=1, now=self._now)
+    def _put_second(self, second: Window, reason: str) -> None:
+        self._state.letters.put(None, second, reason, attempts=1, now=self._now)
 
     @property
     def _now(self) -> int:
