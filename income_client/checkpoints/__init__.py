@@ -1,4 +1,4 @@
-"""Where pollers keep how far they have come: the protocol and two stores."""
+"""Where pollers keep their checkpoints: the protocol, and two stores."""
 
 from .memory import MemoryCheckpointStore
 from .sqlite import SQLiteCheckpointStore

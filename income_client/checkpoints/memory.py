@@ -1,12 +1,10 @@
-"""A store that forgets with its process: for tests, and where a restart may begin anew."""
+"""A checkpoint store in memory, for tests and for pollers that may begin anew."""
 
 from collections.abc import Sequence
 
-from income_client.errors import ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 
-from .change import change_of, conflict, in_order, is_name, wrong_name
-from .store import StoredCheckpoint
+from .store import Change, StoredCheckpoint, check_name, in_order, in_whole_seconds
 
 _NOTHING = StoredCheckpoint(checkpoint=None, version=0)
 
@@ -25,10 +23,9 @@ class MemoryCheckpointStore:
             name: the poller's.
 
         Raises:
-            ConfigurationError: the name is none.
+            ConfigurationError: the name is invalid.
         """
-        if not is_name(name):
-            raise wrong_name()
+        check_name(name)
         return self._stored.get(name, _NOTHING)
 
     async def save(
@@ -45,46 +42,38 @@ class MemoryCheckpointStore:
         Args:
             name: the poller's.
             checkpoint: the new text.
-            version: the version that the caller knows; 0 where nothing was stored.
-            dead_letters: to be put in, each in place of the one with the same key.
-            resolved: keys of dead letters to be taken out, before others are put in.
+            version: the version that the caller has loaded; 0 if nothing was stored.
+            dead_letters: to be stored, each in place of the one with the same key.
+            resolved: keys of dead letters to remove, before others are stored.
 
         Returns:
             The new version, one more than before.
 
         Raises:
             CheckpointConflictError: the store is at another version; nothing was changed.
-            ConfigurationError: an argument cannot be meant.
+            ConfigurationError: an argument is invalid.
         """
-        change = change_of(
-            name,
-            checkpoint,
-            version=version,
-            dead_letters=dead_letters,
-            resolved=resolved,
-        )
-        del checkpoint  # a raising frame does not show it
-        if isinstance(change, ConfigurationError):
-            raise change
+        change = Change(name, checkpoint, version, dead_letters, resolved)
+        del checkpoint  # no frame of an error shows it
+        change.check()
         stored = self._stored.get(name, _NOTHING).version
-        if change.version != stored:
-            raise conflict(change, stored=stored)
+        if stored != version:
+            raise change.conflict(stored)
         letters = self._letters.setdefault(name, {})
-        for key in change.resolved:
+        for key in resolved:
             letters.pop(key, None)
-        letters.update({letter.key: letter for letter in change.dead_letters})
+        letters.update({letter.key: in_whole_seconds(letter) for letter in dead_letters})
         self._stored[name] = StoredCheckpoint(checkpoint=change.checkpoint, version=stored + 1)
         return stored + 1
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        """Return what could not be read so far, in the order of the first attempts.
+        """Return the dead letters, by the time of their first attempt.
 
         Args:
             name: the poller's.
 
         Raises:
-            ConfigurationError: the name is none.
+            ConfigurationError: the name is invalid.
         """
-        if not is_name(name):
-            raise wrong_name()
+        check_name(name)
         return in_order(self._letters.get(name, {}).values())

@@ -1,73 +1,130 @@
-"""Checkpoints in an SQLite file; knows neither the tables nor how the file comes to be.
+"""A checkpoint store in an SQLite file."""
 
-Whatever goes wrong in a thread comes back as a value, and is raised in a
-frame that has seen neither a row nor an error of SQLite.
-"""
-
+import errno
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from income_client.concurrency import run_to_the_end
 from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
-from income_client.threads import run_to_the_end
+from income_client.records.window import EPOCH, Window
 
-from . import sqlite_schema as schema
-from .change import Change, change_of, conflict, is_name, wrong_name
-from .sqlite_faults import as_checkpoint_error, fault_of
-from .sqlite_file import StoreFile
-from .store import StoredCheckpoint
+from .store import Change, StoredCheckpoint, check_name, in_order
 
 T = TypeVar("T")
 
+_APPLICATION_ID: Final = int.from_bytes(b"incC", "big")
+_SCHEMA_VERSION: Final = 1
+
+# Earlier versions of this package stored a digest of each row: it is written empty and not
+# read. No STRICT: SQLite before 3.37 could not read the file.
+_TABLES: Final = (
+    """
+    CREATE TABLE checkpoints (
+        name TEXT NOT NULL CHECK (typeof(name) = 'text'),
+        checkpoint TEXT NOT NULL CHECK (typeof(checkpoint) = 'text'),
+        version INTEGER NOT NULL CHECK (typeof(version) = 'integer' AND version > 0),
+        digest TEXT NOT NULL,
+        PRIMARY KEY (name)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE dead_letters (
+        name TEXT NOT NULL CHECK (typeof(name) = 'text'),
+        key TEXT NOT NULL CHECK (typeof(key) = 'text'),
+        application_id TEXT CHECK (typeof(application_id) IN ('text', 'null')),
+        after INTEGER NOT NULL CHECK (typeof(after) = 'integer'),
+        before INTEGER NOT NULL CHECK (typeof(before) = 'integer'),
+        reason TEXT NOT NULL CHECK (typeof(reason) = 'text'),
+        attempts INTEGER NOT NULL CHECK (typeof(attempts) = 'integer'),
+        first_tried_at INTEGER NOT NULL CHECK (typeof(first_tried_at) = 'integer'),
+        last_tried_at INTEGER NOT NULL CHECK (typeof(last_tried_at) = 'integer'),
+        digest TEXT NOT NULL,
+        PRIMARY KEY (name, key)
+    ) WITHOUT ROWID
+    """,
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {_SCHEMA_VERSION}",
+)
+_LOAD: Final = "SELECT checkpoint, version FROM checkpoints WHERE name = ?"
+_SAVE: Final = "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, '')"
+_LOAD_LETTERS: Final = (
+    "SELECT application_id, after, before, reason, attempts, first_tried_at, last_tried_at "
+    "FROM dead_letters WHERE name = ?"
+)
+_SAVE_LETTER: Final = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')"
+_REMOVE_LETTER: Final = "DELETE FROM dead_letters WHERE name = ? AND key = ?"
+
 _BUSY_SECONDS: Final = 0.5
 """How long a lock is waited for: a stop or a cancellation waits no longer."""
+_TRY_SECONDS: Final = 0.003
+_RETRYABLE_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL,
+    }
+)  # fmt: skip
+_RETRYABLE_ERRNOS: Final = frozenset(
+    {
+        errno.EAGAIN, errno.EDQUOT, errno.EINTR, errno.EIO, errno.EMFILE, errno.ENFILE,
+        errno.ENOMEM, errno.ENOSPC, errno.ESTALE,
+    }
+)  # fmt: skip
+_CREATING: Final = threading.Lock()
 
 
 class SQLiteCheckpointStore:
     """Keep checkpoints in an SQLite file; see `CheckpointStore`.
 
-    A save that has returned is on the disk. Pollers of several names, in
-    several threads and processes of one machine, may share a file; on network
-    file systems SQLite's locks are not to be relied on. The file is made by
-    the first save, readable by its owner alone. Nothing is held open between
-    two calls, so there is nothing to close, and any event loop may use it.
+    A save that has returned survives the end of the process. A power failure may undo the
+    last one: then its batch is delivered again. Pollers of several names, in several threads
+    and processes of one machine, may share a file; do not put it on a network file system,
+    where SQLite's locks are unreliable. The first save makes the file, readable by its owner
+    alone. Nothing is held open between two calls, so there is nothing to close, and any
+    event loop may use it.
 
     A file that others keep locked for longer than half a second is a `CheckpointError`
     that is ``retryable``; a poller retries it. A call that is cancelled ends its work in
-    the file first: whether a cancelled save was made, a load tells.
+    the file first: a load shows whether a cancelled save was made.
 
     Args:
         path: of the file; its folder must exist.
 
     Raises:
-        ConfigurationError: the path names no file: a store that forgets is
+        ConfigurationError: the path is not that of a file. For a store without a file, use
             `MemoryCheckpointStore`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = StoreFile(_checked(path).absolute(), _BUSY_SECONDS)
+        self._path = _checked(path).absolute()
+        self._busy_seconds = _BUSY_SECONDS
+        self._was_used = False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self._file.path)!r})"
+        return f"{type(self).__name__}({str(self._path)!r})"
 
     async def load(self, name: str) -> StoredCheckpoint:
-        """Return what is stored; make no file where none is.
+        """Return what is stored; make no file if there is none.
 
         Args:
             name: the poller's.
 
         Raises:
-            CheckpointError: the store cannot be read, or is not one.
-            ConfigurationError: the name is none.
+            CheckpointError: the store cannot be read.
+            ConfigurationError: the name is invalid.
         """
-        if not is_name(name):
-            raise wrong_name()
-        return await self._done(partial(_load, self._file, name))
+        check_name(name)
+        return await self._run(partial(self._load, name))
 
     async def save(
         self,
@@ -83,101 +140,219 @@ class SQLiteCheckpointStore:
         Args:
             name: the poller's.
             checkpoint: the new text.
-            version: the version that the caller knows; 0 where nothing was stored.
-            dead_letters: to be put in, each in place of the one with the same key.
-            resolved: keys of dead letters to be taken out, before others are put in.
+            version: the version that the caller has loaded; 0 if nothing was stored.
+            dead_letters: to be stored, each in place of the one with the same key.
+            resolved: keys of dead letters to remove, before others are stored.
 
         Returns:
             The new version, one more than before.
 
         Raises:
             CheckpointConflictError: the store is at another version; nothing was changed.
-            CheckpointError: the store cannot be written; it is as it was, unless the
-                error says otherwise.
-            ConfigurationError: an argument cannot be meant.
+            CheckpointError: the store failed; only a load shows whether it was changed.
+            ConfigurationError: an argument is invalid.
         """
-        change = change_of(
-            name,
-            checkpoint,
-            version=version,
-            dead_letters=dead_letters,
-            resolved=resolved,
-        )
-        del checkpoint  # a raising frame does not show it
-        if isinstance(change, ConfigurationError):
-            raise change
-        return await self._done(partial(_save, self._file, change))
+        change = Change(name, checkpoint, version, dead_letters, resolved)
+        del checkpoint  # no frame of an error shows it
+        change.check()
+        return await self._run(partial(self._save, change))
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        """Return what could not be read so far, in the order of the first attempts.
+        """Return the dead letters, by the time of their first attempt.
 
         Args:
             name: the poller's.
 
         Raises:
-            CheckpointError: the store cannot be read, or is not one.
-            ConfigurationError: the name is none.
+            CheckpointError: the store cannot be read.
+            ConfigurationError: the name is invalid.
         """
-        if not is_name(name):
-            raise wrong_name()
-        return await self._done(partial(_letters, self._file, name))
+        check_name(name)
+        return await self._run(partial(self._load_letters, name))
 
-    async def _done(self, work: Callable[[], T | CheckpointError]) -> T:
-        # A thread of its own: a locked file would hold the loop's few, which DNS lookups share.
-        with ThreadPoolExecutor(1, "income_client checkpoints") as executor:
-            outcome = await run_to_the_end(partial(_outcome, work, self._file), executor=executor)
-        if isinstance(outcome, CheckpointError):
-            raise outcome
-        return outcome
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            # A thread of its own: a locked file must not hold one of the event loop's few
+            # threads, which DNS lookups need.
+            with ThreadPoolExecutor(1, "income_client checkpoints") as executor:
+                return await run_to_the_end(partial(self._unlocked, work), executor=executor)
+        except CheckpointError as error:
+            failure = error.again()
+        except (sqlite3.Error, OSError) as error:
+            failure = self._failure(error)
+        raise failure
+
+    def _unlocked(self, work: Callable[[], T]) -> T:
+        """Do work again while the file is locked; what was locked out has changed nothing."""
+        # SQLite waits up to a tenth of a second between two tries, in which others are faster.
+        until = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                return work()
+            except sqlite3.OperationalError as error:
+                if _code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+            time.sleep(_TRY_SECONDS)
+
+    def _load(self, name: str) -> StoredCheckpoint:
+        with self._opened("BEGIN") as connection:
+            return _stored(connection, name)
+
+    def _load_letters(self, name: str) -> tuple[DeadLetter, ...]:
+        with self._opened("BEGIN") as connection:
+            rows = [] if connection is None else connection.execute(_LOAD_LETTERS, (name,))
+            return in_order(_letter(*row) for row in rows)
+
+    def _save(self, change: Change) -> int:
+        name, version = change.name, change.version + 1
+        with self._opened("BEGIN IMMEDIATE", create=change.version == 0) as connection:
+            stored = _stored(connection, name).version
+            if connection is None or stored != change.version:
+                raise change.conflict(stored)
+            connection.execute(_SAVE, (name, change.checkpoint, version))
+            connection.executemany(_REMOVE_LETTER, ((name, key) for key in change.resolved))
+            connection.executemany(_SAVE_LETTER, (_row(name, one) for one in change.dead_letters))
+            connection.execute("COMMIT")
+        return version
+
+    @contextmanager
+    def _opened(self, begin: str, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:
+        """Lend a connection in a transaction; None if nothing was ever saved."""
+        path = Path(os.path.realpath(self._path))  # where SQLite keeps its journal
+        if not self._is_there(path, create=create and not self._was_used):
+            yield None
+            return
+        address = f"{path.as_uri()}?mode=rw"
+        with closing(
+            sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
+        ) as connection:
+            connection.executescript("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;")
+            if begin == "BEGIN IMMEDIATE":
+                # Earlier versions of this package left their files in WAL mode.
+                connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute(begin)
+            if self._is_laid_out(connection):
+                self._was_used = True
+            elif not create:
+                yield None
+                return
+            else:
+                for statement in _TABLES:
+                    connection.execute(statement)
+            yield connection
+
+    def _is_there(self, path: Path, *, create: bool) -> bool:
+        # Closing a descriptor of the file would drop the locks that SQLite holds on it for
+        # another thread of this process: nobody opens it before its maker has closed it.
+        with _CREATING:
+            if create:
+                with suppress(FileExistsError):
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            try:
+                mode = path.stat().st_mode
+            except FileNotFoundError:
+                path.parent.stat()
+                if self._was_used:
+                    raise self._error("is gone since it was used last") from None
+                return False
+        if not stat.S_ISREG(mode):
+            raise self._error("is not a regular file")
+        return True
+
+    def _is_laid_out(self, connection: sqlite3.Connection) -> bool:
+        application_id, schema, version = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "schema_version", "user_version")
+        )
+        if application_id == schema == 0:
+            if self._was_used:
+                raise self._error("was emptied since it was used last")
+            return False
+        if application_id != _APPLICATION_ID:
+            raise self._error("is the database of another program")
+        if version != _SCHEMA_VERSION:
+            raise self._error("was written by a newer version of this package")
+        return True
+
+    def _failure(self, error: sqlite3.Error | OSError) -> CheckpointError:
+        """Return the error for a caller; SQLite's own texts hold no value that was bound."""
+        if isinstance(error, OSError):
+            reason = error.strerror or type(error).__name__
+            return self._error(reason, retryable=error.errno in _RETRYABLE_ERRNOS)
+        code = _code_of(error)
+        if code is None:  # sqlite3's own error: it shows a text that is not UTF-8, for example
+            return self._error(f"cannot be read: {type(error).__name__}")
+        if code == sqlite3.SQLITE_CANTOPEN and not _may_open(self._path):
+            return self._error(os.strerror(errno.EACCES))
+        return self._error(str(error), retryable=code in _RETRYABLE_CODES)
+
+    def _error(self, reason: str, *, retryable: bool = False) -> CheckpointError:
+        return CheckpointError(
+            f"checkpoint store {str(self._path)!r}: {reason}", retryable=retryable
+        )
 
 
 def _checked(path: object) -> Path:
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or "\0" in text:
-        raise ConfigurationError("path is a str or an os.PathLike of str")
+        raise ConfigurationError("path must be a str or an os.PathLike of str")
     if text in ("", ":memory:") or text.lower().startswith("file:"):
         raise ConfigurationError(
-            "path names a file, in no URI; a store that forgets is MemoryCheckpointStore",
+            "path must be that of a file, not a URI; without a file, use MemoryCheckpointStore",
         )
     return Path(text)
 
 
-def _load(file: StoreFile, name: str) -> StoredCheckpoint:
-    with file.opened(create=False) as connection:
-        if connection is None:
-            return StoredCheckpoint(checkpoint=None, version=0)
-        return schema.load(connection, name)
+def _code_of(error: sqlite3.Error) -> int | None:
+    """Return the primary code of SQLite."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
 
 
-def _letters(file: StoreFile, name: str) -> tuple[DeadLetter, ...]:
-    with file.opened(create=False) as connection:
-        return () if connection is None else schema.letters(connection, name)
+def _may_open(path: Path) -> bool:
+    # SQLite does not pass on why a file could not be opened.
+    is_effective = os.access in os.supports_effective_ids
+    return os.access(path, os.R_OK | os.W_OK, effective_ids=is_effective)
 
 
-def _save(file: StoreFile, change: Change) -> int | CheckpointError:
-    with file.opened(create=change.version == 0) as connection:
-        if connection is None:
-            return conflict(change, stored=0)
-        connection.execute("BEGIN IMMEDIATE")
-        stored = schema.load(connection, change.name).version
-        if stored != change.version:
-            return conflict(change, stored=stored)
-        schema.put(connection, change)
-        _commit(connection, file)
-    return stored + 1
+def _stored(connection: sqlite3.Connection | None, name: str) -> StoredCheckpoint:
+    row = None if connection is None else connection.execute(_LOAD, (name,)).fetchone()
+    checkpoint, version = row or (None, 0)
+    return StoredCheckpoint(checkpoint=checkpoint, version=version)
 
 
-def _commit(connection: sqlite3.Connection, file: StoreFile) -> None:
-    try:
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        fault = fault_of(error, file.true_path)
-        reason = f"{fault.reason}; whether the checkpoint was saved, a load tells"
-        raise CheckpointError(reason, retryable=fault.is_passing) from None
+def _row(name: str, letter: DeadLetter) -> tuple[Any, ...]:
+    return (
+        name,
+        letter.key,
+        letter.application_id,
+        letter.window.after,
+        letter.window.before,
+        letter.reason,
+        letter.attempts,
+        _seconds(letter.first_tried_at),
+        _seconds(letter.last_tried_at),
+    )
 
 
-def _outcome(work: Callable[[], T | CheckpointError], file: StoreFile) -> T | CheckpointError:
-    try:
-        return work()
-    except (sqlite3.Error, OSError, UnicodeError, CheckpointError) as error:
-        return as_checkpoint_error(error, file.true_path)
+def _letter(
+    application_id: str | None,
+    after: int,
+    before: int,
+    reason: str,
+    attempts: int,
+    first_tried_at: int,
+    last_tried_at: int,
+) -> DeadLetter:
+    return DeadLetter(
+        application_id=application_id,
+        window=Window(after, before),
+        reason=reason,
+        attempts=attempts,
+        first_tried_at=EPOCH + timedelta(seconds=first_tried_at),
+        last_tried_at=EPOCH + timedelta(seconds=last_tried_at),
+    )
+
+
+def _seconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(seconds=1)

@@ -1,11 +1,15 @@
-"""What a poller asks of the place where its progress is kept; knows no such place."""
+"""The protocol of a checkpoint store, and what every store checks before it saves."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Final, Protocol
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from income_client.errors import CheckpointConflictError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
+
+_INTEGERS: Final = range(-(2**63), 2**63)
 
 
 @frozen(kw_only=True)
@@ -13,17 +17,17 @@ class StoredCheckpoint:
     """What a store holds under a name."""
 
     checkpoint: str | None = field(repr=False)
-    """The text of the last commit; None where there was none."""
+    """The text of the last save; None if nothing was saved."""
     version: int
-    """How often something was saved under this name; 0 where nothing was."""
+    """How often something was saved under this name; 0 if nothing was."""
 
 
 class CheckpointStore(Protocol):
-    """Keeps how far pollers have come, each by its name, and what they could not read.
+    """Keeps the checkpoints of pollers, each under its name, and their dead letters.
 
-    Every change is one compare-and-set: it is made as a whole, and only on the
-    version that it was meant for. Whoever claims a name saves once; from then on
-    every older claimant is refused.
+    Every save is one atomic compare-and-set: it changes everything or nothing, and only
+    if the store is still at the version that the caller has loaded. A poller saves once
+    at its start; from then on every older poller of the name gets a conflict.
     """
 
     async def load(self, name: str) -> StoredCheckpoint:
@@ -33,7 +37,7 @@ class CheckpointStore(Protocol):
             name: the poller's.
 
         Raises:
-            CheckpointError: the store cannot be read, or is not one.
+            CheckpointError: the store cannot be read.
         """
         ...
 
@@ -51,27 +55,98 @@ class CheckpointStore(Protocol):
         Args:
             name: the poller's.
             checkpoint: the new text.
-            version: the version that the caller knows; 0 where nothing was stored.
-            dead_letters: to be put in, each in place of the one with the same key.
-            resolved: keys of dead letters to be taken out, before others are put in.
+            version: the version that the caller has loaded; 0 if nothing was stored.
+            dead_letters: to be stored, each in place of the one with the same key.
+            resolved: keys of dead letters to remove, before others are stored.
 
         Returns:
             The new version, one more than before.
 
         Raises:
             CheckpointConflictError: the store is at another version; nothing was changed.
-            CheckpointError: the store cannot be written; it is as it was, unless the
-                error says otherwise.
+            CheckpointError: the store failed; only a load shows whether it was changed.
         """
         ...
 
     async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
-        """Return what could not be read so far, in the order of the first attempts.
+        """Return the dead letters, by the time of their first attempt.
 
         Args:
             name: the poller's.
 
         Raises:
-            CheckpointError: the store cannot be read, or is not one.
+            CheckpointError: the store cannot be read.
         """
         ...
+
+
+@frozen
+class Change:
+    """The arguments of one save."""
+
+    name: str
+    checkpoint: str = field(repr=False)
+    version: int
+    dead_letters: Sequence[DeadLetter]
+    resolved: Sequence[str]
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` for an argument that no store could keep."""
+        check_name(self.name)
+        if not _is_text(self.checkpoint):
+            raise ConfigurationError("checkpoint must be a str of valid Unicode without NUL")
+        if type(self.version) is not int or self.version < 0:
+            raise ConfigurationError("version must be an int, 0 or more")
+        if not all(map(_is_sound, self.dead_letters)):
+            raise ConfigurationError("dead_letters must be DeadLetter values with naive times")
+        if isinstance(self.resolved, str) or not all(map(_is_text, self.resolved)):
+            raise ConfigurationError("resolved must be keys of dead letters")
+
+    def conflict(self, stored: int) -> CheckpointConflictError:
+        """Return the error for a store that is at another version."""
+        return CheckpointConflictError(
+            f"checkpoint {self.name!r} is at version {stored}, not at {self.version}: "
+            "another poller has taken over",
+        )
+
+
+def check_name(name: object) -> None:
+    """Raise `ConfigurationError` unless this can be a poller's name."""
+    if not _is_text(name) or name == "":
+        raise ConfigurationError("name must be a str that is not empty")
+
+
+def in_whole_seconds(letter: DeadLetter) -> DeadLetter:
+    """Return a dead letter as every store keeps it."""
+    return evolve(
+        letter,
+        first_tried_at=letter.first_tried_at.replace(microsecond=0),
+        last_tried_at=letter.last_tried_at.replace(microsecond=0),
+    )
+
+
+def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
+    """Return dead letters by the time of their first attempt."""
+    return tuple(sorted(letters, key=attrgetter("first_tried_at", "key")))
+
+
+def _is_text(value: object) -> bool:
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    # Half a surrogate pair cannot be written, and the error for it would show the text.
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_sound(letter: object) -> bool:
+    return (
+        isinstance(letter, DeadLetter)
+        and (letter.application_id is None or _is_text(letter.application_id))
+        and _is_text(letter.reason)
+        and all(map(_is_integer, (letter.window.after, letter.window.before, letter.attempts)))
+        and letter.first_tried_at.tzinfo is None
+        and letter.last_tried_at.tzinfo is None
+    )
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int and value in _INTEGERS

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from attrs import frozen
 
+from income_client.concurrency import run_to_the_end
 from income_client.errors import ConfigurationError, DownloadError
-from income_client.threads import run_to_the_end
 
 from .naming import EXTENSIONS, FileFacts, NameTemplate, extension_of
 from .part_file import (

@@ -18,16 +18,15 @@ from typing import Final, Self, TypeAlias, TypeGuard, TypeVar
 
 from attrs import evolve, field, frozen
 
-from income_client.audience import Audience
-from income_client.checks import is_plain_function
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
 from income_client.http.retry import Retrier, RetryBudget
 from income_client.http.transport import cleaned
+from income_client.instrumentation import Instrumentation
 from income_client.records.documents import DocumentSource
 from income_client.records.files import DownloadedFile, DownloadProgress
-from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
+from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts, is_plain_function
 
 from .address_book import AddressBook, Ask
 from .destinations import (
@@ -129,7 +128,7 @@ class Downloader:
     """Measures rates."""
     slots: asyncio.Semaphore
     """As many as files may be downloaded at a time."""
-    audience: Audience
+    instrumentation: Instrumentation
     """Gets an event for each file."""
 
     @classmethod
@@ -143,7 +142,7 @@ class Downloader:
         user_agent: str | None,
         proxy: Secret | None,
         clock: Clock,
-        audience: Audience,
+        instrumentation: Instrumentation,
     ) -> Self:
         """Make one with its own connections, for arguments that the session has checked."""
         policy = DownloadPolicy() if policy is None else policy
@@ -159,7 +158,7 @@ class Downloader:
             book=AddressBook(clock),
             clock=clock,
             slots=asyncio.Semaphore(concurrency),
-            audience=audience,
+            instrumentation=instrumentation,
         )
 
     def with_options(self, *, timeouts: Timeouts | None, retry: RetryPolicy | None) -> Self:
@@ -205,7 +204,8 @@ class Downloader:
     def _report(
         self, download: "_Download", outcome: DownloadedFile | BaseException, began: float
     ) -> None:
-        if self.audience.tell is None:
+        emit = self.instrumentation.emit
+        if emit is None:
             return
         file = outcome if isinstance(outcome, DownloadedFile) else None
         finished = FileFinished(
@@ -217,7 +217,7 @@ class Downloader:
             seconds=self.clock.monotonic() - began,
             error=type(outcome).__name__ if file is None else None,
         )
-        self.audience.tell(finished)
+        emit(finished)
 
 
 class _Download:

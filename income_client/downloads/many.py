@@ -6,9 +6,7 @@ from typing import Final, TypeVar, cast
 
 from attrs import field, frozen
 
-from income_client.checks import check_count
-from income_client.concurrency import Finished
-from income_client.crew_iterator import CrewIterator, Raised
+from income_client.concurrency import Finished, Raised, Source, TaskIterator
 from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.fetching import OnError
 from income_client.records.documents import (
@@ -19,8 +17,7 @@ from income_client.records.documents import (
     DocumentSource,
 )
 from income_client.records.files import DownloadedFile
-from income_client.settings import Secret
-from income_client.sources import Source
+from income_client.settings import Secret, check_count
 
 from .downloader import ProgressError
 from .naming import FileFacts
@@ -102,7 +99,7 @@ class DownloadFailure:
     """Why."""
 
 
-class Downloads(CrewIterator[Meant | None, Y]):
+class Downloads(TaskIterator[Meant | None, Y]):
     """Iterate over files, in the order in which they become complete.
 
     At most ``concurrency`` are downloaded at a time; further ones start only while the consumer
@@ -140,11 +137,11 @@ class Downloads(CrewIterator[Meant | None, Y]):
     async def _next(self) -> Y | Raised | None:
         while True:
             self._start()
-            if not self._crew:
+            if not self._tasks:
                 if self._source.error is not None:
                     raise self._source.error
                 return None
-            outcome = self._taken(await self._crew.next())
+            outcome = self._taken(await self._tasks.next())
             if isinstance(outcome, DownloadFailure):
                 if isinstance(outcome.error, ProgressError):
                     return Raised(outcome.error.raised)
@@ -154,15 +151,15 @@ class Downloads(CrewIterator[Meant | None, Y]):
                 return cast("Y", outcome)
 
     def _start(self) -> None:
-        while self._crew.under_way - self._is_pulling < self._concurrency:
+        while self._tasks.under_way - self._is_pulling < self._concurrency:
             if self._waiting:
                 meant = self._waiting.popleft()
-                self._crew.start(meant, _got(self._get, meant))
+                self._tasks.start(meant, _got(self._get, meant))
             elif self._source.is_exhausted or self._is_pulling:
                 return
             elif self._source.is_asynchronous:
                 self._is_pulling = True
-                self._crew.start(None, self._source.pull())
+                self._tasks.start(None, self._source.pull())
             else:
                 self._waiting.extend(self._source.take() or ())
 

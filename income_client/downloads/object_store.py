@@ -17,8 +17,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Protocol, TypeGuard
 
+from income_client.concurrency import run_to_the_end
 from income_client.errors import DownloadError
-from income_client.threads import run_to_the_end
 
 from .destinations import ANOTHER, Present, Published
 from .naming import EXTENSIONS, MEDIA_TYPES, FileFacts, NameTemplate, extension_of

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from attrs import frozen
 
+from income_client.concurrency import outlast, run_to_the_end
 from income_client.errors import DownloadError
-from income_client.threads import outlast, run_to_the_end
 
 from .part_file import HashedFile, disk_fault
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from income_client.checks import check_count
 from income_client.disk import sync_folder
 from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
+from income_client.settings import check_count
 
 from .columns import TABLES
 from .libraries import check_installed

@@ -5,7 +5,7 @@ type.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -68,13 +68,19 @@ _DECODED: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 _MEDIA_TYPE: Final = re.compile(r"[a-z]{1,32}/[a-z0-9.+-]{1,64}")
 
 
-def read_reply(cls: type[T], request: Request, response: Response) -> T | IncomeClientError:
+def read_reply(
+    cls: type[T],
+    request: Request,
+    response: Response,
+    look: Callable[[Any], None] | None = None,
+) -> T | IncomeClientError:
     """Read a reply of the API (contract sections 2 and 7).
 
     Args:
         cls: the record class of the payload.
         request: what was asked.
         response: what came back.
+        look: called with the parsed body once the record was made of it.
 
     Returns:
         The record, or the error that stands for the reply; raises nothing.
@@ -82,7 +88,7 @@ def read_reply(cls: type[T], request: Request, response: Response) -> T | Income
     failure = failure_of(request, response)
     if failure is not None:
         return failure
-    payload = decode(cls, response.body)
+    payload = decode(cls, response.body, look)
     if not isinstance(payload, DecodeError):
         return payload
     if payload.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
@@ -92,16 +98,22 @@ def read_reply(cls: type[T], request: Request, response: Response) -> T | Income
     payload.message, payload.args = message, (message,)
     payload.status = response.status
     payload.request_id = request_id(response)
+    payload.body = response.kept
     return payload
 
 
-def read_about(cls: type[S], request: Request, response: Response) -> S | IncomeClientError:
+def read_about(
+    cls: type[S],
+    request: Request,
+    response: Response,
+    look: Callable[[Any], None] | None = None,
+) -> S | IncomeClientError:
     """Read a reply about one application, as `read_reply` does.
 
     One about another application is an error: one borrower's income in the place
     of another's is worse than no reply.
     """
-    payload = read_reply(cls, request, response)
+    payload = read_reply(cls, request, response, look)
     if isinstance(payload, IncomeClientError) or payload.application_id == request.subject:
         return payload
     message = f"{label(request)}: the reply is about another application"
@@ -157,6 +169,7 @@ def facts_of(response: Response) -> dict[str, Any]:
         "status": response.status,
         "retry_after": retry_after(response),
         "request_id": request_id(response),
+        "body": response.kept,
     }
 
 

@@ -1,26 +1,42 @@
-"""What a poller hands out: records, and the checkpoint that may be stored once they are safe."""
+"""Batches of records, and their commits to the store, which are kept in order.
 
-from collections.abc import Awaitable, Callable, Iterator
+Dead letters are stored before the batch that was read beside them is delivered, and removed
+from the store only with the batch that delivers their application after all.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Self
 
+from attrs import evolve
+
+from income_client.records.dead_letters import DeadLetter
 from income_client.records.documents import ApplicationRecord
+
+from .dead_letters import DeadLetters
+from .lease import Lease
+from .plan import Chunk
+from .status import Monitor
+
+Save = Callable[[], Awaitable[None]]
 
 
 class Batch:
     """Records that are new, at most a hundred, in the order in which they were listed.
 
-    ``async with batch:`` commits it at the end of the block, unless the block
-    fails: then the batch is handed out again. Whoever stores ``batch.checkpoint``
-    together with the data begins again with ``start=``, and commits all the same
-    after that, so that the store moves on as well.
+    ``async with batch:`` commits it at the end of the block. If the block fails, the batch is
+    delivered again. A consumer that stores ``batch.checkpoint`` together with its data starts
+    its next poller with ``start=``, and commits all the same after that, so that the store
+    moves on as well.
 
     Args:
-        number: how many were handed out before, and this one.
+        number: how many batches were delivered before, and this one.
         records: what is new.
         checkpoint: what may be stored once they are safe.
         commit: stores it.
-        give_back: takes note of a block that has failed.
+        give_back: is called with the batch when its block has failed.
 
     Attributes:
         number: counts the batches of this poller.
@@ -71,14 +87,96 @@ class Batch:
             self._give_back(self)
 
     async def commit(self) -> None:
-        """Store the checkpoint, and with it that of every batch before; again does nothing.
+        """Store the checkpoint, which covers every batch before as well; again does nothing.
 
-        Where the block of an earlier one has failed, it is stored once that one is committed.
+        If the block of an earlier batch has failed, it is stored once that one is committed.
         While the store fails, the commit is retried with growing pauses, which ``status`` shows.
 
         Raises:
-            CheckpointConflictError: another poller has claimed the name; nothing was stored.
+            CheckpointConflictError: another poller has taken over the name; nothing was stored.
             CheckpointError: the store cannot be used, or failed when polling was stopped, or
                 kept failing in a single poll; the batch can be committed again.
         """
         await self._commit()
+
+
+class Batches:
+    """The batches of one poller."""
+
+    def __init__(self, lease: Lease, monitor: Monitor) -> None:
+        self._lease = lease
+        self._monitor = monitor
+        self._letters = DeadLetters()
+        self._number = 0
+        self._committed = 0
+        self._done: dict[int, Chunk] = {}
+        self._returned: dict[int, Batch] = {}
+        self._lock = asyncio.Lock()
+
+    def begin(self, letters: Iterable[DeadLetter]) -> DeadLetters:
+        """Take the dead letters that the store holds, and return what keeps them from now on."""
+        self._letters = DeadLetters(letters)
+        return self._letters
+
+    def take_back(self, batch: Batch) -> None:
+        """Have a batch delivered again, unless it was committed."""
+        if batch.number > self._committed and batch.number not in self._done:
+            self._returned[batch.number] = batch
+
+    def returned(self) -> Batch | None:
+        """Return the first of the batches to be delivered again."""
+        return self._returned.pop(min(self._returned)) if self._returned else None
+
+    async def make(self, chunk: Chunk, persist: Callable[[Save], Awaitable[None]]) -> Batch | None:
+        """Make a batch; a chunk without records is stored at once.
+
+        Nothing is stored before all batches are committed: a consumer that keeps checkpoints
+        elsewhere may not have stored the last one yet. `persist` retries the commit of the
+        batch while the store fails.
+        """
+        dead = [letter for letter in chunk.dead if letter in self._letters.unsaved]
+        if dead:
+            await self._lease.save_letters(dead)
+            self._letters.saved(dead, ())
+            self._monitor.dead_lettered(dead)
+        if chunk.records:
+            self._number += 1
+            kept = evolve(chunk, records=())  # a commit that must wait keeps no records alive
+            return Batch(
+                self._number,
+                chunk.records,
+                chunk.checkpoint.text(),
+                commit=partial(persist, partial(self._commit, self._number, kept)),
+                give_back=self.take_back,
+            )
+        is_further = chunk.checkpoint.progress > self._lease.progress
+        if self._committed == self._number and (is_further or chunk.resolved):
+            await self._store(chunk)
+        return None
+
+    async def _commit(self, number: int, chunk: Chunk) -> None:
+        async with self._lock:
+            self._returned.pop(number, None)
+            if number <= self._committed:
+                return
+            self._done[number] = chunk
+            # A checkpoint covers every batch before it, and must not cover one that failed.
+            end = min(self._returned, default=self._number + 1)
+            ready = [number for number in self._done if number < end]
+            if not ready:
+                return
+            last = max(ready)
+            try:
+                await self._store(self._done[last])
+            except BaseException:
+                del self._done[number]
+                raise
+            self._committed = last
+            self._done = {n: later for n, later in self._done.items() if n > last}
+
+    async def _store(self, chunk: Chunk) -> None:
+        # Some may have become dead letters again since.
+        resolved = [key for key in chunk.resolved if key not in self._letters]
+        await self._lease.save(chunk.checkpoint, resolved)
+        self._letters.saved((), resolved)
+        self._monitor.committed(chunk.checkpoint.reached)

@@ -1,16 +1,31 @@
-"""How far polling has come, and its text; holds times, counts and digests, no id and no content."""
+"""How far polling has come: the checkpoint, its text, and the state that it is taken of.
+
+It holds times, counts and digests, no id and no content. Seconds before ``reached`` are done
+with. The checkpoint stays behind service time, so that the seconds in between are listed
+again each time; the versions delivered from them are remembered, and forgotten once the list
+cannot show them any more. To forget one too early costs a redelivery, never a loss.
+"""
 
 from base64 import b64decode, b64encode
+from collections import deque
 from collections.abc import Iterable, Mapping
+from datetime import tzinfo
 from typing import Final, TypeGuard
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from income_client.errors import CheckpointError
-from income_client.wire.checked_text import read_checked, write_checked
-from income_client.wire.times import FIRST_SECOND, LAST_SECOND
+from income_client.errors import CheckpointError, ConfigurationError
+from income_client.records.window import Window
+from income_client.walk.checkpoint import read_checked, write_checked
+from income_client.wire.times import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    Rounding,
+    When,
+    service_second,
+)
 
-from .versions import DIGEST_BYTES, KEY_BYTES
+from .reading import DIGEST_BYTES, KEY_BYTES
 
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
@@ -18,7 +33,9 @@ _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
-_CORRUPT: Final = "the checkpoint is no poller's checkpoint, or is damaged"
+_MOST_STRAYS: Final = 10_000
+_FAR: Final = 60
+_CORRUPT: Final = "the checkpoint was not written by a poller, or is damaged"
 
 
 @frozen
@@ -33,18 +50,18 @@ class Seen:
 
 @frozen(kw_only=True)
 class Checkpoint:
-    """How far polling has safely come."""
+    """How far polling has safely come; without personal data."""
 
     since: int
     """The second that it began with; nothing before it is asked for unless the clock goes back."""
     reached: int
     """Whatever was updated before this second is delivered."""
     low: int | None = None
-    """Where the list goes on while the service's clock is behind that second; else None."""
+    """Where the next poll begins while the service's clock is behind ``reached``; else None."""
     batches: int = 0
     """How many batches were delivered."""
-    claims: int = 0
-    """How many pollers have taken it up."""
+    takeovers: int = 0
+    """How many pollers have taken over the name."""
     seen: Mapping[bytes, Seen] = field(factory=dict, repr=False)
     """By the key of the application: versions delivered that the list may show again. Each takes
     about twenty bytes of the text."""
@@ -66,40 +83,175 @@ class Checkpoint:
             "reached": self.reached,
             "low": self.low,
             "batches": self.batches,
-            "claims": self.claims,
+            "claims": self.takeovers,
             "seen": [[until, b64encode(b"".join(e)).decode()] for until, e in by_time.items()],
         }
         return write_checked(state)
 
 
+class Progress:
+    """How far polling has come, in memory; checkpoints are taken of it."""
+
+    def __init__(self, checkpoint: Checkpoint, *, settle: int, lookback: int) -> None:
+        self.reached: int = checkpoint.reached
+        self.settle = settle
+        self.lookback = lookback
+        self.low = checkpoint.low
+        self._since = checkpoint.since
+        self._batches = checkpoint.batches
+        self._takeovers = checkpoint.takeovers
+        self._seen = dict(checkpoint.seen)
+        self._strays: deque[tuple[bytes, Seen]] = deque()
+        self._earlier: dict[bytes, Seen] = {}
+        self._held: set[bytes] = set()
+
+    @property
+    def lower(self) -> int:
+        """The first second that the next poll must list."""
+        lower = self.reached if self.low is None else min(self.low, self.reached)
+        return max(self._since, lower - self.lookback)
+
+    def fall_back(self, second: int, *, is_running: bool = False) -> None:
+        """Note that the service's clock is behind what was reached: list from this second again.
+
+        Either it has gone back, or it had run ahead. What was reached stays reached.
+
+        Args:
+            second: nothing that was updated since the last poll carries an earlier time.
+            is_running: whether there was a poll before. Then all that follows was updated
+                after polling began, whatever second it began with.
+        """
+        if self.low is None or second < self.low:
+            self.low = second
+        if is_running:
+            self._since = min(self._since, second)
+
+    def admit(
+        self, key: bytes, digest: bytes, *, listed_in: Window, updated: int | None, now: int
+    ) -> bool:
+        """Take a version that was read; return whether it is new.
+
+        The time of its update is believed if it fits the window that listed it: then no
+        other window can show this version.
+
+        Args:
+            key: of the application.
+            digest: the version.
+            listed_in: where the list has shown the application.
+            updated: the second at which the record says that it was updated.
+            now: service time.
+        """
+        is_new = not self.knows(key, digest)
+        is_past = listed_in.before <= now - self.settle - self.lookback
+        until = None
+        if updated is not None and listed_in.after - 1 <= updated <= listed_in.before + 1:
+            # A window that ends far ahead would be remembered as long.
+            is_far = listed_in.before > now + _FAR
+            until = (updated if is_past or is_far else listed_in.before) + 1
+        self.remember(key, digest, until, is_stray=is_past)
+        return is_new
+
+    def is_seen(self, key: bytes) -> bool:
+        """Return whether some version of an application is remembered."""
+        return key in self._seen
+
+    def hold(self, key: bytes) -> None:
+        """Forget nothing of an application that cannot be read: it may come back as it was."""
+        self._held.add(key)
+
+    def release(self, key: bytes) -> None:
+        """Forget an application in its time, now that it could be read."""
+        self._held.discard(key)
+
+    def knows(self, key: bytes, digest: bytes) -> bool:
+        """Return whether this version of an application was delivered last."""
+        seen = self._seen.get(key)
+        return seen is not None and seen.digest == digest
+
+    def remember(self, key: bytes, digest: bytes, until: int | None, *, is_stray: bool) -> None:
+        """Remember a version that is delivered.
+
+        Args:
+            key: of the application.
+            digest: the version.
+            until: the last second that the list can show this version in, if it is known.
+            is_stray: whether the list has shown it in seconds that are not listed again, so
+                that it matters only if the application moves on; of these few are kept.
+        """
+        self._seen[key] = seen = Seen(digest, until)
+        if is_stray and until is None:
+            self._strays.append((key, seen))
+            if len(self._strays) > _MOST_STRAYS:
+                key, seen = self._strays.popleft()
+                if self._seen.get(key) is seen:
+                    del self._seen[key]
+
+    def deliver(self) -> None:
+        """Count a batch."""
+        self._batches += 1
+
+    def begin(self) -> None:
+        """Note that a poll begins, and that the list is now asked again."""
+        self._earlier = {key: seen for key, seen in self._seen.items() if seen.until is None}
+
+    def tell_time(self, present: int) -> None:
+        """Note that whatever was read before this poll was written by this second."""
+        for key, seen in self._earlier.items():
+            if self._seen.get(key) is seen:
+                self._seen[key] = evolve(seen, until=present)
+        self._earlier = {}
+
+    def advance(self, second: int) -> None:
+        """Note that whatever was updated before a second is delivered; never goes back."""
+        if self.low is not None:
+            self.low = max(self.low, second)
+            self.low = None if self.low >= self.reached else self.low
+        elif second <= self.reached:
+            return
+        self.reached = max(self.reached, second)
+        oldest = self.lower - 1  # which a closed lower bound lists as well
+        self._seen = {
+            key: seen
+            for key, seen in self._seen.items()
+            if seen.until is None or seen.until >= oldest or key in self._held
+        }
+
+    def checkpoint(self) -> Checkpoint:
+        """Return the checkpoint of this moment."""
+        return Checkpoint(
+            since=self._since,
+            reached=self.reached,
+            low=self.low,
+            batches=self._batches,
+            takeovers=self._takeovers,
+            seen=dict(self._seen),
+        )
+
+
 def is_checkpoint(text: str) -> bool:
-    """Tell a checkpoint, whole or damaged, from a time."""
+    """Return whether this is a checkpoint, whole or damaged, and not a time."""
     return text.lstrip().startswith("{")
 
 
 def read_checkpoint(text: object) -> Checkpoint:
-    """Return the checkpoint that a text holds.
-
-    Raises:
-        CheckpointError: the text was not written by a poller, or by one of a newer version.
-    """
+    """Return the checkpoint of a text; raise `CheckpointError` for any other text."""
     state = read_checked(
         text, kind="poll", version=_VERSION, members=_MEMBERS, oldest=_FIRST_VERSION
     )
     if state is None:
         raise CheckpointError(_CORRUPT)
     since, reached, low = state["since"], state["reached"], state["low"]
-    batches, claims = state["batches"], state["claims"]
+    batches, takeovers = state["batches"], state["claims"]
     are_seconds = _is_second(since) and _is_second(reached) and since <= reached
     are_seconds = are_seconds and (low is None or _is_second(low))
-    are_counts = _is_count(batches) and _is_count(claims)
+    are_counts = _is_count(batches) and _is_count(takeovers)
     if not are_seconds or not are_counts:
         raise CheckpointError(_CORRUPT)
     seen = _seen(state["seen"], reached, is_first=state["poll"] == _FIRST_VERSION)
     if seen is None:
         raise CheckpointError(_CORRUPT)
     return Checkpoint(
-        since=since, reached=reached, low=low, batches=batches, claims=claims, seen=seen
+        since=since, reached=reached, low=low, batches=batches, takeovers=takeovers, seen=seen
     )
 
 
@@ -142,3 +294,16 @@ def _is_second(value: object) -> TypeGuard[int]:
 
 def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _COUNTLESS
+
+
+def starting_point(start: When | None, zone: tzinfo) -> Checkpoint | int | None:
+    """Return where a poller is to start: a checkpoint, or a second of the service's frame."""
+    if start is None:
+        return None
+    if isinstance(start, str) and is_checkpoint(start):
+        return read_checkpoint(start)
+    try:
+        return service_second(start, zone, rounding=Rounding.DOWN)
+    except ConfigurationError:
+        pass
+    raise ConfigurationError("start must be a time, its ISO 8601 text, or a batch's checkpoint")

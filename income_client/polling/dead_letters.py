@@ -15,11 +15,7 @@ _LONGEST_REASON: Final = 500
 
 
 class DeadLetters:
-    """The dead letters of one poller, and what of them the store does not know yet.
-
-    Args:
-        letters: those that are stored.
-    """
+    """The dead letters of one poller, and which of them the store does not have yet."""
 
     def __init__(self, letters: Iterable[DeadLetter] = ()) -> None:
         self._letters = {letter.key: letter for letter in letters}
@@ -70,15 +66,7 @@ class DeadLetters:
         attempts: int,
         now: int,
     ) -> None:
-        """Put one in, or count further attempts of one that is there.
-
-        Args:
-            application_id: which application; None for a second of the list.
-            window: where the list showed it.
-            reason: why it could not be read.
-            attempts: how often it was tried since it was last put in.
-            now: service time in seconds.
-        """
+        """Add a dead letter, or count further attempts; without an id it is about a second."""
         moment = EPOCH + timedelta(seconds=now)
         letter = DeadLetter(
             application_id=None if application_id is None else _storable(application_id),
@@ -99,13 +87,13 @@ class DeadLetters:
         self._resolved.pop(letter.key, None)
 
     def resolve(self, key: str) -> None:
-        """Take out one that was read after all; nothing happens where there is none."""
+        """Remove a dead letter whose application was read after all, if there is one."""
         if self._letters.pop(key, None) is not None:
             self._unsaved.pop(key, None)
             self._resolved[key] = None
 
     def saved(self, letters: Iterable[DeadLetter], resolved: Iterable[str]) -> None:
-        """Note what the store knows by now."""
+        """Note what the store has by now."""
         for letter in letters:
             if self._unsaved.get(letter.key) is letter:
                 del self._unsaved[letter.key]
@@ -114,11 +102,11 @@ class DeadLetters:
 
 
 def reason_of(error: IncomeClientError) -> str:
-    """Say why a record could not be read; errors hold no content."""
+    """Return why a record could not be read; errors hold no content."""
     return f"{type(error).__name__}: {error.message}"
 
 
 def _storable(text: str) -> str:
-    """Return a text without what no database takes; an id with that can never be asked for."""
+    """Return a text without characters that no database takes."""
     is_plain = "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
     return text if is_plain else text.encode("unicode_escape").decode()

@@ -1,7 +1,7 @@
-"""A poller's hold on its name in a store: taken once, and lost to whoever takes it later.
+"""A poller's lease of its name in a store: taken at its start, lost to the next that takes it.
 
-Knows texts and versions, and nothing of polling. A save that was cancelled or
-has failed may have been made all the same; the store is asked before the next.
+A save that was cancelled or has failed may have been made all the same; so the store is
+asked before the next one.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from attrs import evolve
 
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
-from income_client.checkpoints.change import is_name, wrong_name
+from income_client.checkpoints.store import check_name
 from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
@@ -37,23 +37,14 @@ _MISTAKES: Final = (
 classes of their own, or are an `OSError`."""
 
 
-class Claim:
-    """One poller's part of a store.
-
-    Args:
-        store: keeps what is saved.
-        name: the poller's.
-
-    Raises:
-        ConfigurationError: the store or the name is none.
-    """
+class Lease:
+    """The lease of one poller; raises `ConfigurationError` for an invalid store or name."""
 
     def __init__(self, store: CheckpointStore, name: str) -> None:
         is_made = not isinstance(store, type)
         if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
-            raise ConfigurationError(f"a checkpoint store has {', '.join(_METHODS)}")
-        if not is_name(name):
-            raise wrong_name()
+            raise ConfigurationError(f"checkpoints must have the methods {', '.join(_METHODS)}")
+        check_name(name)
         self._store = store
         self._name = name
         self._version = 0
@@ -70,69 +61,46 @@ class Claim:
     async def take(
         self, given: Checkpoint | None, begin: Callable[[], Awaitable[int]]
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
-        """Claim the name; from now on every earlier claimant is refused.
+        """Take the name over; from now on every older poller of it gets a conflict.
 
         Args:
             given: where to begin if the store is not further already.
-            begin: gives the second to begin with where there is no checkpoint.
+            begin: gives the second to begin with if there is no checkpoint.
 
         Returns:
-            Where to begin, and what could not be read so far.
-
-        Raises:
-            CheckpointError: the store, or what it holds, cannot be used.
-            IncomeClientError: there is no second to begin with.
+            Where to begin, and the dead letters.
         """
         for _ in range(_MOST_RIVALS):
             stored = await self._load()
             known = None if stored.checkpoint is None else read_checkpoint(stored.checkpoint)
-            claims = 0 if known is None else known.claims
+            takeovers = 0 if known is None else known.takeovers
             if given is not None and (known is None or given.progress > known.progress):
                 known = given
             if known is None:
                 second = await begin()
                 known = Checkpoint(since=second, reached=second)
-            claimed = evolve(known, claims=max(known.claims, claims) + 1)
+            taken = evolve(known, takeovers=max(known.takeovers, takeovers) + 1)
             self._version = stored.version
             try:
-                await self.save(claimed)
+                await self.save(taken)
             except CheckpointConflictError:
                 continue
-            return claimed, await _asked(self._letters)
-        raise CheckpointConflictError("the name is claimed by others all the time")
+            return taken, await _asked(self._letters)
+        raise CheckpointConflictError("other pollers keep taking over this name")
 
     async def check(self) -> None:
-        """Find out whether the name is still held.
-
-        Raises:
-            CheckpointConflictError: another poller has claimed it.
-            CheckpointError: the store cannot be used.
-        """
+        """Raise `CheckpointConflictError` if another poller has taken over."""
         async with self._lock:
             await self._check()
 
     async def save(self, checkpoint: Checkpoint, resolved: Sequence[str] = ()) -> None:
-        """Store how far the poller has come.
-
-        Args:
-            checkpoint: to be stored.
-            resolved: keys of dead letters that are none any more.
-
-        Raises:
-            CheckpointConflictError: another poller has claimed the name; nothing was stored.
-            CheckpointError: the store failed.
-        """
+        """Store a checkpoint, and remove dead letters by their keys."""
         async with self._lock:
             await self._save(checkpoint.text(), (), resolved)
             self._progress = checkpoint.progress
 
-    async def bury(self, letters: Sequence[DeadLetter]) -> None:
-        """Store what could not be read, and leave the checkpoint as it is.
-
-        Raises:
-            CheckpointConflictError: another poller has claimed the name; nothing was stored.
-            CheckpointError: the store failed.
-        """
+    async def save_letters(self, letters: Sequence[DeadLetter]) -> None:
+        """Store dead letters, and leave the checkpoint as it is."""
         async with self._lock:
             await self._save(self._text, letters, ())
 
@@ -142,19 +110,19 @@ class Claim:
             self._version, self._text = stored.version, self._unsure
         self._unsure = None
         if stored.version != self._version:
-            raise CheckpointConflictError("another poller has claimed this name")
+            raise CheckpointConflictError("another poller has taken over this name")
 
     async def _letters(self) -> tuple[DeadLetter, ...]:
         letters = tuple(await self._store.dead_letters(self._name))
         if not all(isinstance(letter, DeadLetter) for letter in letters):
-            raise CheckpointError("the checkpoint store has returned what is not a DeadLetter")
+            raise CheckpointError("the checkpoint store must return DeadLetter values")
         return letters
 
     async def _load(self) -> StoredCheckpoint:
         stored = await _asked(lambda: self._store.load(self._name))
-        is_one = isinstance(stored, StoredCheckpoint)
+        is_one = isinstance(stored, StoredCheckpoint)  # the store may be untyped code
         if not is_one:
-            raise CheckpointError("the checkpoint store has loaded no StoredCheckpoint")
+            raise CheckpointError("the checkpoint store must return a StoredCheckpoint")
         return stored
 
     async def _save(
@@ -177,20 +145,19 @@ class Claim:
             self._unsure = None
             raise
         if version != self._version + 1:
-            raise CheckpointError("the checkpoint store has saved, and returned another version")
+            raise CheckpointError("the checkpoint store must return the next version")
         self._version = version
         self._text, self._unsure = text, None
 
     def _is_ours(self, stored: StoredCheckpoint, text: str) -> bool:
-        # A text tells claimants apart, since each counts one claim more.
+        # Texts of two pollers differ, since each counts one takeover more.
         return stored.version == self._version + 1 and stored.checkpoint == text
 
 
 async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask a store, which may be foreign code: whatever it raises comes out as an error of ours.
+    """Call a store, and raise what it raises as an error of ours without its frames.
 
-    Without cause, context and the frames of the store: a driver's errors and its frames may
-    hold an address with its password.
+    The errors and frames of a database driver may hold an address with its password.
     """
     failure: IncomeClientError
     try:
@@ -204,7 +171,7 @@ async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
         name = type(error).__name__
         if isinstance(error, _MISTAKES) and not isinstance(error, OSError):
             where = _places(error)
-            failure = CheckpointError(f"the checkpoint store has a mistake in it: {name}{where}")
+            failure = CheckpointError(f"mistake in the checkpoint store: {name}{where}")
         else:
             failure = CheckpointError(f"the checkpoint store failed: {name}", retryable=True)
     del ask

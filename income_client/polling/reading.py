@@ -1,16 +1,28 @@
-"""Which of the listed applications are read next, and what becomes of one that cannot be read.
+"""Reading what was listed: pages for their ids, versions of records, and which are given up.
 
-One that cannot be read waits until the others of its page are read, and is tried
-again; after that it is given up. A failure that may be the service's and not the
-record's counts only while the service gives others: where it gives none, nothing
-is given up, and the failure stands for the whole.
+Two updates can share a second, so that no time distinguishes versions: the content does, as a
+digest. Addresses are left out of it, since signed ones change with each reply, and so are the
+order of an object's members and that of documents.
+
+A record that cannot be read is tried again after the others of its page, and then given up.
+A failure that may be the service's and not the record's counts only while the service gives
+other records: if it gives none, nothing is given up, and the failure is the poll's.
+
+A poller needs no more of a row than its id: a row that is not what the contract says does not
+hold up the applications of the others. A page whose bounds cannot be read, or of which a row
+has no id, is an error.
 """
 
+import hashlib
+import json
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from attrs import evolve, frozen
+import msgspec
+from attrs import evolve, field, frozen
 
 from income_client.errors import (
     ConfigurationError,
@@ -19,15 +31,178 @@ from income_client.errors import (
     IncomeClientError,
     NotFoundError,
 )
-from income_client.records.window import Window
+from income_client.http.endpoints import Request, Response
+from income_client.http.replies import S, read_about, read_reply
+from income_client.records.applications import (
+    Application,
+    ApplicationPage,
+    ApplicationSummary,
+)
+from income_client.records.documents import ApplicationDocuments, ApplicationRecord
+from income_client.records.window import EPOCH, Window
+from income_client.wire.codec import decode
 
-from .versions import RecordVersion
+T = TypeVar("T")
 
 BATCH_SIZE: Final = 100
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
 _ATTEMPTS_IF_CERTAIN: Final = 2
 _ATTEMPTS_IF_LATE: Final = 1
 _ATTEMPTS: Final = 3
+
+KEY_BYTES: Final = 6
+DIGEST_BYTES: Final = 8
+"""Checkpoints hold many of both: 64 bits are enough to tell versions of one application apart."""
+_FULL_KEY: Final = 8
+_FULL_DIGEST: Final = 16
+"""They are cut from these, which checkpoints of version 1 hold."""
+_SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic", enc_hook=str)
+"""Writes equal content as equal bytes; the hook is for numbers beyond those of an amount."""
+_ADDRESS: Final = ("http://", "https://")
+_NO_ADDRESSES: Final = frozenset(
+    {
+        "applicants", "application_date", "application_id", "application_reference_id",
+        "data_action", "document_id", "extracted_data", "file_ids", "file_reference_ids",
+        "income_calculations", "last_updated_at", "updated_at",
+    }
+)  # fmt: skip
+"""Members without addresses of files: an address in what was read or calculated is content."""
+
+
+class _ListedRow(msgspec.Struct):
+    application_id: str
+
+
+class _ListedPage(msgspec.Struct):
+    applications: list[_ListedRow]
+    updated_after: str
+    updated_before: str
+
+
+def read_page(request: Request, response: Response) -> ApplicationPage | IncomeClientError:
+    """Read a page of the list; one with invalid rows is read for their ids (section 2.1)."""
+    page = read_reply(ApplicationPage, request, response)
+    if response.status != HTTPStatus.OK or not isinstance(page, IncomeClientError):
+        return page
+    return _read_ids(response.body) or page
+
+
+def _read_ids(body: bytes) -> ApplicationPage | None:
+    try:
+        # A lenient parser: half a character in one row makes the whole invalid for the other.
+        page = msgspec.convert(json.loads(body), _ListedPage)
+        bounds = {"updated_after": page.updated_after, "updated_before": page.updated_before}
+        empty = decode(ApplicationPage, msgspec.json.encode({**bounds, "applications": []}))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(empty, DecodeError):
+        return None
+    rows = (
+        ApplicationSummary(
+            application_id=row.application_id, application_reference_id="", application_date=EPOCH
+        )
+        for row in page.applications
+    )
+    return evolve(empty, applications=tuple(rows))
+
+
+@frozen
+class Versioned(Generic[T]):
+    """The payload of a reply, and what tells it from other versions."""
+
+    payload: T
+    """What the reply holds."""
+    digest: bytes = field(repr=False)
+    """Equal for replies that say the same."""
+
+
+@frozen
+class RecordVersion:
+    """A record as it was read, and what tells it from other versions."""
+
+    record: ApplicationRecord
+    """The application with its documents."""
+    digest: bytes = field(repr=False)
+    """Equal for records that say the same."""
+
+    @classmethod
+    def of(
+        cls,
+        application: Versioned[Application],
+        documents: Versioned[ApplicationDocuments] | None = None,
+    ) -> "RecordVersion":
+        """Put together what two replies hold."""
+        record = ApplicationRecord(
+            application=application.payload,
+            documents=None if documents is None else documents.payload,
+        )
+        digest = application.digest if documents is None else application.digest + documents.digest
+        full = hashlib.blake2b(digest, digest_size=_FULL_DIGEST).digest()
+        return cls(record, full[:DIGEST_BYTES])
+
+    @property
+    def updated_at(self) -> datetime:
+        """The latest update that the record itself tells of, in UTC; a hint, no more."""
+        documents = () if self.record.documents is None else self.record.documents.all()
+        times = (document.updated_at for _, document in documents)
+        return max([self.record.last_updated_at, *times])
+
+
+def key_of(application_id: str) -> bytes:
+    """Return a short stand-in for an id; two ids with the same one cost a repetition, no loss."""
+    full = hashlib.blake2b(_encoded(application_id), digest_size=_FULL_KEY).digest()
+    return full[:KEY_BYTES]
+
+
+def read_version(
+    cls: type[S], request: Request, response: Response
+) -> Versioned[S] | IncomeClientError:
+    """Read a reply as `read_about` does, with the digest of its content."""
+    content: list[bytes] = []
+    payload = read_about(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
+    if isinstance(payload, IncomeClientError):
+        return payload
+    digest = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
+    digest.update(content[0])
+    return Versioned(payload, digest.digest())
+
+
+def canonical(cls: type, tree: dict[str, Any]) -> bytes:
+    """Return the content of a parsed reply in one form, without addresses."""
+    if cls is not ApplicationDocuments:
+        return _SORTED.encode(_content(tree))
+    others = dict(tree)
+    documents = others.pop("documents")
+    content = _content(others)
+    content["documents"] = {
+        kind: [msgspec.Raw(one) for one in sorted(map(_SORTED.encode, map(_content, items)))]
+        for kind, items in documents.items()
+    }
+    return _SORTED.encode(content)
+
+
+def _content(item: dict[str, Any]) -> dict[str, Any]:
+    content = {
+        name: value if name in _NO_ADDRESSES else _without_addresses(value)
+        for name, value in item.items()
+    }
+    content.pop("url", None)
+    return content
+
+
+def _without_addresses(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _content(value)
+    if isinstance(value, list):
+        return [_without_addresses(item) for item in value]
+    if isinstance(value, str) and value.startswith(_ADDRESS):
+        return None
+    return value
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
 
 Results: TypeAlias = Mapping[str, RecordVersion | IncomeClientError]
 """By application id: what reading it gave."""
@@ -82,9 +257,8 @@ class Taken:
 class Reading:
     """The applications of a poll that are still to be read.
 
-    Args:
-        witness: an application that was read not long ago, by which to tell
-            whether the service gives anything at all.
+    The witness is an application that was read not long ago: reading it again shows whether
+    the service gives anything at all.
     """
 
     def __init__(self, witness: str | None = None) -> None:
@@ -95,7 +269,7 @@ class Reading:
         self._doubts = False
 
     def set_aside(self) -> tuple[Row, ...]:
-        """Give up nothing, but let go of all that waits."""
+        """Remove and return all that waits, without giving it up."""
         rows = tuple(self._rows)
         self._rows.clear()
         self._asked, self._doubts = (), False
@@ -119,14 +293,7 @@ class Reading:
         return Read(application_ids=tuple(asked), pause=float(pause))
 
     def receive(self, results: Results) -> Taken | IncomeClientError:
-        """Take what reading gave.
-
-        Args:
-            results: for each id that was asked for.
-
-        Returns:
-            What it settles, or the failure of a service that gives nothing.
-        """
+        """Return what the results settle, or the failure of a service that gives nothing."""
         read = [key for key, result in results.items() if isinstance(result, RecordVersion)]
         doubtful = self._doubtful(results)
         if read:
@@ -181,5 +348,5 @@ def _enough(error: IncomeClientError) -> int:
 
 
 def _is_certain(error: IncomeClientError) -> bool:
-    """Tell whether a failure is about the record and not about the service."""
+    """Return whether a failure is about the record and not about the service."""
     return isinstance(error, _CERTAIN) and not error.retryable

@@ -1,9 +1,14 @@
-"""When the next poll begins; decides only, the time and the chance are given to it."""
+"""When the next poll begins, and the waiting of a poller, which a stop or a wake-up ends."""
 
-from collections.abc import Callable
-from typing import Final
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
+from income_client.clock import Clock
+from income_client.concurrency import unless
 from income_client.errors import AuthenticationError, IncomeClientError
+
+T = TypeVar("T")
 
 _JITTER: Final = 0.1
 _FIRST_FAILURE: Final = 1.0
@@ -11,19 +16,21 @@ _LONGEST_FAILURE: Final = 60.0
 _LONGEST_RETRY_AFTER: Final = 900.0
 _MOST_DOUBLINGS: Final = 16
 _GAP: Final = 1.0
-"""Seconds between two polls, at the least, however often it is woken."""
+"""The fewest seconds between two polls, however often the poller is woken."""
 
 
-class Rhythm:
-    """The pauses between polls: even, growing after failures, cut short by waking.
+class Schedule:
+    """Even pauses between polls, growing ones after failures; waking cuts them short.
 
     Args:
-        interval: seconds from the beginning of one poll to that of the next, at the most.
-        chance: the jitter's source, from 0 to 1.
+        interval: most seconds from the beginning of one poll to that of the next.
+        clock: what is waited by.
+        chance: the source of the jitter, from 0 to 1.
     """
 
-    def __init__(self, interval: float, chance: Callable[[], float]) -> None:
+    def __init__(self, interval: float, clock: Clock, chance: Callable[[], float]) -> None:
         self._interval = interval
+        self._clock = clock
         self._chance = chance
         self._began = float("-inf")
         self._at = float("-inf")
@@ -31,6 +38,8 @@ class Rhythm:
         self._is_woken = False
         self._is_urgent = False
         self._is_owed = False
+        self._stopped = asyncio.Event()
+        self._bell = asyncio.Event()
 
     @property
     def at(self) -> float:
@@ -41,12 +50,13 @@ class Rhythm:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the poll under way was asked for by somebody who knows of an update."""
+        """Whether the current poll was asked for by a wake-up."""
         return self._is_urgent
 
-    def wake(self) -> None:
-        """Have the next poll begin as soon as it may."""
-        self._is_woken = True
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing may be begun any more."""
+        return self._stopped.is_set()
 
     def begin(self, now: float) -> None:
         """Note that a poll begins."""
@@ -59,13 +69,7 @@ class Rhythm:
         self._at = self._began + self._interval * (1 - _JITTER * self._chance())
 
     def fail(self, now: float, error: IncomeClientError, failures: int) -> None:
-        """Note that a poll has failed.
-
-        Args:
-            now: the moment.
-            error: why.
-            failures: how many have failed in a row, this one included.
-        """
+        """Note that a poll has failed, the latest of so many failures in a row."""
         # Refused credentials end the poller after a few minutes: not before they were tried again.
         is_refused = isinstance(error, AuthenticationError)
         longest = _LONGEST_FAILURE if is_refused else max(self._interval, _LONGEST_FAILURE)
@@ -73,9 +77,37 @@ class Rhythm:
         asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
-        # Whoever woke it still waits for the update.
+        # A wake-up is only answered by a poll that succeeds.
         self._is_owed = self._is_urgent or self._is_woken
         self._is_woken = False
+
+    def wake(self) -> None:
+        """Have the next poll begin as soon as it may."""
+        self._is_woken = True
+        self._bell.set()
+
+    def stop(self) -> None:
+        """End every wait, now and later."""
+        self._stopped.set()
+        self._bell.set()
+
+    async def until_turn(self) -> None:
+        """Wait until the next poll begins, or the poller is stopped."""
+        while not self.is_stopped:
+            seconds = self.at - self._clock.monotonic()
+            if seconds <= 0:
+                return
+            self._bell.clear()
+            await unless(self._bell, self._clock.sleep(seconds))
+
+    async def pause(self, longest: float) -> bool:
+        """Wait for half this many seconds or more; return False if the poller was stopped."""
+        await self.unless_stopped(self._clock.sleep(longest * (1 + self._chance()) / 2))
+        return not self.is_stopped
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return what the work returns; None if a stop cancelled it."""
+        return await unless(self._stopped, work)
 
 
 def growing(failures: int) -> float:

@@ -1,12 +1,24 @@
-"""What a poller tells about itself; counts, and decides nothing."""
+"""What a poller counts, logs and tells listeners of events."""
 
 import logging
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from attrs import define, frozen
+from attrs import frozen
 
+from income_client.clock import Clock
 from income_client.errors import IncomeClientError
+from income_client.events import (
+    CheckpointCommitted,
+    DeadLettered,
+    PollFailed,
+    PollFinished,
+    RecordDelivered,
+)
+from income_client.instrumentation import Instrumentation
+from income_client.records.dead_letters import DeadLetter
+from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH, Window
 
 _LOGGER: Final = logging.getLogger("income_client.poller")
@@ -19,53 +31,67 @@ class PollerStatus:
     """How a poller is doing."""
 
     reached: datetime | None
-    """Service time, without zone: whatever was updated before is handed out. None at first."""
+    """Service time, without zone: every update before it was delivered. None at first."""
     lag: float | None
-    """Seconds from there to the service's present; None until it was told."""
+    """Seconds from there to the service's present; None until a reply has shown it."""
     polls: int
     """Polls that came to their end."""
     records: int
-    """Records handed out; those of a batch that is handed out again count again."""
+    """Records delivered; those of a batch that is delivered again count again."""
     unchanged: int
-    """Applications that the last poll, or the one under way, has read again and found as they were
-    delivered: all that were updated within ``settle`` and ``lookback``."""
+    """Applications that the last poll, or the current one, has read again and found unchanged:
+    all that were updated within ``settle`` and ``lookback``."""
     dead_letters: int
-    """What could not be read and is tried again now and then."""
+    """Applications and seconds that could not be read; they are retried from time to time."""
     saturated: tuple[Window, ...]
     """Seconds that held more rows than can be asked for when they were last listed."""
     failures: int
-    """Polls that failed, and tries to store something, since the last poll that did not."""
+    """Failed polls, and failed tries to store something, since the last poll that succeeded."""
     last_error: IncomeClientError | None
-    """Why the last one of these failed, also if others have come to their end since."""
+    """Why the last one of these failed; it stays when later polls succeed."""
     next_poll_at: datetime | None
     """When the next poll begins, in UTC by the local clock; None during a poll."""
 
 
-@define
-class Tally:
-    """The counts behind the status."""
+class Monitor:
+    """The counts of one poller, and what it logs and tells.
 
-    polls: int = 0
-    records: int = 0
-    unchanged: int = 0
-    failures: int = 0
-    last_error: IncomeClientError | None = None
-    has_warned: bool = False
-    _service_time: int | None = None
-    _heard_at: float = 0.0
+    Args:
+        name: the poller's.
+        instrumentation: listens to events.
+        clock: the poller's.
+    """
 
-    def hear(self, service_time: int | None, now: float) -> None:
-        """Note what the service says of the time."""
+    def __init__(self, name: str, instrumentation: Instrumentation, clock: Clock) -> None:
+        self.polls = self.records = self.unchanged = self.failures = 0
+        self.last_error: IncomeClientError | None = None
+        self._name = name
+        self._instrumentation = instrumentation
+        self._clock = clock
+        self._has_warned = False
+        self._service_time: int | None = None
+        self._heard_at = 0.0
+
+    def hear(self, service_time: int | None) -> None:
+        """Note service time."""
         if service_time is not None and service_time != self._service_time:
-            self._service_time, self._heard_at = service_time, now
+            self._service_time, self._heard_at = service_time, self._clock.monotonic()
 
-    def succeed(self) -> None:
-        """Note that a poll came to its end."""
+    def lag(self, reached: int | None) -> float | None:
+        """Return the seconds from a checkpoint to the service's present; None if unknown."""
+        if reached is None or self._service_time is None:
+            return None
+        return self._service_time + self._clock.monotonic() - self._heard_at - reached
+
+    def poll_finished(self, reached: int | None) -> None:
+        """Count a poll that came to its end."""
         self.polls += 1
         self.failures = 0
+        if (emit := self._instrumentation.emit) is not None:
+            emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag(reached)))
 
-    def fail(self, error: IncomeClientError) -> None:
-        """Note that a poll failed."""
+    def failed(self, error: IncomeClientError) -> None:
+        """Count and log a failure."""
         self.failures += 1
         # Without its frames, which would keep alive what they hold.
         self.last_error = error.again()
@@ -73,16 +99,29 @@ class Tally:
         facts = {"error": name, "status": error.status, "failures": self.failures}
         _LOGGER.warning("polling failed (%s: %s)", name, error, extra=facts)
 
+    def tell_failure(self, error: IncomeClientError, reached: int | None, *, is_last: bool) -> None:
+        """Tell of a failure, once the status shows when the next poll begins."""
+        if (emit := self._instrumentation.emit) is not None:
+            failed = PollFailed(
+                name=self._name,
+                failures=self.failures,
+                lag=self.lag(reached),
+                status=error.status,
+                error=type(error).__name__,
+                is_last=is_last,
+            )
+            emit(failed)
+
     def read_again(self, unchanged: int, seconds: int) -> None:
-        """Note how many applications of this poll are as they were; warn once if they are many.
+        """Note how many records of this poll are unchanged; warn once if they are many.
 
         Args:
             unchanged: how many so far.
-            seconds: before the present that each poll reads again.
+            seconds: of settle and lookback, which each poll reads again.
         """
         self.unchanged = unchanged
-        if unchanged > _MANY_UNCHANGED and not self.has_warned:
-            self.has_warned = True
+        if unchanged > _MANY_UNCHANGED and not self._has_warned:
+            self._has_warned = True
             message = (
                 "a poll has read more than %d applications again that had not changed: every "
                 "one updated within settle and lookback (%d seconds) is read again by each "
@@ -91,34 +130,40 @@ class Tally:
             facts = {"unchanged": unchanged, "seconds": seconds}
             _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
 
-    def lag(self, now: float, reached: int | None) -> float | None:
-        """Return the seconds from a checkpoint to the service's present; None if unknown."""
-        if reached is None or self._service_time is None:
-            return None
-        return self._service_time + now - self._heard_at - reached
+    def delivered(self, records: Sequence[ApplicationRecord]) -> None:
+        """Count and tell of records that the consumer gets."""
+        self.records += len(records)
+        if (emit := self._instrumentation.emit) is not None:
+            for record in records:
+                emit(RecordDelivered(application_id=record.application_id))
+
+    def committed(self, reached: int) -> None:
+        """Tell that the store has a checkpoint of this second."""
+        if (emit := self._instrumentation.emit) is not None:
+            emit(CheckpointCommitted(name=self._name, reached=reached))
+
+    def dead_lettered(self, letters: Iterable[DeadLetter]) -> None:
+        """Log and tell of dead letters that the store has now."""
+        emit = self._instrumentation.emit
+        for letter in letters:
+            facts = {"application_id": letter.application_id, "attempts": letter.attempts}
+            _LOGGER.warning("could not be read and became a dead letter", extra=facts)
+            if emit is not None:
+                emit(DeadLettered(name=self._name, letter=letter))
 
     def status(
         self,
         *,
-        now: float,
         reached: int | None,
         dead_letters: int,
         saturated: tuple[Window, ...],
         next_poll: float | None,
     ) -> PollerStatus:
-        """Return how things stand.
-
-        Args:
-            now: a moment of the poller's clock.
-            reached: the second that the checkpoint has come to.
-            dead_letters: how many there are.
-            saturated: those of them that are seconds.
-            next_poll: the moment at which the next poll begins; None during one.
-        """
-        wait = None if next_poll is None else timedelta(seconds=max(0.0, next_poll - now))
+        """Return the public status; `next_poll` is a moment of the clock, None during a poll."""
+        wait = None if next_poll is None else max(0.0, next_poll - self._clock.monotonic())
         return PollerStatus(
             reached=None if reached is None else EPOCH + timedelta(seconds=reached),
-            lag=self.lag(now, reached),
+            lag=self.lag(reached),
             polls=self.polls,
             records=self.records,
             unchanged=self.unchanged,
@@ -126,5 +171,5 @@ class Tally:
             saturated=saturated,
             failures=self.failures,
             last_error=self.last_error,
-            next_poll_at=None if wait is None else datetime.now(UTC) + wait,
+            next_poll_at=None if wait is None else datetime.now(UTC) + timedelta(seconds=wait),
         )

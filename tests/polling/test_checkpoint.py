@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from income_client.errors import CheckpointError
 from income_client.polling.checkpoint import Checkpoint, Seen, is_checkpoint, read_checkpoint
-from income_client.polling.versions import DIGEST_BYTES, KEY_BYTES
+from income_client.polling.reading import DIGEST_BYTES, KEY_BYTES
 from income_client.walk import checkpoint as resume
-from income_client.walk.intervals import Intervals
-from income_client.walk.questions import Bounds
+from income_client.walk.windows import Bounds, Intervals
 from income_client.wire.times import FIRST_SECOND, LAST_SECOND
 from tests.support.payloads import text_of
 from tests.support.strategies import untyped
@@ -38,7 +37,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         since=since,
         reached=reached,
         batches=draw(counts),
-        claims=draw(counts),
+        takeovers=draw(counts),
         seen=draw(st.dictionaries(keys, versions, max_size=6)),
     )
 
@@ -47,7 +46,7 @@ SAMPLE = Checkpoint(
     since=-5,
     reached=1_700_000_000,
     batches=12,
-    claims=3,
+    takeovers=3,
     seen={
         b"keyone": Seen(bytes(range(8)), 1_700_000_003),
         b"keytwo": Seen(bytes(range(8, 16)), None),
@@ -124,7 +123,7 @@ def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(change: Any
     except CheckpointError:
         return
     assert FIRST_SECOND <= found.since <= found.reached <= LAST_SECOND
-    assert min(found.batches, found.claims) >= 0
+    assert min(found.batches, found.takeovers) >= 0
     assert read_checkpoint(found.text()) == found
 
 
@@ -165,7 +164,7 @@ def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(change: Any
 )
 def test_a_wrong_value_is_an_error_even_with_the_right_check(change: dict[str, Any]) -> None:
     """No value is taken for another, and none that means nothing is passed on."""
-    with pytest.raises(CheckpointError, match="no poller's checkpoint, or is damaged"):
+    with pytest.raises(CheckpointError, match="not written by a poller, or is damaged"):
         read_checkpoint(signed(STATE, **change))
 
 
@@ -187,9 +186,9 @@ def test_a_checkpoint_of_a_newer_version_says_so(text: str) -> None:
 
 def test_the_checkpoint_of_a_walk_is_no_poller_s() -> None:
     """Nor is a poller's one of a walk."""
-    with pytest.raises(CheckpointError, match="no poller's"):
+    with pytest.raises(CheckpointError, match="not written by a poller"):
         read_checkpoint(resume.write_checkpoint(Bounds(0, 99), Intervals()))
-    with pytest.raises(CheckpointError, match="no walk's"):
+    with pytest.raises(CheckpointError, match="not a walk's"):
         resume.read_checkpoint(TEXT)
 
 
@@ -215,7 +214,7 @@ def test_a_checkpoint_is_short_and_shows_no_version() -> None:
     seen = {n.to_bytes(KEY_BYTES): Seen(n.to_bytes(DIGEST_BYTES), n % 7) for n in range(5000)}
     checkpoint = Checkpoint(since=0, reached=9, seen=seen)
     assert len(checkpoint.text()) < 5000 * 20
-    assert repr(checkpoint) == "Checkpoint(since=0, reached=9, low=None, batches=0, claims=0)"
+    assert repr(checkpoint) == "Checkpoint(since=0, reached=9, low=None, batches=0, takeovers=0)"
     assert repr(seen[bytes(KEY_BYTES)]) == "Seen(until=0)"
 
 
@@ -244,7 +243,7 @@ def test_a_checkpoint_of_the_first_version_is_read() -> None:
         since=-5,
         reached=1_700_000_000,
         batches=12,
-        claims=3,
+        takeovers=3,
         seen={
             b"keyofo": Seen(bytes(range(8)), 1_700_000_003),
             b"keyoft": Seen(bytes(range(16, 24)), None),

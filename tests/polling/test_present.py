@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import UnexpectedResponseError
-from income_client.polling.present import Present
+from income_client.polling.plan import Present
 from income_client.wire.times import FIRST_SECOND, LAST_SECOND
 
 NOW = 1_782_820_800

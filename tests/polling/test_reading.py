@@ -18,8 +18,7 @@ from income_client.errors import (
     PayloadFault,
     ServerError,
 )
-from income_client.polling.reading import BATCH_SIZE, Reading, Results, Row, Taken
-from income_client.polling.versions import RecordVersion
+from income_client.polling.reading import BATCH_SIZE, Reading, RecordVersion, Results, Row, Taken
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window

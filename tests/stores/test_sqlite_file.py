@@ -1,11 +1,12 @@
 """The file of a store: when it is made, who may read it, and what keeps it from being used."""
 
-import errno
 import os
 import resource
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,6 @@ from tests.support.store_files import (
     filled,
     folder_of_ordinary_user,
     letter,
-    locked,
     names,
     run_in,
 )
@@ -65,34 +65,11 @@ async def test_a_store_is_one_private_file(tmp_path: Path) -> None:
     assert path.stat().st_nlink == 1
 
 
-async def test_the_files_beside_it_are_private_too(tmp_path: Path) -> None:
-    """While it is written, its -wal and -shm files have its own mode."""
-    path = tmp_path / "store.db"
-    store = await filled(path)
-    with locked(path) as connection:
-        connection.execute("ROLLBACK")
-        await store.save("default", "two", version=1)
-        assert mode(tmp_path / "store.db-wal") == mode(tmp_path / "store.db-shm") == 0o600
-
-
-@pytest.mark.parametrize("wide", [0o644, 0o666, 0o640])
-async def test_a_wider_mode_is_narrowed(tmp_path: Path, wide: int) -> None:
-    """A store that others could read is theirs no longer, with all that stands beside it."""
-    path = tmp_path / "store.db"
-    await filled(path)
-    path.chmod(wide)
-    with locked(path) as connection:
-        connection.execute("ROLLBACK")
-        await SQLiteCheckpointStore(path).load("default")
-        assert mode(tmp_path / "store.db-wal") == mode(tmp_path / "store.db-shm") == 0o600
-    assert mode(path) == 0o600
-
-
 async def test_its_settings_are_as_promised(tmp_path: Path) -> None:
-    """The file is in WAL mode and says whose it is."""
+    """The file has a rollback journal and says whose it is."""
     path = tmp_path / "store.db"
     await filled(path)
-    assert run_in(path, "PRAGMA journal_mode") == [("wal",)]
+    assert run_in(path, "PRAGMA journal_mode") == [("delete",)]
     assert run_in(path, "PRAGMA application_id") == [(int.from_bytes(b"incC", "big"),)]
     assert run_in(path, "PRAGMA user_version") == [(1,)]
 
@@ -149,8 +126,8 @@ async def test_a_folder_is_no_store(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
     for path, reason in (
-        (tmp_path, "no regular file"),
-        (tmp_path / "pipe", "no regular file"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "pipe", "not a regular file"),
         (tmp_path / "file" / "store.db", "Not a directory"),
     ):
         with pytest.raises(CheckpointError, match=reason) as caught:
@@ -170,16 +147,19 @@ async def test_a_read_only_folder_is_reported() -> None:
         assert contents(folder) == {}
 
 
-@pytest.mark.parametrize(("of_folder", "of_file"), [(0o500, 0o600), (0o700, 0o000)])
-async def test_a_store_out_of_reach_is_reported(of_folder: int, of_file: int) -> None:
-    """A store that may not be opened is no passing fault."""
+@pytest.mark.parametrize(
+    ("of_folder", "of_file", "reason"),
+    [(0o500, 0o600, "readonly database"), (0o700, 0o000, "Permission denied")],
+)
+async def test_a_store_out_of_reach_is_reported(of_folder: int, of_file: int, reason: str) -> None:
+    """A store that may not be opened, or not be written, is not retried."""
     with folder_of_ordinary_user() as folder:
         path = folder / "store.db"
         await filled(path)
         path.chmod(of_file)
         folder.chmod(of_folder)
-        with pytest.raises(CheckpointError, match="Permission denied") as caught:
-            await SQLiteCheckpointStore(path).load("default")
+        with pytest.raises(CheckpointError, match=reason) as caught:
+            await SQLiteCheckpointStore(path).save("default", "two", version=1)
         assert not caught.value.retryable
 
 
@@ -187,90 +167,58 @@ async def test_a_store_out_of_reach_is_reported(of_folder: int, of_file: int) ->
 async def test_a_full_disk_is_a_passing_fault(tmp_path: Path, limit: int) -> None:
     """A save that finds no room leaves the store as it was, and may be made again."""
     path = tmp_path / "store.db"
-    store = await filled(path)
+    store, new = await filled(path), SQLiteCheckpointStore(tmp_path / "new.db")
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
         with pytest.raises(CheckpointError) as caught:
             await store.save("default", "x" * 50_000, version=1)
         with pytest.raises(CheckpointError):
-            await SQLiteCheckpointStore(tmp_path / "new.db").save("default", "x", version=0)
+            await new.save("default", "x" * 50_000, version=0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert caught.value.retryable
     held = StoredCheckpoint(checkpoint="so far and no further", version=1)
     assert await store.load("default") == held
     assert await store.save("default", "x" * 50_000, version=1) == 2
-    assert names(tmp_path) == ["store.db"]
+    assert await new.save("default", "x" * 50_000, version=0) == 1
+    assert sorted(names(tmp_path)) == ["new.db", "store.db"]
 
 
-async def test_without_links_a_store_is_made_all_the_same(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """On file systems that know no links the file is put in place otherwise."""
-    monkeypatch.setattr(Path, "hardlink_to", _refuse)
-    path = tmp_path / "store.db"
-    await filled(path)
-    assert (mode(path), names(tmp_path)) == (0o600, ["store.db"])
-
-
-@pytest.mark.parametrize("has_links", [True, False])
 async def test_a_store_made_meanwhile_is_not_replaced(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    has_links: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who finds a store of another process in its place works with that one."""
+    """The slower of two processes that make a store finds that of the other."""
     path, other = tmp_path / "store.db", tmp_path / "other.db"
     await SQLiteCheckpointStore(other).save("default", "theirs", version=0)
-    link = Path.hardlink_to
+    make = os.open
 
-    def take_the_place(draft_path: Path, draft: Path) -> None:
-        if not path.exists():
-            link(path, other)
-            other.unlink()
-        if not has_links:
-            _refuse()
-        link(draft_path, draft)
+    def take_the_place(target: Path, *arguments: Any) -> int:
+        if target == path:
+            other.rename(path)
+        return make(target, *arguments)
 
-    monkeypatch.setattr(Path, "hardlink_to", take_the_place)
+    monkeypatch.setattr(os, "open", take_the_place)
     with pytest.raises(CheckpointConflictError):
         await SQLiteCheckpointStore(path).save("default", "ours", version=0)
     assert (await SQLiteCheckpointStore(path).load("default")).checkpoint == "theirs"
     assert names(tmp_path) == ["store.db"]
 
 
-async def test_drafts_of_killed_processes_are_cleared_away(tmp_path: Path) -> None:
-    """What was left of a creation goes with the next use; what merely looks alike stays."""
-    draft = tmp_path / ".store.db.abcd_123.creating"
-    alike = tmp_path / ".store.db.more.abcd_123.creating"
-    for folder in (draft, alike):
-        folder.mkdir()
-        (folder / "store").touch()
-        (folder / "store-wal").touch()
-    await filled(tmp_path / "store.db")
-    assert not draft.exists()
-    assert sorted(one.name for one in alike.iterdir()) == ["store", "store-wal"]
-
-
-def _refuse(*_: object) -> None:
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-
-async def test_another_program_may_read_meanwhile(tmp_path: Path) -> None:
-    """A reader that keeps the file open neither stops a save nor sees half of one."""
+async def test_another_program_may_read_between_saves(tmp_path: Path) -> None:
+    """While it reads, a save waits and then fails; afterwards the save is made."""
     path = tmp_path / "store.db"
     store = SQLiteCheckpointStore(path)
     await store.save("default", "one", version=0)
-    reader = sqlite3.connect(path, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         query = "SELECT checkpoint FROM checkpoints"
         assert reader.execute(query).fetchall() == [("one",)]
-        await store.save("default", "two", version=1)
+        store._busy_seconds = 0.05
+        with pytest.raises(CheckpointError, match="locked") as caught:
+            await store.save("default", "two", version=1)
+        assert caught.value.retryable
         assert reader.execute(query).fetchall() == [("one",)]
         reader.execute("COMMIT")
+        assert await store.save("default", "two", version=1) == 2
         assert reader.execute(query).fetchall() == [("two",)]
-    finally:
-        reader.close()

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from income_client.errors import CheckpointError
 from income_client.records.window import Window
 from income_client.walk.checkpoint import read_checkpoint, walk_state, write_checkpoint
-from income_client.walk.intervals import Intervals
-from income_client.walk.questions import Bounds
+from income_client.walk.windows import Bounds, Intervals
 
 
 def checked(text: str) -> str:

@@ -13,7 +13,7 @@ from income_client import (
     MemoryCheckpointStore,
 )
 from income_client.polling.checkpoint import Checkpoint
-from income_client.polling.lease import Claim
+from income_client.polling.lease import Lease
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
@@ -62,23 +62,28 @@ async def now() -> int:
     return 100
 
 
-def at(reached: int, claims: int = 1) -> Checkpoint:
+def at(reached: int, takeovers: int = 1) -> Checkpoint:
     """Return a checkpoint."""
-    return Checkpoint(since=100, reached=reached, claims=claims)
+    return Checkpoint(since=100, reached=reached, takeovers=takeovers)
 
 
-async def taken(store: Any) -> Claim:
-    """Return a claim that was taken."""
-    claim = Claim(store, "default")
-    await claim.take(None, now)
-    return claim
+async def taken(store: Any) -> Lease:
+    """Return a lease that was taken."""
+    lease = Lease(store, "default")
+    await lease.take(None, now)
+    return lease
 
 
 async def test_the_first_claim_stores_where_it_began() -> None:
     """So that a restart does not skip what happens between."""
     store = MemoryCheckpointStore()
-    checkpoint, letters = await Claim(store, "default").take(None, now)
-    assert (checkpoint.since, checkpoint.reached, checkpoint.claims, letters) == (100, 100, 1, ())
+    checkpoint, letters = await Lease(store, "default").take(None, now)
+    assert (checkpoint.since, checkpoint.reached, checkpoint.takeovers, letters) == (
+        100,
+        100,
+        1,
+        (),
+    )
     assert (await store.load("default")).checkpoint == checkpoint.text()
 
 
@@ -87,14 +92,14 @@ async def test_the_next_claim_goes_on_where_the_last_one_was() -> None:
     store = MemoryCheckpointStore()
     first = await taken(store)
     await first.save(at(107))
-    await first.bury([LETTER])
-    second = Claim(store, "default")
+    await first.save_letters([LETTER])
+    second = Lease(store, "default")
     checkpoint, letters = await second.take(None, now)
-    assert (checkpoint.reached, checkpoint.claims, letters) == (107, 2, (LETTER,))
-    for refused in (first.save(at(109)), first.bury([LETTER]), first.check()):
+    assert (checkpoint.reached, checkpoint.takeovers, letters) == (107, 2, (LETTER,))
+    for refused in (first.save(at(109)), first.save_letters([LETTER]), first.check()):
         with pytest.raises(CheckpointConflictError):
             await refused
-    await second.save(at(110, claims=2), resolved=[LETTER.key])
+    await second.save(at(110, takeovers=2), resolved=[LETTER.key])
     assert await store.dead_letters("default") == ()
 
 
@@ -103,9 +108,9 @@ async def test_the_further_of_two_checkpoints_is_taken(given: int, kept: int) ->
     """What is given counts if it is further than what is stored."""
     store = MemoryCheckpointStore()
     await (await taken(store)).save(at(107))
-    checkpoint, _ = await Claim(store, "default").take(at(given, claims=9), now)
+    checkpoint, _ = await Lease(store, "default").take(at(given, takeovers=9), now)
     assert checkpoint.reached == kept
-    assert checkpoint.claims >= 2
+    assert checkpoint.takeovers >= 2
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), CheckpointError("busy", retryable=True)])
@@ -113,65 +118,65 @@ async def test_the_further_of_two_checkpoints_is_taken(given: int, kept: int) ->
 async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved: bool) -> None:
     """Whether it was made or not, the next save is neither refused nor lost."""
     store = ShakyStore()
-    claim = await taken(store)
+    lease = await taken(store)
     if is_saved:
         store.fails_after = error
     else:
         store.fails_before = error
     with pytest.raises(CheckpointError) as caught:
-        await claim.save(at(103))
+        await lease.save(at(103))
     assert caught.value.retryable
-    await claim.save(at(105))
+    await lease.save(at(105))
     assert (await store.load("default")).checkpoint == at(105).text()
     with pytest.raises(CheckpointConflictError):
         await (await stale(store)).check()
 
 
-async def stale(store: Any) -> Claim:
-    """Return a claim that somebody else has taken since."""
-    claim = await taken(store)
+async def stale(store: Any) -> Lease:
+    """Return a lease that somebody else has taken since."""
+    lease = await taken(store)
     await taken(store)
-    return claim
+    return lease
 
 
 async def test_a_cancelled_save_that_was_made_is_ours() -> None:
     """Cancellation tells nothing of what the store has done."""
     store = ShakyStore()
-    claim = await taken(store)
+    lease = await taken(store)
     store.fails_after = asyncio.CancelledError()
     with pytest.raises(asyncio.CancelledError):
-        await claim.save(at(103))
-    await claim.check()
-    await claim.save(at(105))
+        await lease.save(at(103))
+    await lease.check()
+    await lease.save(at(105))
 
 
 async def test_a_claim_of_somebody_else_is_not_taken_for_ours() -> None:
     """Although it stores the very text that we had tried to bury letters with."""
     store = ShakyStore()
-    claim = await taken(store)
+    lease = await taken(store)
     store.fails_before = OSError("disk")
     with pytest.raises(CheckpointError):
-        await claim.bury([LETTER])
+        await lease.save_letters([LETTER])
     await taken(store)
     with pytest.raises(CheckpointConflictError):
-        await claim.bury([LETTER])
+        await lease.save_letters([LETTER])
 
 
 async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
-    """One of them is refused by the other's save, and claims again."""
+    """One of them is refused by the other's save, and leases again."""
     store = MemoryCheckpointStore()
-    claims = [Claim(store, "default") for _ in range(5)]
+    leases = [Lease(store, "default") for _ in range(5)]
 
     async def slow() -> int:
         await asyncio.sleep(0)
         return 100
 
-    await asyncio.gather(*(claim.take(None, slow) for claim in claims))
+    await asyncio.gather(*(lease.take(None, slow) for lease in leases))
     holders = []
-    for claim in claims:
+    for lease in leases:
         try:
-            await claim.check()
-            holders.append(claim)
+            await lease.check()
+            holders.append(lease)
         except CheckpointConflictError:
             pass
     assert len(holders) == 1
@@ -182,4 +187,4 @@ async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
 async def test_what_is_no_store_is_refused(store: Any) -> None:
     """A path, for instance."""
     with pytest.raises(ConfigurationError):
-        Claim(store, "default")
+        Lease(store, "default")

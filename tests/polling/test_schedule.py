@@ -12,7 +12,8 @@ from income_client.errors import (
     RateLimitedError,
     ServerError,
 )
-from income_client.polling.schedule import Rhythm
+from income_client.polling.schedule import Schedule
+from income_client.testing import JumpingClock
 
 DAY = 86_400.0
 FAILED = ServerError("failed")
@@ -20,9 +21,9 @@ chances = st.floats(0, 1)
 intervals = st.floats(0.01, 100_000)
 
 
-def rhythm(interval: float = 30, chance: float = 0.0) -> Rhythm:
-    """Return a rhythm whose chance is always the same."""
-    return Rhythm(interval, lambda: chance)
+def schedule(interval: float = 30, chance: float = 0.0) -> Schedule:
+    """Return a schedule whose chance is always the same."""
+    return Schedule(interval, JumpingClock(), lambda: chance)
 
 
 def asking_for(seconds: float) -> IncomeClientError:
@@ -30,7 +31,7 @@ def asking_for(seconds: float) -> IncomeClientError:
     return RateLimitedError("slow down", retry_after=seconds)
 
 
-def polled(one: Rhythm, now: float) -> None:
+def polled(one: Schedule, now: float) -> None:
     """Let a poll begin and end well."""
     one.begin(now)
     one.succeed()
@@ -38,7 +39,7 @@ def polled(one: Rhythm, now: float) -> None:
 
 def test_the_first_poll_begins_at_once() -> None:
     """There is nothing to wait for."""
-    one = rhythm()
+    one = schedule()
     assert one.at < -1e300
     one.wake()
     assert one.at < -1e300
@@ -47,7 +48,7 @@ def test_the_first_poll_begins_at_once() -> None:
 @given(intervals, chances, st.floats(0, 1e6))
 def test_no_poll_is_later_than_the_interval(interval: float, chance: float, now: float) -> None:
     """The jitter makes it earlier, by a tenth at most, and counts from where the last began."""
-    one = rhythm(interval, chance=chance)
+    one = schedule(interval, chance=chance)
     polled(one, now)
     assert now + 0.9 * interval - 1e-6 <= one.at <= now + interval
 
@@ -55,7 +56,7 @@ def test_no_poll_is_later_than_the_interval(interval: float, chance: float, now:
 @pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.5), (1.0, 1.0)])
 def test_pauses_double_after_failures_up_to_a_minute(chance: float, factor: float) -> None:
     """They begin with a second, half of it by chance."""
-    one = rhythm(chance=chance)
+    one = schedule(chance=chance)
     pauses = []
     for failures in range(1, 12):
         one.begin(1000)
@@ -70,7 +71,7 @@ def test_no_pause_after_a_failure_is_longer_than_the_longer_of_interval_and_minu
     interval: float, chance: float, failures: int
 ) -> None:
     """An outage that is over is found out soon."""
-    one = rhythm(interval, chance=chance)
+    one = schedule(interval, chance=chance)
     one.begin(0)
     one.fail(0, FAILED, failures)
     assert 0.5 <= one.at <= max(60, interval)
@@ -78,7 +79,7 @@ def test_no_pause_after_a_failure_is_longer_than_the_longer_of_interval_and_minu
 
 def test_a_long_interval_is_reached_by_growing_pauses() -> None:
     """Who polls each hour tries again within seconds, and each hour in the end."""
-    one = rhythm(3600, chance=1.0)
+    one = schedule(3600, chance=1.0)
     pauses = []
     for failures in range(1, 16):
         one.begin(0)
@@ -90,7 +91,7 @@ def test_a_long_interval_is_reached_by_growing_pauses() -> None:
 
 def test_after_a_success_the_interval_counts_again() -> None:
     """Nothing of an outage is left."""
-    one = rhythm(chance=1.0)
+    one = schedule(chance=1.0)
     one.begin(0)
     one.fail(0, asking_for(500), 9)
     polled(one, 500)
@@ -100,7 +101,7 @@ def test_after_a_success_the_interval_counts_again() -> None:
 @given(st.floats(0, 10 * DAY), st.booleans())
 def test_the_service_is_left_alone_for_as_long_as_it_asks(seconds: float, is_woken: bool) -> None:
     """Neither the interval nor who wakes it cuts that short; fifteen minutes are the most."""
-    one = rhythm()
+    one = schedule()
     one.begin(100)
     one.fail(100, asking_for(seconds), 1)
     if is_woken:
@@ -111,7 +112,7 @@ def test_the_service_is_left_alone_for_as_long_as_it_asks(seconds: float, is_wok
 
 def test_waking_cuts_the_pause() -> None:
     """The next poll begins at once, a second after the last at the earliest."""
-    one = rhythm()
+    one = schedule()
     polled(one, 100)
     assert one.at == 130
     one.wake()
@@ -122,7 +123,7 @@ def test_waking_cuts_the_pause() -> None:
 
 def test_waking_never_delays() -> None:
     """A poll that is due is due."""
-    one = rhythm(0.25)
+    one = schedule(0.25)
     polled(one, 100)
     one.wake()
     assert one.at == 100.25
@@ -130,7 +131,7 @@ def test_waking_never_delays() -> None:
 
 def test_waking_cuts_the_pause_after_a_failure() -> None:
     """Somebody may know that the service is back; a second passes all the same."""
-    one = rhythm(chance=1.0)
+    one = schedule(chance=1.0)
     one.begin(100)
     one.fail(101, FAILED, 9)
     assert one.at == 161
@@ -143,7 +144,7 @@ def test_however_often_it_is_woken_no_poll_follows_at_once(
     polls: list[tuple[float, bool, bool]],
 ) -> None:
     """A second lies between two, or a pause after a failure: callbacks are no flood of polls."""
-    one = rhythm(chance=0.0)
+    one = schedule(chance=0.0)
     now, begun, gaps = 50.0, [], []
     for lasting, is_failing, is_woken_within in polls:
         one.wake()
@@ -165,7 +166,7 @@ def test_however_often_it_is_woken_no_poll_follows_at_once(
 
 def test_whoever_wakes_it_gets_a_poll_that_began_later() -> None:
     """A poll that was under way may have listed too early."""
-    one = rhythm()
+    one = schedule()
     one.begin(100)
     one.wake()
     one.succeed()
@@ -175,7 +176,7 @@ def test_whoever_wakes_it_gets_a_poll_that_began_later() -> None:
 
 def test_a_poll_that_was_asked_for_is_one_poll() -> None:
     """The one after it comes after the interval, as ever."""
-    one = rhythm(600)
+    one = schedule(600)
     polled(one, 0)
     one.wake()
     one.begin(10)
@@ -188,7 +189,7 @@ def test_a_poll_that_was_asked_for_is_one_poll() -> None:
 
 def test_refused_credentials_are_tried_each_minute_whatever_the_interval() -> None:
     """They end the poller after five minutes, in which they must have been tried."""
-    one = rhythm(36_000, chance=1.0)
+    one = schedule(36_000, chance=1.0)
     one.begin(0)
     one.fail(0, AuthenticationError("401", status=401), 20)
     assert one.at == 60
@@ -196,7 +197,7 @@ def test_refused_credentials_are_tried_each_minute_whatever_the_interval() -> No
 
 def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
     """Whoever asked for it still waits, and the pause grows all the same."""
-    one = rhythm(chance=1.0)
+    one = schedule(chance=1.0)
     one.wake()
     for failures in range(1, 4):
         one.begin(100)
@@ -211,7 +212,7 @@ def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
 
 def test_waking_during_a_poll_that_fails_hurries_nothing() -> None:
     """It was before the failure: the next poll is urgent and comes when it may."""
-    one = rhythm(chance=1.0)
+    one = schedule(chance=1.0)
     one.begin(100)
     one.wake()
     one.fail(110, FAILED, 3)
@@ -222,7 +223,7 @@ def test_waking_during_a_poll_that_fails_hurries_nothing() -> None:
 
 def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
     """The store may fail before a poll begins, while callbacks come in."""
-    one = rhythm()
+    one = schedule()
     now = 20.0
     for failures in range(1, 6):
         one.fail(now, FAILED, failures)
