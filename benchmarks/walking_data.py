@@ -14,7 +14,7 @@ from income_client.emulator.patterns import Spread, spread_times
 from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
-from income_client.walk.questions import Bounds
+from income_client.walk.windows import Bounds
 
 _DAY: Final = 86_400
 _FIRST: Final = 1_700_006_400

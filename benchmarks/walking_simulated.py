@@ -16,7 +16,7 @@ from attrs import frozen
 
 from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.questions import Bounds, Question
+from income_client.walk.windows import Bounds, Question
 
 from .table import Row, at_most
 from .walking_data import HARD, MILD, YEAR, SimulatedList, seconds_of

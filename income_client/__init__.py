@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         StoredCheckpoint,
     )
     from .client import IncomeClient
-    from .downloads.stream import DownloadFailure, Downloads
+    from .downloads.many import DownloadFailure, Downloads
     from .errors import (
         AuthenticationError,
         CallbackRejectedError,
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         Document,
         DocumentEntry,
         DocumentSource,
+        PaystubEntry,
     )
     from .records.files import DownloadedFile, DownloadProgress
     from .records.money import AmountPair
@@ -105,7 +106,7 @@ if TYPE_CHECKING:
     from .walk.paginator import ApplicationPaginator, WalkProgress
     from .wire.codec import from_json, register_document_type, to_json
 else:
-    from ._homes import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
+    from ._lazy import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
 
 __all__ = [
     "Address",
@@ -171,6 +172,7 @@ __all__ = [
     "Paystub",
     "PaystubAddress",
     "PaystubApplicant",
+    "PaystubEntry",
     "PermissionDeniedError",
     "PollFailed",
     "PollFinished",

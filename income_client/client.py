@@ -1,62 +1,83 @@
-"""What people call: one object that reads the service."""
+"""The client: one object with every method that reads the service.
+
+What only some programs use (walking, polling, downloads) is imported when it is first used.
+"""
+
+from __future__ import annotations
 
 import copy
 import ssl as tls
 from collections.abc import Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
-
-from attrs import evolve
-
-from income_client.http.endpoints import proxy_address
-from income_client.http.session import Auth, SessionManager
-from income_client.http.tokens import TokenStore
-from income_client.http.transport import BorrowedSession, TraceConfig
+from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
+from urllib.parse import urlsplit
 
 from .clock import Clock, SystemClock
-from .downloads.download import Downloader
-from .environment import read_environment
+from .environment import ClientOptions, read_environment
 from .errors import ConfigurationError
 from .events import OnEvent
-from .files import DocumentFiles
-from .options import ClientOptions
-from .settings import DownloadPolicy, RetryPolicy, Timeouts
+from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_record
+from .http import endpoints
+from .http.endpoints import proxy_address
+from .http.replies import read_about, read_reply
+from .http.session import Auth, SessionManager
+from .http.tokens import TokenStore
+from .http.transport import BorrowedSession, TraceConfig
+from .records.applications import Application, ApplicationPage, ApplicationSummary
+from .records.documents import ApplicationDocuments, ApplicationRecord
+from .records.files import DownloadedFile
+from .records.window import EPOCH
+from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count
+from .wire.times import When, service_bounds, wire_bounds
+
+if TYPE_CHECKING:
+    from .checkpoints import CheckpointStore
+    from .downloads.downloader import Destination, Downloader, FolderOrStore, OnProgress
+    from .downloads.many import Documents, DownloadFailure, Downloads, OneDocument
+    from .polling.poller import Poller
+    from .walk.paginator import ApplicationPaginator, OnSaturated
+
+_FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
-class IncomeClient(DocumentFiles):
+class IncomeClient:
     """An asynchronous client of the income-verification service.
 
-    One client holds one pool of connections and one access token, and is made
-    once for each service. It belongs to the event loop in which it is first used.
+    A client has one pool of connections and one access token: make one per service, and use
+    it in one event loop.
 
     Args:
-        base_url: the service's address; https, except to this machine itself.
+        base_url: the service's address; https, except on loopback.
         auth: `BasicAuth` or `OAuth2ClientCredentials` (contract section 5.1).
-        auth_url: address of the token endpoint's host; that of ``base_url`` by default.
-        session: an aiohttp session of the caller's, used and never closed.
-        timeouts: how long things may take.
-        retry: when a failed request is made again.
+        auth_url: address of the token endpoint's host; ``base_url`` by default.
+        session: your aiohttp session, which is used and never closed.
+        timeouts: limits of time for connections and calls.
+        retry: when a failed request is retried.
         concurrency: most requests in flight at a time, over all calls of the client.
-        max_rate: most requests a second, evenly spaced, of this client alone; None for no
-            limit of our own.
+        max_rate: most requests a second of this client, evenly spaced; None for no limit.
         token_store: shares the access token with other processes.
-        service_timezone: the zone of the service's times that carry none.
+        service_timezone: zone of the service's times without zone.
         downloads: where document files may come from; they have connections of their own.
-        max_response_bytes: longest reply that is read.
-        user_agent: in place of the package's own.
+        max_response_bytes: longest reply that is read, in bytes.
+        user_agent: replaces the package's own User-Agent header.
         proxy: address of an HTTP proxy; on this machine if ``base_url`` is http.
-        ssl: a TLS context in place of the default one.
+        ssl: replaces the default TLS context.
         trace_configs: aiohttp trace hooks for a session made here.
-        on_event: called with every `Event` while it happens, in the event loop: a plain
-            function that does not block. What it raises is logged once and breaks nothing.
-        telemetry: whether OpenTelemetry is told of calls, where the program has set it up
-            by the time of the first call.
-        clock: measures and sleeps; tests put in one that jumps.
+        keep_error_bodies: whether errors keep up to 4 KiB of the reply in ``body``, which may
+            hold a borrower's data; for looking into failures.
+        on_event: called with every `Event` in the event loop: a plain function that does not
+            block. What it raises is logged once and breaks nothing.
+        telemetry: whether calls are reported to OpenTelemetry, where the program has set it
+            up by the time of the first call.
+        clock: measures and sleeps; tests pass one that jumps.
 
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
+
+    _host = "no service yet"
 
     def __init__(
         self,
@@ -77,16 +98,19 @@ class IncomeClient(DocumentFiles):
         proxy: str | None = None,
         ssl: tls.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
+        keep_error_bodies: bool = False,
         on_event: OnEvent | None = None,
         telemetry: bool = True,
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(service_timezone, tzinfo):
-            raise ConfigurationError("service_timezone is no tzinfo")
-        clock = clock or SystemClock()
-        self._owns_session = True
+            raise ConfigurationError("service_timezone must be a tzinfo")
+        if not isinstance(downloads, DownloadPolicy | None):
+            raise ConfigurationError("downloads must be a DownloadPolicy")
+        self._zone = service_timezone
+        self._clock = clock or SystemClock()
         try:
-            session_manager = SessionManager(
+            self._session = SessionManager(
                 base_url,
                 auth=auth,
                 auth_url=auth_url,
@@ -101,23 +125,35 @@ class IncomeClient(DocumentFiles):
                 proxy=proxy,
                 ssl=ssl,
                 trace_configs=trace_configs,
+                keep_error_bodies=keep_error_bodies,
                 on_event=on_event,
                 telemetry=telemetry,
-                clock=clock,
+                clock=self._clock,
             )
-            downloader = Downloader.make(
+            self._host = urlsplit(base_url).netloc
+            sealed_proxy = None if proxy is None else proxy_address(proxy)
+        finally:
+            del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
+        self._retry = retry
+        self._viewed: Self | None = None
+        self._downloader: Downloader | None = None
+        self._is_closed = False
+
+        def make_downloader() -> Downloader:
+            from .downloads.downloader import Downloader
+
+            return Downloader.make(
                 downloads,
                 timeouts=timeouts,
                 retry=retry,
                 concurrency=concurrency,
                 user_agent=user_agent,
-                proxy=None if proxy is None else proxy_address(proxy),
-                clock=clock,
-                audience=session_manager.audience,
+                proxy=sealed_proxy,
+                clock=self._clock,
+                instrumentation=self._session.instrumentation,
             )
-        finally:
-            del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
-        super().__init__(session_manager, service_timezone, clock, downloader)
+
+        self._make_downloader = make_downloader
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
@@ -129,9 +165,9 @@ class IncomeClient(DocumentFiles):
         the usual ones, for the service and for files. The command line reads the same.
 
         Args:
-            options: the constructor's other arguments, by their names. ``proxy`` and ``ssl``
-                count in place of INCOME_PROXY and INCOME_CA_FILE, and the ``ssl`` of
-                ``downloads`` in place of the latter for files.
+            options: other arguments of the constructor, by name. ``proxy`` and ``ssl``
+                replace INCOME_PROXY and INCOME_CA_FILE, and the ``ssl`` of ``downloads``
+                replaces the latter for files.
 
         Raises:
             ConfigurationError: a variable is missing, both kinds of credentials are set,
@@ -139,13 +175,7 @@ class IncomeClient(DocumentFiles):
         """
         found = read_environment()
         try:
-            if "ssl" not in options and (context := found.tls()) is not None:
-                options["ssl"] = context
-                downloads: object = options.get("downloads") or DownloadPolicy()
-                if isinstance(downloads, DownloadPolicy) and downloads.ssl is None:
-                    options["downloads"] = evolve(downloads, ssl=context)
-            if "proxy" not in options and found.proxy is not None:
-                options["proxy"] = found.proxy.reveal()
+            found.complete(options)
             base_url, auth, auth_url = found.base_url, found.auth, found.auth_url
             del found
             return cls(base_url, auth=auth, auth_url=auth_url, **options)
@@ -164,13 +194,13 @@ class IncomeClient(DocumentFiles):
         """Return a view with other limits, on the same connections and the same token.
 
         What is not given stays as it is, also within ``timeouts``. Closing a view does
-        nothing; it ends with the client that it was made of.
+        nothing; it ends with the client that it was made from.
 
         Args:
             deadline: seconds for a whole call, as ``Timeouts(deadline=...)``, over which
                 it takes precedence.
-            timeouts: in place of this client's.
-            retry: in place of this client's; the retry budget stays shared.
+            timeouts: replaces those of the client that are given in it.
+            retry: replaces that of the client; the retry budget stays shared.
 
         Raises:
             ConfigurationError: an argument is invalid.
@@ -179,10 +209,14 @@ class IncomeClient(DocumentFiles):
         if deadline is not None:
             session = session.with_options(timeouts=Timeouts(deadline=deadline))
         view = copy.copy(self)
-        view._session = session  # noqa: SLF001 - a Self
-        view._downloader = self._downloader.with_options(timeouts=session.timeouts, retry=retry)  # noqa: SLF001 - a Self
-        view._owns_session = False  # noqa: SLF001 - a Self
+        view._session = session
+        view._retry = retry
+        view._viewed = self
+        view._downloader = None
         return view
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._host}>"  # crash reporters show half-made ones
 
     async def __aenter__(self) -> Self:
         return self
@@ -197,8 +231,526 @@ class IncomeClient(DocumentFiles):
 
     async def aclose(self) -> None:
         """Close the connections that were opened here; again does nothing."""
-        if self._owns_session:
-            try:
-                await self._session.aclose()
-            finally:
+        if self._viewed is not None:
+            return
+        try:
+            await self._session.aclose()
+            self._is_closed = True
+        finally:
+            if self._downloader is not None:
                 await self._downloader.aclose()
+
+    # One request each
+
+    async def check(self) -> None:
+        """Check address, credentials and the service's replies with one cheap call.
+
+        For the start of a program: raises now what the first call would raise later. Reads
+        one row of the list (contract section 4.1), and with it the service's time.
+
+        Raises:
+            AuthenticationError: the credentials are wrong.
+            PermissionDeniedError: they are right, and do not allow reading.
+            NotFoundError: nothing is served at ``base_url`` or ``auth_url``.
+            IncomeClientError: the request failed after its retries.
+        """
+        await self.get_application_page(limit=1)
+
+    async def service_time(self) -> datetime:
+        """Return the service's present time, for spans such as the last seven days.
+
+        Takes one request as a rule, and a few more if the service cuts windows short.
+
+        Returns:
+            The time without zone, in whole seconds of ``service_timezone``.
+
+        Raises:
+            UnexpectedResponseError: the service does not say what time it is.
+            IncomeClientError: a request failed after its retries.
+        """
+        from .polling.reading import read_page
+        from .walk.paginator import ask_page, ask_present
+
+        ask = partial(ask_page, self._session, 1, self._zone, read=read_page)
+        return EPOCH + timedelta(seconds=(await ask_present(ask)).present)
+
+    async def get_application_page(
+        self,
+        updated_after: When | None = None,
+        updated_before: When | None = None,
+        limit: int | None = None,
+        application_reference_id: str | None = None,
+    ) -> ApplicationPage:
+        """Read one page of the list, just as the service gives it (contract section 4.1).
+
+        A page with ``limit`` rows may hide others; ``list_applications`` finds them all.
+
+        Args:
+            updated_after: lower bound, as for ``list_applications``; None leaves it to the
+                service.
+            updated_before: upper bound, likewise.
+            limit: most rows, 1 to 1000; None leaves it to the service, which takes 25.
+            application_reference_id: the partner's own reference.
+
+        Raises:
+            ConfigurationError: an argument is invalid; nothing was sent.
+            IncomeClientError: the request failed after its retries.
+        """
+        after, before = wire_bounds(updated_after, updated_before, self._zone)
+        request = endpoints.list_applications(
+            updated_after=after,
+            updated_before=before,
+            limit=limit,
+            application_reference_id=application_reference_id,
+        )
+        return await self._session.call(request, partial(read_reply, ApplicationPage, request))
+
+    async def get_application(self, application_id: str) -> Application:
+        """Read one application with its income calculations (contract section 4.2).
+
+        Args:
+            application_id: as returned when the application was registered.
+
+        Raises:
+            ConfigurationError: the id is invalid; nothing was sent.
+            NotFoundError: the service has no such application.
+            UnexpectedResponseError: the reply is about another application.
+            IncomeClientError: the request failed after its retries.
+        """
+        request = endpoints.get_application(application_id)
+        return await self._session.call(request, partial(read_about, Application, request))
+
+    async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
+        """Read the documents of one application (contract section 4.3).
+
+        Args:
+            application_id: as returned when the application was registered.
+            pages: whether each document comes with its pages block.
+
+        Raises:
+            ConfigurationError: the id is invalid; nothing was sent.
+            NotFoundError: the service has no such application.
+            UnexpectedResponseError: the reply is about another application.
+            IncomeClientError: the request failed after its retries.
+        """
+        request = endpoints.get_documents(application_id, pages)
+        read = partial(read_about, ApplicationDocuments, request)
+        return await self._session.call(request, read)
+
+    async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
+        """Find the application with a reference of the partner's (contract section 4.1).
+
+        Takes one request, and up to three if the first finds nothing: bounds that are
+        left to the service may hide old applications, and those updated this very second.
+
+        Args:
+            application_reference_id: the partner's own reference, unique per application.
+
+        Returns:
+            Its summary; None if the service lists none.
+
+        Raises:
+            ConfigurationError: the reference is invalid; nothing was sent.
+            UnexpectedResponseError: the service lists only applications with other
+                references, or several with this one.
+            IncomeClientError: the request failed after its retries.
+        """
+        from .walk.paginator import find_by_reference
+
+        return await find_by_reference(self._session, application_reference_id)
+
+    # Many requests
+
+    def list_applications(
+        self,
+        updated_after: When | None = None,
+        updated_before: When | None = None,
+        limit: int = 1000,
+        concurrency: int = 4,
+        on_saturated: OnSaturated = "raise",
+        resume: str | None = None,
+    ) -> ApplicationPaginator:
+        """List every application updated in a span, however many (contract section 4.1).
+
+        Args:
+            updated_after: lower bound; None for the beginning of time. A bound is a date
+                (midnight in ``service_timezone``), a time (without zone: in that zone), or
+                the ISO 8601 text of either; sub-seconds widen the span.
+            updated_before: upper bound, likewise; None for the present.
+            limit: rows of ONE PAGE, 1 to 1000, not of the walk, which yields every
+                application: a smaller one only costs more requests.
+            concurrency: pages in flight at a time; with 1 they come in ascending order.
+            on_saturated: what to do about a second that holds more rows than can be
+                asked for: "raise" `SaturatedWindowError` after everything else, or
+                "report" it in ``paginator.saturated`` and yield its rows.
+            resume: ``paginator.checkpoint`` of an earlier walk, which includes its bounds.
+                A walk without ``updated_before`` continues to the present; resumed after its
+                end, it yields what was updated since, and perhaps the last second again.
+
+        Returns:
+            An asynchronous iterator over the summaries.
+
+        Raises:
+            ConfigurationError: an argument is invalid.
+            CheckpointError: ``resume`` is damaged, or of a newer version.
+        """
+        from .walk.checkpoint import walk_state
+        from .walk.paginator import ApplicationPaginator
+
+        after, before = service_bounds(updated_after, updated_before, self._zone)
+        return ApplicationPaginator(
+            self._session,
+            walk_state(after, before, resume),
+            limit=limit,
+            concurrency=concurrency,
+            on_saturated=on_saturated,
+            clock=self._clock,
+            zone=self._zone,
+        )
+
+    @overload
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: Literal["raise"] = "raise",
+    ) -> Fetcher[ApplicationRecord]: ...
+
+    @overload
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int | None = None,
+        *,
+        on_error: Literal["yield"],
+    ) -> Fetcher[ApplicationRecord | FetchFailure]: ...
+
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: OnError = "raise",
+    ) -> Fetcher[ApplicationRecord] | Fetcher[ApplicationRecord | FetchFailure]:
+        """Read many applications, each with its documents (contract sections 4.2 and 4.3).
+
+        Args:
+            applications: ids, summaries or applications, in an iterable or an
+                asynchronous one, such as ``list_applications()``.
+            documents: whether the documents are read as well.
+            pages: whether each document comes with its pages block.
+            concurrency: most requests in flight at a time; the client's own limit by
+                default and at most.
+            on_error: "raise" the first failure in its turn, or "yield" a
+                `FetchFailure` in place of the record.
+
+        Returns:
+            An asynchronous iterator over the records, in the order of the input.
+
+        Raises:
+            ConfigurationError: an argument is invalid.
+        """
+        parts: list[Part] = [self.get_application]
+        if documents:
+            parts.append(partial(self.get_documents, pages=pages))
+        return Fetcher(
+            applications,
+            parts=tuple(parts),
+            assemble=as_record,
+            concurrency=self._concurrency(concurrency),
+            on_error=on_error,
+            instrumentation=self._session.instrumentation,
+        )
+
+    @overload
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: Literal["raise"] = "raise",
+    ) -> Fetcher[ApplicationDocuments]: ...
+
+    @overload
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int | None = None,
+        *,
+        on_error: Literal["yield"],
+    ) -> Fetcher[ApplicationDocuments | FetchFailure]: ...
+
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: OnError = "raise",
+    ) -> Fetcher[ApplicationDocuments] | Fetcher[ApplicationDocuments | FetchFailure]:
+        """Read the documents of many applications (contract section 4.3).
+
+        Args:
+            applications: as for ``fetch_records``.
+            pages: whether each document comes with its pages block.
+            concurrency: most requests in flight at a time, as for ``fetch_records``.
+            on_error: as for ``fetch_records``.
+
+        Returns:
+            An asynchronous iterator over the replies, in the order of the input.
+
+        Raises:
+            ConfigurationError: an argument is invalid.
+        """
+        return Fetcher(
+            applications,
+            parts=(partial(self.get_documents, pages=pages),),
+            assemble=lambda documents: documents,
+            concurrency=self._concurrency(concurrency),
+            on_error=on_error,
+            instrumentation=self._session.instrumentation,
+        )
+
+    def poll(
+        self,
+        checkpoints: CheckpointStore,
+        *,
+        name: str = "default",
+        start: When | None = None,
+        interval: float = 30.0,
+        settle: float = 5.0,
+        lookback: float = 0.0,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int | None = None,
+        once: bool = False,
+    ) -> Poller:
+        """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
+
+        Each version is recognised by its content: it is delivered once, and again only
+        after a crash. The service's clock decides how far polling has come, never the
+        local one.
+
+        Failures, those of the store included, are retried with growing pauses and shown in
+        ``status``. Wrong credentials (401, or a refused token) end the iteration with
+        `AuthenticationError`: at once if no call has succeeded yet, and after five minutes
+        of refusals otherwise, since identity providers fail that way while they are deployed.
+
+        Each poll reads every application again that was updated within ``settle`` and
+        ``lookback``: at 10 updates a second, ``lookback=3600`` is 36,000 applications a poll
+        and a checkpoint of 0.7 MB with every batch. ``status.unchanged`` counts them, and
+        more than a thousand are logged as a warning.
+
+        Args:
+            checkpoints: stores the position, and what could not be read.
+            name: key in the store; the poller that started last owns it.
+            start: where to begin if nothing is stored under the name: a time, or the
+                ``checkpoint`` of a batch, which counts whenever it is further than what is
+                stored; None for the present.
+            interval: seconds from the start of one poll to that of the next.
+            settle: seconds that the service may take to list an update: the checkpoint
+                stays that far behind, and each poll reads those seconds again.
+            lookback: seconds before those that are read again as well. Where
+                ``service_timezone`` has summer time, it must cover the shift (3600) if clocks
+                are set back during a stop, or between two polls of a long ``interval``; one
+                poll with it is enough.
+            documents: whether the documents are read as well.
+            pages: whether each document comes with its pages block.
+            concurrency: most requests in flight at a time; the client's own limit by
+                default and at most.
+            once: whether the iterator ends after one poll, as for a job that is started now
+                and then; if that poll fails, its error is raised. A failing store is retried
+                for half a minute or so.
+
+        Returns:
+            An asynchronous iterator over the records, or over batches of them.
+
+        Raises:
+            ConfigurationError: an argument is invalid.
+            CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
+        """
+        from .polling.checkpoint import starting_point
+        from .polling.cycle import PollSource
+        from .polling.poller import Poller
+
+        source = PollSource(
+            session=self._session,
+            zone=self._zone,
+            documents=documents,
+            pages=pages,
+            concurrency=self._concurrency(concurrency),
+        )
+        return Poller(
+            source,
+            checkpoints,
+            name=name,
+            start=starting_point(start, self._zone),
+            interval=interval,
+            settle=settle,
+            lookback=lookback,
+            once=once,
+            clock=self._clock,
+            instrumentation=self._session.instrumentation,
+        )
+
+    # Document files
+
+    async def download(
+        self,
+        document: OneDocument,
+        destination: Destination,
+        file: int = 0,
+        *,
+        names: str = _FILE_NAMES,
+        overwrite: bool = False,
+        keep_partial: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> DownloadedFile:
+        """Download the file of a document, complete or not at all (contract section 2.3).
+
+        Only addresses that `DownloadPolicy` allows are used, and no credentials are sent.
+        A cut connection is resumed, and an expired address is replaced by reading the
+        documents again.
+
+        Args:
+            document: a document as the service describes it.
+            destination: an existing folder or a path that ends with a slash, in which
+                ``names`` says where; another path, which becomes the file; an open binary
+                file; or a store of obstore.
+            file: which of the document's files; the contract gives it one, number 0.
+            names: names of files in a folder or a store. Fields: application_id,
+                document_type, document_id, file, file_reference_id and ext.
+            overwrite: whether another file in its place is replaced, atomically.
+            keep_partial: whether an incomplete file is kept beside its place for the next
+                call to resume; else nothing is left.
+            on_progress: called with a `DownloadProgress` now and then.
+
+        Returns:
+            The file in its place. A file that is there already with this very content is
+            left alone.
+
+        Raises:
+            ConfigurationError: an argument is invalid.
+            UnsafeLinkError: the address is not allowed; nothing was sent there.
+            DownloadError: the file did not come complete, another file is in its place, or
+                it could not be written.
+            IncomeClientError: the documents could not be read again.
+        """
+        from .downloads.file_getter import file_getter, get_one, the_one
+
+        one = the_one(document, file)
+        get = file_getter(
+            destination,
+            names,
+            overwrite=overwrite,
+            keep_partial=keep_partial,
+            on_progress=on_progress,
+            downloader=self._opened_downloader,
+            ask=self.get_documents,
+        )
+        try:
+            return await get_one(get, one)
+        finally:
+            del one, get  # which hold the file's name and address
+
+    @overload
+    def download_all(
+        self,
+        documents: Documents,
+        directory: FolderOrStore,
+        concurrency: int = ...,
+        *,
+        names: str = ...,
+        overwrite: bool = ...,
+        keep_partial: bool = ...,
+        on_progress: OnProgress | None = ...,
+        on_error: Literal["raise"] = ...,
+    ) -> Downloads[DownloadedFile]: ...
+
+    @overload
+    def download_all(
+        self,
+        documents: Documents,
+        directory: FolderOrStore,
+        concurrency: int = ...,
+        *,
+        names: str = ...,
+        overwrite: bool = ...,
+        keep_partial: bool = ...,
+        on_progress: OnProgress | None = ...,
+        on_error: Literal["yield"],
+    ) -> Downloads[DownloadedFile | DownloadFailure]: ...
+
+    def download_all(
+        self,
+        documents: Documents,
+        directory: FolderOrStore,
+        concurrency: int = 8,
+        *,
+        names: str = _FILE_NAMES,
+        overwrite: bool = False,
+        keep_partial: bool = False,
+        on_progress: OnProgress | None = None,
+        on_error: OnError = "raise",
+    ) -> Downloads[DownloadedFile] | Downloads[DownloadedFile | DownloadFailure]:
+        """Download the files of many documents to one folder or store (contract section 2.3).
+
+        Each file is yielded once it is complete, in no special order, and so are those that
+        are there already. Expired addresses are replaced by about one request a minute for
+        each application, which all downloads of the client share.
+
+        Args:
+            documents: documents, replies of `get_documents` or records with documents;
+                one, or an iterable of them, asynchronous or not.
+            directory: a folder, made if it does not exist, or a store of obstore.
+            concurrency: files in flight at a time, within the client's own limit.
+            names: names of files in it, as for `download`.
+            overwrite: whether other files in their places are replaced.
+            keep_partial: whether incomplete files are kept for the next call to resume.
+            on_progress: called with a `DownloadProgress` now and then.
+            on_error: ``"raise"`` the first failure, or ``"yield"`` a `DownloadFailure`.
+
+        Returns:
+            An asynchronous iterator over the files in their places.
+
+        Raises:
+            ConfigurationError: an argument is invalid.
+        """
+        from .downloads.file_getter import file_getter, folder_or_store
+        from .downloads.many import Downloads
+
+        get = file_getter(
+            folder_or_store(directory),
+            names,
+            overwrite=overwrite,
+            keep_partial=keep_partial,
+            on_progress=on_progress,
+            downloader=self._opened_downloader,
+            ask=self.get_documents,
+        )
+        return Downloads(documents, get, concurrency=concurrency, on_error=on_error)
+
+    # Shared by the methods above
+
+    async def _opened_downloader(self) -> Downloader:
+        """Return what gets files, made when the first one is downloaded."""
+        if self._downloader is not None:
+            return self._downloader
+        if self._viewed is not None:
+            viewed = await self._viewed._opened_downloader()
+            timeouts = self._session.timeouts
+            self._downloader = viewed.with_options(timeouts=timeouts, retry=self._retry)
+        else:
+            self._downloader = self._make_downloader()
+            if self._is_closed:
+                await self._downloader.aclose()
+        return self._downloader
+
+    def _concurrency(self, given: int | None) -> int:
+        own = self._session.concurrency
+        return own if given is None else check_count("concurrency", given)

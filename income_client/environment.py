@@ -1,18 +1,52 @@
-"""A client's settings from environment variables; the only reader of them."""
+"""A client's settings from environment variables, and the options that complete them."""
 
 import os
-import ssl
-from collections.abc import Mapping
+import ssl as tls
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from .clock import Clock
 from .errors import ConfigurationError
-from .settings import BasicAuth, OAuth2ClientCredentials, Secret
+from .events import OnEvent
+from .http.tokens import TokenStore
+from .http.transport import BorrowedSession, TraceConfig
+from .settings import (
+    BasicAuth,
+    DownloadPolicy,
+    OAuth2ClientCredentials,
+    RetryPolicy,
+    Secret,
+    Timeouts,
+)
 
 _OAUTH2: Final = ("INCOME_CLIENT_ID", "INCOME_CLIENT_SECRET")
 _BASIC: Final = ("INCOME_USERNAME", "INCOME_PASSWORD")
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of `IncomeClient` other than its addresses and credentials."""
+
+    session: BorrowedSession | None
+    timeouts: Timeouts | None
+    retry: RetryPolicy | None
+    concurrency: int
+    max_rate: float | None
+    token_store: TokenStore | None
+    service_timezone: tzinfo
+    downloads: DownloadPolicy | None
+    max_response_bytes: int
+    user_agent: str | None
+    proxy: str | None
+    ssl: tls.SSLContext | None
+    trace_configs: Sequence[TraceConfig]
+    keep_error_bodies: bool
+    on_event: OnEvent | None
+    telemetry: bool
+    clock: Clock | None
 
 
 @frozen(kw_only=True)
@@ -30,28 +64,22 @@ class Environment:
     ca_file: str | None
     """INCOME_CA_FILE, likewise."""
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Return a context that trusts the usual authorities and those of INCOME_CA_FILE.
-
-        Returns:
-            None where the variable is not set.
-
-        Raises:
-            ConfigurationError: it is not the path of a file of certificates.
-        """
-        context = None if self.ca_file is None else _trusting(self.ca_file)
-        if isinstance(context, str):
-            raise ConfigurationError(f"INCOME_CA_FILE: {context}")
-        return context
+    def complete(self, options: ClientOptions) -> None:
+        """Add INCOME_PROXY and INCOME_CA_FILE to options, which take precedence."""
+        if "ssl" not in options and self.ca_file is not None:
+            context = _trusting(self.ca_file)
+            if isinstance(context, str):
+                raise ConfigurationError(f"INCOME_CA_FILE: {context}")
+            options["ssl"] = context
+            downloads: object = options.get("downloads") or DownloadPolicy()
+            if isinstance(downloads, DownloadPolicy) and downloads.ssl is None:
+                options["downloads"] = evolve(downloads, ssl=context)
+        if "proxy" not in options and self.proxy is not None:
+            options["proxy"] = self.proxy.reveal()
 
 
 def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
-    """Read the variables.
-
-    Raises:
-        ConfigurationError: one is missing, cannot be meant, or both kinds of
-            credentials are set.
-    """
+    """Read the variables, or raise a `ConfigurationError` that names the one at fault."""
     found = _found(variables)
     del variables  # among them secrets, which a raising frame must not hold
     if isinstance(found, str):
@@ -86,15 +114,15 @@ def _found(variables: Mapping[str, str]) -> Environment | str:
     )
 
 
-def _trusting(ca_file: str) -> ssl.SSLContext | str:
+def _trusting(ca_file: str) -> tls.SSLContext | str:
     """Return what trusts the authorities of a PEM file too, or what is wrong with the file."""
-    context = ssl.create_default_context()
+    context = tls.create_default_context()
     path = Path(ca_file)
     try:
         if path.exists() and not path.is_file():
             return "it must be a regular file"  # a pipe without a writer would block
         context.load_verify_locations(path)
-    except ssl.SSLError:
+    except tls.SSLError:
         return "the file holds no certificate"
     except OSError as error:
         return f"the file cannot be read: {error.strerror}"

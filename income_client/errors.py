@@ -25,8 +25,8 @@ IncomeClientError
 
 No error holds a body, a header, a secret, an address with its query or a
 borrower's data: neither in its message nor in an attribute, a cause or a
-context. They are made as values where the reply is read and raised further
-up, in frames that hold none of these either.
+context, nor do the frames of its traceback. The one exception is `body`, which
+a client made with ``keep_error_bodies=True`` fills in.
 """
 
 import enum
@@ -53,6 +53,9 @@ class IncomeClientError(Exception):
             the client makes it; None where there is none.
         request_id: the service's own id of the request, for its support desk.
         attempts: requests sent for this call, token requests not counted.
+        body: the first bytes of the reply, 4096 at most, for a client made with
+            ``keep_error_bodies=True``; else None. It may hold a borrower's data, so
+            it is never part of the text.
     """
 
     default_retryable: ClassVar[bool] = False
@@ -66,6 +69,7 @@ class IncomeClientError(Exception):
         retry_after: float | None = None,
         request_id: str | None = None,
         attempts: int = 0,
+        body: bytes | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -74,6 +78,7 @@ class IncomeClientError(Exception):
         self.retry_after = retry_after
         self.request_id = request_id
         self.attempts = attempts
+        self.body = body
 
     def __str__(self) -> str:
         facts = []

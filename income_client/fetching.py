@@ -6,14 +6,13 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from attrs import define, field, frozen
 
-from .audience import Audience
-from .checks import check_count
-from .concurrency import Finished
-from .crew_iterator import CrewIterator, Raised
+from .concurrency import Finished, Raised, Source, TaskIterator
 from .errors import ConfigurationError, IncomeClientError
 from .events import RecordDelivered
+from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationSummary
-from .sources import Source
+from .records.documents import ApplicationDocuments, ApplicationRecord
+from .settings import check_count
 
 Y = TypeVar("Y")
 
@@ -48,7 +47,7 @@ class _Entry:
     error: BaseException | None = None
 
 
-class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
+class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
     """An iterator over what several requests about each application give.
 
     The requests of one application are independent of each other and go out
@@ -63,7 +62,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         assemble: makes the result of the parts.
         concurrency: requests in flight at the most.
         on_error: whether a failure is raised, or yielded in its place.
-        audience: told of what is handed out.
+        instrumentation: told of what is handed out.
 
     Raises:
         ConfigurationError: an argument cannot be meant.
@@ -77,7 +76,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         assemble: Callable[..., Y],
         concurrency: int,
         on_error: OnError,
-        audience: Audience | None = None,
+        instrumentation: Instrumentation | None = None,
     ) -> None:
         check_count("concurrency", concurrency)
         if on_error not in ("raise", "yield"):
@@ -88,7 +87,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         self._assemble = assemble
         self._concurrency = concurrency
         self._on_error = on_error
-        self._audience = Audience() if audience is None else audience
+        self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
         self._entries: deque[_Entry] = deque()
         self._is_pulling = False
 
@@ -102,9 +101,9 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         if entry is None:
             return None
         if entry.error is None:
-            tell = self._audience.tell
-            if tell is not None:
-                tell(RecordDelivered(application_id=entry.application_id))
+            emit = self._instrumentation.emit
+            if emit is not None:
+                emit(RecordDelivered(application_id=entry.application_id))
             return self._assemble(*(entry.parts[part] for part in range(len(self._parts))))
         if self._on_error == "yield" and isinstance(entry.error, IncomeClientError):
             return cast("Y", FetchFailure(entry.application_id, entry.error))
@@ -117,21 +116,21 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
                 self._start_requests()
                 return entry
             self._start_requests()
-            if not self._crew:
+            if not self._tasks:
                 if self._source.error is not None:
                     raise self._source.error
                 return None
-            self._take(await self._crew.next())
+            self._take(await self._tasks.next())
 
     def _is_done(self, entry: _Entry) -> bool:
         return entry.error is not None or len(entry.parts) == len(self._parts)
 
     def _start_requests(self) -> None:
-        while self._crew.under_way - self._is_pulling < self._concurrency:
+        while self._tasks.under_way - self._is_pulling < self._concurrency:
             if self._entries and self._entries[-1].to_ask:
                 entry = self._entries[-1]
                 part = entry.to_ask.pop(0)
-                self._crew.start((entry, part), self._parts[part](entry.application_id))
+                self._tasks.start((entry, part), self._parts[part](entry.application_id))
             elif (
                 self._source.is_exhausted
                 or self._is_pulling
@@ -140,7 +139,7 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
                 return
             elif self._source.is_asynchronous:
                 self._is_pulling = True
-                self._crew.start(None, self._source.pull())
+                self._tasks.start(None, self._source.pull())
             else:
                 self._begin(self._source.take())
 
@@ -161,6 +160,13 @@ class Fetcher(CrewIterator[tuple[_Entry, int] | None, Y]):
         elif entry.error is None:
             entry.error = finished.error
             entry.to_ask.clear()
+
+
+def as_record(
+    application: Application, documents: ApplicationDocuments | None = None
+) -> ApplicationRecord:
+    """Put an application and its documents together."""
+    return ApplicationRecord(application=application, documents=documents)
 
 
 def _id_of(application: object) -> str:

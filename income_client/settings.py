@@ -1,21 +1,91 @@
-"""What a client is told once: frozen, validated values that know nothing of the network."""
+"""Settings of a client: frozen, validated values, and the checks of numbers and functions.
+
+Functions called ``check_`` are for arguments; they raise a `ConfigurationError` that names it.
+"""
 
 import base64
 import hmac
+import inspect
+import math
 import ssl as tls
 from collections.abc import Iterable
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import Any, Final, NoReturn, TypeGuard
 
 from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
-from .checks import counting, not_negative, positive
 from .errors import ConfigurationError
 from .hosts import read_host_pattern
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
 _SURROGATES: Final = range(0xD800, 0xE000)
+
+
+def check_count(name: str, value: object) -> int:
+    """Return a whole number that is 1 or more, and not a bool."""
+    if type(value) is not int or value < 1:
+        raise ConfigurationError(f"{name} must be a whole number, 1 or more")
+    return value
+
+
+def check_positive(name: str, value: object) -> float:
+    """Return a finite number above 0."""
+    if not is_number(value) or value <= 0:
+        raise ConfigurationError(f"{name} must be a finite number above 0")
+    return float(value)
+
+
+def check_not_negative(name: str, value: object) -> float:
+    """Return a finite number that is 0 or more."""
+    if not is_number(value) or value < 0:
+        raise ConfigurationError(f"{name} must be a finite number, 0 or more")
+    return float(value)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Say whether this is a finite number, and not a bool."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float comes near to
+        return False
+
+
+def is_plain_function(value: object) -> bool:
+    """Say whether calling this does its work: a function that is neither awaited nor iterated."""
+    while isinstance(value, partial):
+        value = value.func
+    # Of the class: a class itself is called by its metaclass.
+    called = (value, type(value).__call__) if callable(value) else ()
+    return bool(called) and not any(map(_is_put_off, called))
+
+
+def _is_put_off(function: object) -> bool:
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return any(is_kind(function) for is_kind in kinds)
+
+
+def counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate a field as `check_count` does."""
+    check_count(attribute.name, value)
+
+
+def positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate a field as `check_positive` does."""
+    check_positive(attribute.name.lstrip("_"), value)
+
+
+def not_negative(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate a field as `check_not_negative` does."""
+    check_not_negative(attribute.name, value)
+
+
+def _whole(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    if type(value) is not int or value < 0:
+        raise ConfigurationError(f"{attribute.name} must be a whole number, 0 or more")
 
 
 class Secret:
@@ -28,10 +98,10 @@ class Secret:
     'correct horse'
 
     Args:
-        text: what is kept to itself.
+        text: the secret itself.
 
     Raises:
-        ConfigurationError: it is no str.
+        ConfigurationError: it is not a str.
     """
 
     __slots__ = ("_text",)
@@ -41,7 +111,7 @@ class Secret:
         if not is_text:
             # Crash reporters send the locals of the frame that raises.
             del text
-            raise ConfigurationError("a Secret is made of a str")
+            raise ConfigurationError("a Secret must be made of a str")
         self._text = text
 
     def reveal(self) -> str:
@@ -80,7 +150,7 @@ def _fault_in(text: object, *, forbidden: str = "") -> str | None:
     if isinstance(text, Secret):
         text = text.reveal()
     if not isinstance(text, str) or not text:
-        return "is empty or no str"
+        return "is empty or not a str"
     if any(map(_is_unsendable, text)) or any(char in text for char in forbidden):
         return "holds a character that a Basic credential cannot carry"
     return None
@@ -88,7 +158,7 @@ def _fault_in(text: object, *, forbidden: str = "") -> str | None:
 
 def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> str | None:
     """Say what is wrong with a Basic credential; shows neither of its parts."""
-    name_fault = "is no str" if isinstance(name, Secret) else _fault_in(name, forbidden=":")
+    name_fault = "must be a str" if isinstance(name, Secret) else _fault_in(name, forbidden=":")
     if name_fault is not None:
         return f"{fields[0]} {name_fault}"
     secret_fault = _fault_in(secret)
@@ -134,7 +204,7 @@ class BasicAuth:
 
 @frozen(init=False)
 class OAuth2ClientCredentials:
-    """Client id and secret, which buy access tokens (contract section 5.1).
+    """Client id and secret, exchanged for access tokens (contract section 5.1).
 
     Args:
         client_id: as issued; holds no colon.
@@ -160,11 +230,6 @@ class OAuth2ClientCredentials:
         return _basic(self.client_id, self.client_secret)
 
 
-def _whole(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if type(value) is not int or value < 0:
-        raise ConfigurationError(f"{attribute.name} is a whole number, 0 or more")
-
-
 @frozen(kw_only=True, cache_hash=True, repr=False)
 class Timeouts:
     """How long things may take, in seconds.
@@ -178,7 +243,7 @@ class Timeouts:
     30.0
     >>> Timeouts(deadline=0)
     Traceback (most recent call last):
-    income_client.errors.ConfigurationError: deadline is a finite number above 0
+    income_client.errors.ConfigurationError: deadline must be a finite number above 0
 
     Raises:
         ConfigurationError: one of them is not a finite number above 0.
@@ -244,12 +309,12 @@ class RetryPolicy:
 
 def _flag(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, bool):
-        raise ConfigurationError(f"{attribute.name} is True or False")
+        raise ConfigurationError(f"{attribute.name} must be True or False")
 
 
 def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if value is not None and not isinstance(value, tls.SSLContext):
-        raise ConfigurationError(f"{attribute.name} is no SSLContext")
+        raise ConfigurationError(f"{attribute.name} must be an SSLContext")
 
 
 def _entries(hosts: Iterable[str]) -> tuple[str, ...]:
@@ -257,7 +322,7 @@ def _entries(hosts: Iterable[str]) -> tuple[str, ...]:
     is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
     entries = tuple(hosts) if is_list else ()
     if not entries:
-        raise ConfigurationError("allowed_hosts is a list of one host or more")
+        raise ConfigurationError("allowed_hosts must be a list of one host or more")
     return entries
 
 
@@ -276,7 +341,7 @@ class DownloadPolicy:
     ``127.0.0.1``, ``[::1]``) allows any port, unless it names one.
 
     Raises:
-        ConfigurationError: a field cannot be meant.
+        ConfigurationError: a field is invalid.
     """
 
     allowed_hosts: tuple[str, ...] = field(

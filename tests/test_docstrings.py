@@ -31,7 +31,7 @@ IMPLEMENTS: Final = (
 """What stands for a part of the contract, the records of its replies aside."""
 OURS: Final = (
     "ApplicationRecord", "DeadLetter", "DocumentEntry", "DocumentSource", "DownloadProgress",
-    "DownloadedFile", "Window",
+    "DownloadedFile", "PaystubEntry", "Window",
 )  # fmt: skip
 """Records of this package's own, of which the contract knows nothing."""
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 import income_client
-from income_client import _homes, errors
+from income_client import _lazy, errors
 
 _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
 _CONTRACT_CALLS: Final = (
@@ -40,7 +40,7 @@ def _imports_of_the_face() -> dict[str, str]:
     return {
         alias.asname or alias.name: node.module or ""
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom) and node.module not in {"typing", "_homes"}
+        if isinstance(node, ast.ImportFrom) and node.module not in {"typing", "_lazy"}
         for alias in node.names
     }
 
@@ -55,7 +55,7 @@ def test_all_is_sorted_and_complete() -> None:
 
 def test_a_name_is_found_at_run_time_where_type_checkers_find_it() -> None:
     """The table of homes says what the imports of the face say."""
-    homes = {name: home for home, names in _homes.NAMES.items() for name in names}
+    homes = {name: home for home, names in _lazy.NAMES.items() for name in names.split()}
     assert homes == _imports_of_the_face()
 
 
@@ -76,7 +76,7 @@ def test_the_package_loads_what_is_asked_for() -> None:
 def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
     """It is told as for any module."""
     with pytest.raises(AttributeError, match="'income_client' has no attribute 'Nobody'"):
-        _ = vars(_homes)["__getattr__"]("Nobody")
+        _ = vars(_lazy)["__getattr__"]("Nobody")
 
 
 def test_no_module_is_offered() -> None:

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from income_client.concurrency import run_to_the_end
 from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
-from income_client.threads import run_to_the_end
 
 from .store import Change, StoredCheckpoint, check_name, in_order
 

@@ -77,6 +77,8 @@ class Response:
     """Header fields, found by their names in lower case."""
     body: bytes = field(repr=False)
     """The content, decompressed."""
+    kept: bytes | None = field(default=None, repr=False)
+    """What an error made of it keeps of the content; None unless the client keeps error bodies."""
     discard: Callable[[], None] = field(default=_nothing, repr=False, eq=False)
     """Closes the connection of a reply that cannot be the answer to its request."""
 

@@ -98,6 +98,7 @@ def read_reply(
     payload.message, payload.args = message, (message,)
     payload.status = response.status
     payload.request_id = request_id(response)
+    payload.body = response.kept
     return payload
 
 
@@ -168,6 +169,7 @@ def facts_of(response: Response) -> dict[str, Any]:
         "status": response.status,
         "retry_after": retry_after(response),
         "request_id": request_id(response),
+        "body": response.kept,
     }
 
 

@@ -12,8 +12,6 @@ import ssl as tls
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Self, TypeVar
 
-from income_client.audience import Audience, CallWatch
-from income_client.checks import check_count, check_positive
 from income_client.clock import Clock, SystemClock
 from income_client.errors import (
     AuthenticationError,
@@ -23,12 +21,15 @@ from income_client.errors import (
     RateLimitedError,
 )
 from income_client.events import OnEvent
+from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import (
     BasicAuth,
     OAuth2ClientCredentials,
     RetryPolicy,
     Secret,
     Timeouts,
+    check_count,
+    check_positive,
     merged,
 )
 
@@ -74,6 +75,7 @@ class SessionManager:
         proxy: str | None = None,
         ssl: tls.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
+        keep_error_bodies: bool = False,
         on_event: OnEvent | None = None,
         telemetry: bool = True,
         clock: Clock | None = None,
@@ -99,7 +101,7 @@ class SessionManager:
         policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
         self.clock: Clock = SystemClock() if clock is None else clock
         self._host = host_of(found.api)
-        self.audience: Audience = Audience(on_event, telemetry=telemetry)
+        self.instrumentation: Instrumentation = Instrumentation(on_event, telemetry=telemetry)
         self._retrier = Retrier(policy, RetryBudget(policy.budget), self.clock, chance=chance)
         self.transport: Transport = Transport(
             found,
@@ -109,6 +111,7 @@ class SessionManager:
             proxy=route,
             tls=ssl,
             trace_configs=trace_configs,
+            keep_error_bodies=keep_error_bodies,
         )
         self.credentials: Secret | TokenCache
         if isinstance(credentials, BasicAuth):
@@ -122,14 +125,14 @@ class SessionManager:
             self._retrier,
             self.timeouts,
             self.clock,
-            audience=self.audience,
+            instrumentation=self.instrumentation,
             host=host_of(found.token),
         )
         self.credentials = TokenCache(
             endpoint.request,
             self.clock,
             gate=endpoint.gate,
-            audience=self.audience,
+            instrumentation=self.instrumentation,
             store=_store(token_store),
             load_seconds=self.timeouts.deadline / 4,
         )
@@ -142,7 +145,7 @@ class SessionManager:
         """
         try:
             self.transport.check()
-            watch = self.audience.begin(request.name, self._host, self.clock)
+            watch = self.instrumentation.begin(request.name, self._host, self.clock)
             work = self._bounded(request, read, watch)
             return await (work if watch is None else watch.over(work))
         except IncomeClientError as error:

@@ -16,8 +16,6 @@ from typing import Any, Final, Protocol
 
 from attrs import Attribute, field, frozen
 
-from income_client.audience import Audience, CallWatch
-from income_client.checks import positive
 from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
@@ -30,7 +28,8 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.events import TokenRenewed
-from income_client.settings import OAuth2ClientCredentials, Secret, Timeouts
+from income_client.instrumentation import CallWatch, Instrumentation
+from income_client.settings import OAuth2ClientCredentials, Secret, Timeouts, check_positive
 from income_client.wire.strict_json import parse
 
 from .endpoints import Response, token_request
@@ -112,6 +111,10 @@ def _aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
         raise ConfigurationError(f"{attribute.name} must be a datetime with a zone")
 
 
+def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    check_positive(attribute.name, value)
+
+
 @frozen(kw_only=True)
 class StoredToken:
     """A token as processes share it through a `TokenStore`.
@@ -124,7 +127,7 @@ class StoredToken:
     """The token itself; a store reads it with ``reveal()``."""
     expires_at: datetime = field(validator=_aware)
     """When it ends, with a zone."""
-    lifetime: float = field(default=CONTRACT_LIFETIME, validator=positive)
+    lifetime: float = field(default=CONTRACT_LIFETIME, validator=_positive)
     """Its whole life in seconds, which decides how early it is renewed."""
 
 
@@ -228,7 +231,7 @@ class TokenEndpoint:
         timeouts: Timeouts,
         clock: Clock,
         *,
-        audience: Audience,
+        instrumentation: Instrumentation,
         host: str | None,
     ) -> None:
         self._authorization = credentials.authorization()
@@ -236,13 +239,13 @@ class TokenEndpoint:
         self._retrier = retrier
         self._timeouts = timeouts
         self._clock = clock
-        self._audience = audience
+        self._instrumentation = instrumentation
         self._host = host
         self.gate: Gate = Gate()
 
     async def request(self) -> Token:
         """Request a token, with retries, within a deadline of its own."""
-        watch = self._audience.begin(token_request().name, self._host, self._clock)
+        watch = self._instrumentation.begin(token_request().name, self._host, self._clock)
         work = self._bounded(watch)
         return await (work if watch is None else watch.over(work))
 
@@ -328,7 +331,7 @@ class TokenCache:
         store: shared with other processes; its failures never break a call.
         load_seconds: how long the store may take to load before a token is requested.
         wall_time: the time of day, for the store.
-        audience: receives an event for each new token.
+        instrumentation: receives an event for each new token.
     """
 
     def __init__(
@@ -340,7 +343,7 @@ class TokenCache:
         store: TokenStore | None = None,
         load_seconds: float = _LOAD_SECONDS,
         wall_time: Callable[[], datetime] = _utc_now,
-        audience: Audience | None = None,
+        instrumentation: Instrumentation | None = None,
     ) -> None:
         self._request_token = request_token
         self._clock = clock
@@ -348,7 +351,7 @@ class TokenCache:
         self._store = store
         self._load_seconds = min(load_seconds, _LOAD_SECONDS)
         self._wall_time = wall_time
-        self._audience = Audience() if audience is None else audience
+        self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
         self._token: Token | None = None
         self._refused: Secret | None = None
         self._flight: asyncio.Task[Token | IncomeClientError] | None = None
@@ -466,10 +469,10 @@ class TokenCache:
         return failure
 
     def _report_renewed(self, token: Token, *, is_shared: bool) -> None:
-        tell = self._audience.tell
-        if tell is not None:
+        emit = self._instrumentation.emit
+        if emit is not None:
             left = max(0.0, token.expired_at - self._clock.monotonic())
-            tell(TokenRenewed(lifetime=left, is_shared=is_shared))
+            emit(TokenRenewed(lifetime=left, is_shared=is_shared))
 
     async def _load(self) -> Token | None:
         """Return the store's token if it should replace the one in use."""

@@ -20,7 +20,6 @@ from attrs import evolve, field, frozen
 from yarl import URL
 
 from income_client._version import __version__
-from income_client.checks import check_count
 from income_client.errors import (
     ClientClosedError,
     ConfigurationError,
@@ -31,7 +30,7 @@ from income_client.errors import (
     TransportError,
     UnexpectedResponseError,
 )
-from income_client.settings import Secret, Timeouts
+from income_client.settings import Secret, Timeouts, check_count
 
 from .connection_watch import (
     UnaskedBytesError,
@@ -50,6 +49,7 @@ TraceConfig: TypeAlias = aiohttp.TraceConfig
 
 _OK: Final = HTTPStatus.OK.value
 _KEEP_ALIVE_SECONDS: Final = 15.0
+_KEPT_BYTES: Final = 4096
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
 _KINDS_OF_TIMEOUTS: Final = 16
@@ -283,6 +283,7 @@ class Transport:
         proxy: address of an HTTP proxy, as `proxy_address` checked it.
         tls: in place of aiohttp's default context.
         trace_configs: aiohttp's trace hooks.
+        keep_error_bodies: whether errors keep the first bytes of the body.
 
     Attributes:
         is_closed: whether it was closed, or is being closed.
@@ -301,7 +302,10 @@ class Transport:
         proxy: Secret | None = None,
         tls: ssl.SSLContext | None = None,
         trace_configs: Sequence[TraceConfig] = (),
+        keep_error_bodies: bool = False,
     ) -> None:
+        if not isinstance(keep_error_bodies, bool):
+            raise ConfigurationError("keep_error_bodies must be True or False")
         if session is not None and not isinstance(session, aiohttp.ClientSession):
             raise ConfigurationError("session must be an aiohttp.ClientSession")
         if tls is not None and not isinstance(tls, ssl.SSLContext):
@@ -316,6 +320,7 @@ class Transport:
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
         self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(_SocketLimits)
+        self._keeps_bodies = keep_error_bodies
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._replies: set[aiohttp.ClientResponse] = set()
@@ -449,14 +454,19 @@ class Transport:
     ) -> Response:
         headers = reply.headers
         if reply.status != _OK:
-            await _drain(reply, limits)
-            return Response(status=reply.status, headers=headers, body=b"")
+            drained = await _drain(reply, limits, _KEPT_BYTES if self._keeps_bodies else 0)
+            return Response(status=reply.status, headers=headers, body=b"", kept=drained or None)
         limit = _SMALL_BODY if request.origin is Origin.TOKEN else self._max_response_bytes
         body = await limits.body(reply, limit)
         if body is not None:
             # A test may have replaced aiohttp.
             discard = reply.discard if isinstance(reply, WatchedReply) else reply.close
-            return Response(status=reply.status, headers=headers, body=body, discard=discard)
+            # What the token endpoint says on success is a secret.
+            is_kept = self._keeps_bodies and request.origin is not Origin.TOKEN
+            kept = body[:_KEPT_BYTES] if is_kept else None
+            return Response(
+                status=reply.status, headers=headers, body=body, kept=kept, discard=discard
+            )
         reply.close()
         facts = facts_of(Response(status=reply.status, headers=headers, body=b""))
         message = f"{label(request)}: the reply is larger than {limit} bytes"
@@ -509,13 +519,17 @@ def _headers(request: Request, authorization: Secret) -> dict[str, str]:
     return headers
 
 
-async def _drain(reply: aiohttp.ClientResponse, limits: "_SocketLimits") -> None:
-    """Empty a reply whose status says it all, so that its connection can be used again."""
+async def _drain(reply: aiohttp.ClientResponse, limits: "_SocketLimits", keep: int) -> bytes:
+    """Empty a failed reply, so that its connection can be used again; return its first bytes."""
+    kept = b""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
+            while len(kept) < keep and not reply.content.at_eof():
+                kept += await reply.content.read(keep - len(kept))
             is_whole = await limits.body(reply, _SMALL_BODY) is not None
     except FAILURES:
         # The status was read, the body is not needed.
         is_whole = False
     if not is_whole:
         reply.close()
+    return kept

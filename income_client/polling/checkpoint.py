@@ -9,14 +9,21 @@ cannot show them any more. To forget one too early costs a redelivery, never a l
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Mapping
+from datetime import tzinfo
 from typing import Final, TypeGuard
 
 from attrs import evolve, field, frozen
 
-from income_client.errors import CheckpointError
+from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.window import Window
-from income_client.wire.checked_text import read_checked, write_checked
-from income_client.wire.times import FIRST_SECOND, LAST_SECOND
+from income_client.walk.checkpoint import read_checked, write_checked
+from income_client.wire.times import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    Rounding,
+    When,
+    service_second,
+)
 
 from .reading import DIGEST_BYTES, KEY_BYTES
 
@@ -287,3 +294,16 @@ def _is_second(value: object) -> TypeGuard[int]:
 
 def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _COUNTLESS
+
+
+def starting_point(start: When | None, zone: tzinfo) -> Checkpoint | int | None:
+    """Return where a poller is to start: a checkpoint, or a second of the service's frame."""
+    if start is None:
+        return None
+    if isinstance(start, str) and is_checkpoint(start):
+        return read_checkpoint(start)
+    try:
+        return service_second(start, zone, rounding=Rounding.DOWN)
+    except ConfigurationError:
+        pass
+    raise ConfigurationError("start must be a time, its ISO 8601 text, or a batch's checkpoint")

@@ -22,8 +22,8 @@ from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.http.session import SessionManager
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
-from income_client.walk.listing import ListReply, ask_page, ask_present
-from income_client.walk.questions import Bounds, Pause, Question
+from income_client.walk.paginator import ListReply, ask_page, ask_present
+from income_client.walk.windows import Bounds, Pause, Question
 from income_client.wire.times import Rounding, service_second
 
 from .batches import Batch, Batches

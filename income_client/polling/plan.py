@@ -24,10 +24,8 @@ from income_client.records.applications import ApplicationPage
 from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
-from income_client.walk.echo import second_of
-from income_client.walk.intervals import Intervals
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.questions import Bounds, Delivery, Pause, Question
+from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question, second_of
 from income_client.wire.times import FIRST_SECOND
 
 from .checkpoint import Checkpoint, Progress

@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
-from income_client.audience import Audience
 from income_client.checkpoints import CheckpointStore
-from income_client.checks import check_not_negative, check_positive
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, IncomeClientError
+from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
+from income_client.settings import check_not_negative, check_positive
 
 from .batches import Batch, Batches
 from .checkpoint import Checkpoint
@@ -41,7 +41,7 @@ class Poller:
     may fail and must come again, iterate over batches.
 
     Made by ``IncomeClient.poll``, which says what the arguments are; ``start`` is a second
-    of the service's frame here, or a checkpoint, ``audience`` listens to events, and
+    of the service's frame here, or a checkpoint, ``instrumentation`` listens to events, and
     ``chance`` is the source of the jitter.
 
     Raises:
@@ -60,7 +60,7 @@ class Poller:
         lookback: float,
         once: bool = False,
         clock: Clock,
-        audience: Audience | None = None,
+        instrumentation: Instrumentation | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         if not isinstance(once, bool):
@@ -72,7 +72,9 @@ class Poller:
             raise ConfigurationError("interval, settle and lookback are ten years at the most")
         self._name = name
         lease = Lease(checkpoints, name)
-        self._monitor = Monitor(name, Audience() if audience is None else audience, clock)
+        self._monitor = Monitor(
+            name, Instrumentation() if instrumentation is None else instrumentation, clock
+        )
         self._schedule = Schedule(interval, clock, chance)
         self._batches = Batches(lease, self._monitor)
         self._runner = PollRunner(

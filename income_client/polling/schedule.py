@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from income_client.clock import Clock
+from income_client.concurrency import unless
 from income_client.errors import AuthenticationError, IncomeClientError
-from income_client.waiting import unless
 
 T = TypeVar("T")
 

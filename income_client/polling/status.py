@@ -7,7 +7,6 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.audience import Audience
 from income_client.clock import Clock
 from income_client.errors import IncomeClientError
 from income_client.events import (
@@ -17,6 +16,7 @@ from income_client.events import (
     PollFinished,
     RecordDelivered,
 )
+from income_client.instrumentation import Instrumentation
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH, Window
@@ -58,15 +58,15 @@ class Monitor:
 
     Args:
         name: the poller's.
-        audience: listens to events.
+        instrumentation: listens to events.
         clock: the poller's.
     """
 
-    def __init__(self, name: str, audience: Audience, clock: Clock) -> None:
+    def __init__(self, name: str, instrumentation: Instrumentation, clock: Clock) -> None:
         self.polls = self.records = self.unchanged = self.failures = 0
         self.last_error: IncomeClientError | None = None
         self._name = name
-        self._audience = audience
+        self._instrumentation = instrumentation
         self._clock = clock
         self._has_warned = False
         self._service_time: int | None = None
@@ -87,8 +87,8 @@ class Monitor:
         """Count a poll that came to its end."""
         self.polls += 1
         self.failures = 0
-        if (tell := self._audience.tell) is not None:
-            tell(PollFinished(name=self._name, polls=self.polls, lag=self.lag(reached)))
+        if (emit := self._instrumentation.emit) is not None:
+            emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag(reached)))
 
     def failed(self, error: IncomeClientError) -> None:
         """Count and log a failure."""
@@ -101,7 +101,7 @@ class Monitor:
 
     def tell_failure(self, error: IncomeClientError, reached: int | None, *, is_last: bool) -> None:
         """Tell of a failure, once the status shows when the next poll begins."""
-        if (tell := self._audience.tell) is not None:
+        if (emit := self._instrumentation.emit) is not None:
             failed = PollFailed(
                 name=self._name,
                 failures=self.failures,
@@ -110,7 +110,7 @@ class Monitor:
                 error=type(error).__name__,
                 is_last=is_last,
             )
-            tell(failed)
+            emit(failed)
 
     def read_again(self, unchanged: int, seconds: int) -> None:
         """Note how many records of this poll are unchanged; warn once if they are many.
@@ -133,23 +133,23 @@ class Monitor:
     def delivered(self, records: Sequence[ApplicationRecord]) -> None:
         """Count and tell of records that the consumer gets."""
         self.records += len(records)
-        if (tell := self._audience.tell) is not None:
+        if (emit := self._instrumentation.emit) is not None:
             for record in records:
-                tell(RecordDelivered(application_id=record.application_id))
+                emit(RecordDelivered(application_id=record.application_id))
 
     def committed(self, reached: int) -> None:
         """Tell that the store has a checkpoint of this second."""
-        if (tell := self._audience.tell) is not None:
-            tell(CheckpointCommitted(name=self._name, reached=reached))
+        if (emit := self._instrumentation.emit) is not None:
+            emit(CheckpointCommitted(name=self._name, reached=reached))
 
     def dead_lettered(self, letters: Iterable[DeadLetter]) -> None:
         """Log and tell of dead letters that the store has now."""
-        tell = self._audience.tell
+        emit = self._instrumentation.emit
         for letter in letters:
             facts = {"application_id": letter.application_id, "attempts": letter.attempts}
             _LOGGER.warning("could not be read and became a dead letter", extra=facts)
-            if tell is not None:
-                tell(DeadLettered(name=self._name, letter=letter))
+            if emit is not None:
+                emit(DeadLettered(name=self._name, letter=letter))
 
     def status(
         self,

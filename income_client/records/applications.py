@@ -1,13 +1,16 @@
 """Applications and the income calculated for them; knows nothing of JSON or of documents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
-from decimal import Decimal
-from typing import Any
+from decimal import Context, Decimal
+from typing import Any, Final
 
 from attrs import field, frozen
 
 from .fields import NO_EXTRA, ServiceTime, UtcTime, masked
+
+_EXACT: Final = Context(prec=200)
+"""More digits than a sum of amounts of 40 digits and exponents up to 40 can have."""
 
 
 @frozen(kw_only=True)
@@ -117,6 +120,11 @@ class YearlyIncome:
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
+    @property
+    def total(self) -> Decimal:
+        """Sum of the calculated amounts of all sources, exact (contract section 2.2)."""
+        return _sum(source.calculated_income_amount for source in self.income_sources)
+
 
 @frozen(kw_only=True)
 class SuspectedFraudulent:
@@ -184,3 +192,28 @@ class Application:
     """What the calculation was made from."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
+
+    def total_income(self, year: int) -> Decimal | None:
+        """Return the income of all applicants in one year, exact (contract section 2.2).
+
+        Args:
+            year: calendar year.
+
+        Returns:
+            The sum; None if no applicant has a calculation for that year.
+        """
+        totals = [
+            income.total
+            for calculation in self.income_calculations.values()
+            for income in calculation.incomes
+            if income.year == year
+        ]
+        return _sum(totals) if totals else None
+
+
+def _sum(amounts: Iterable[Decimal]) -> Decimal:
+    """Add up without rounding: the usual context keeps 28 digits."""
+    total = Decimal(0)
+    for amount in amounts:
+        total = _EXACT.add(total, amount)
+    return total

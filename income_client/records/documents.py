@@ -64,6 +64,15 @@ class DocumentEntry(NamedTuple):
     """The document."""
 
 
+class PaystubEntry(NamedTuple):
+    """A pay slip: its document, and the data read from it."""
+
+    document: Document
+    """The document, with its id and its file."""
+    paystub: Paystub
+    """Its ``extracted_data``, typed."""
+
+
 @frozen(kw_only=True)
 class ApplicationDocuments:
     """The documents of one application (contract section 2.3)."""
@@ -82,6 +91,15 @@ class ApplicationDocuments:
         for document_type, documents in self.documents.items():
             for document in documents:
                 yield DocumentEntry(document_type, document)
+
+    @property
+    def paystubs(self) -> tuple[PaystubEntry, ...]:
+        """The pay slips with their data, in the service's order (contract section 2.3)."""
+        return tuple(
+            PaystubEntry(document, document.extracted_data)
+            for _, document in self.all()
+            if isinstance(document.extracted_data, Paystub)
+        )
 
 
 @frozen(kw_only=True)

@@ -4,7 +4,6 @@ Knows where each name lives and nothing else, so that finding the pytest plug-in
 costs a test run nothing.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
     from .record_factory import make_record
     from .requests import Requests
     from .service_faults import ServiceFaults
+    from .store_contract import check_checkpoint_store
 else:
-    from income_client._homes import Homes
+    from income_client._lazy import lazy_names
 
 __all__ = [
     "IncomeService",
@@ -33,6 +33,7 @@ __all__ = [
     "LoopRunner",
     "Requests",
     "ServiceFaults",
+    "check_checkpoint_store",
     "cut_body",
     "expired_token",
     "flaky",
@@ -47,26 +48,18 @@ __all__ = [
     "throttled",
 ]
 
-NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "factories": ("make_applicant", "make_application", "make_document", "make_paystub"),
-    "fault_scripts": (
-        "cut_body",
-        "expired_token",
-        "flaky",
-        "outage",
-        "script",
-        "slow",
-        "throttled",
-    ),
-    "income_service": ("IncomeService",),
-    "jumping_clock": ("JumpingClock",),
-    "loop_runner": ("LoopRunner",),
-    "record_factory": ("make_record",),
-    "requests": ("Requests",),
-    "service_faults": ("ServiceFaults",),
+NAMES: Final = {
+    "factories": "make_applicant make_application make_document make_paystub",
+    "fault_scripts": "cut_body expired_token flaky outage script slow throttled",
+    "income_service": "IncomeService",
+    "jumping_clock": "JumpingClock",
+    "loop_runner": "LoopRunner",
+    "record_factory": "make_record",
+    "requests": "Requests",
+    "service_faults": "ServiceFaults",
+    "store_contract": "check_checkpoint_store",
 }
 """The modules, and what each gives."""
 
 if not TYPE_CHECKING:
-    __getattr__ = Homes(__name__, NAMES).find
-    __dir__ = Homes(__name__, NAMES).known
+    __getattr__, __dir__ = lazy_names(__name__, NAMES)

@@ -1,33 +1,164 @@
-"""Drives a walk over the session: asks what the planner wants, hands out what it delivers."""
+"""List applications over the session: one list call, and the walk over all of them."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final, Literal, Self
 
 from attrs import evolve, frozen
 
-from income_client.checks import check_count
 from income_client.clock import Clock
-from income_client.concurrency import Crew
+from income_client.concurrency import BoundedTasks
 from income_client.errors import (
     ConfigurationError,
+    IncomeClientError,
     InvalidRequestError,
     SaturatedWindowError,
+    UnexpectedResponseError,
 )
 from income_client.events import PageCovered, WindowSplit
-from income_client.http.endpoints import check_limit
+from income_client.http.endpoints import Request, Response, check_limit, list_applications
+from income_client.http.replies import read_found, read_reply, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
+from income_client.settings import check_count
+from income_client.wire.times import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    Rounding,
+    service_second,
+    wire_time,
+)
 
 from .checkpoint import WalkState, write_checkpoint
-from .listing import ListReply, ask_page
 from .planner import WalkPlanner
-from .questions import Delivery, Pause, Question
+from .windows import Bounds, Delivery, Pause, Question, second_of
+
+OnSaturated = Literal["raise", "report"]
+ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
 
 _LEAST_LIMIT: Final = 2
-OnSaturated = Literal["raise", "report"]
+_READ_STRICTLY: Final[ReadPage] = partial(read_reply, ApplicationPage)
+_LONG_AGO: Final = 60
+"""Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
+_BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
+"""Seconds before `Date` from which the present is looked for: `Date` may be of another zone."""
+_MOST_GUESSES: Final = 40
+"""More than it takes to find one second of all time by halves."""
+_YEAR: Final = 366 * 86_400
+_END_OF_TIME: Final = 3_786_912_000
+"""The beginning of 2090: an echo beyond it means no bound, and gives no time."""
+
+
+@frozen
+class ListReply:
+    """The page of a list call, and when it was served."""
+
+    page: ApplicationPage
+    """The rows, and the bounds that the service applied."""
+    served_at: int | None
+    """The second of the service's frame at which it says that it answered."""
+
+    @property
+    def echoed(self) -> int:
+        """The upper bound that the service applied: the present, unless it cut the window."""
+        return second_of(self.page.updated_before)
+
+    @property
+    def present(self) -> int:
+        """The present, if the window was not cut: the smaller of the echo and `Date`."""
+        return self.echoed if self.served_at is None else min(self.echoed, self.served_at)
+
+
+async def ask_page(
+    session: SessionManager,
+    limit: int,
+    zone: tzinfo,
+    bounds: Bounds | None,
+    *,
+    read: ReadPage = _READ_STRICTLY,
+) -> ListReply:
+    """Make one list call (contract section 4.1); no bounds leave both to the service."""
+    after = None if bounds is None else bounds.after
+    before = None if bounds is None else bounds.before
+    request = list_applications(
+        updated_after=None if after is None else wire_time(after),
+        updated_before=None if before is None else wire_time(before),
+        limit=limit,
+    )
+
+    def reply_of(response: Response) -> ListReply | IncomeClientError:
+        page = read(request, response)
+        if isinstance(page, IncomeClientError):
+            return page
+        moment = served_at(response)
+        if moment is None:
+            return ListReply(page, None)
+        return ListReply(page, service_second(moment, zone, rounding=Rounding.DOWN))
+
+    return await session.call(request, reply_of)
+
+
+async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> ListReply:
+    """Return a reply whose echoed upper bound is the service's present.
+
+    ``ask`` makes a list call of one row. A service with a widest window may cut one at its
+    upper end. Such a window ends a second earlier if it begins a second earlier, which the
+    present never does; so the present is looked for from later lower bounds, those close to
+    `Date` first, until it is found.
+    """
+    reply = await ask(None)
+    served_at, low, high = reply.served_at, reply.echoed, _END_OF_TIME
+    if served_at is not None and low >= served_at - _LONG_AGO:
+        return reply
+    guesses = [] if served_at is None else [served_at - before for before in _BEFORE_DATE]
+    for _ in range(_MOST_GUESSES):
+        if low > high:
+            break
+        low = max(low, FIRST_SECOND + 2)
+        later = await ask(Bounds(low - 1, None))
+        earlier = await ask(Bounds(low - 2, None))
+        if earlier.echoed >= later.echoed:
+            return earlier
+        low = max(low, later.echoed)
+        guess = guesses.pop(0) if guesses else (low + high) // 2
+        try:
+            found = (await ask(Bounds(guess, None))).echoed
+        except InvalidRequestError:  # the guess lies in the future
+            found = guess
+        if found > guess:
+            low = max(low, found)
+        else:
+            high = min(high, guess)
+    raise UnexpectedResponseError("list_applications: the service tells no time")
+
+
+async def find_by_reference(session: SessionManager, reference: str) -> ApplicationSummary | None:
+    """Find the application with a reference, also where the service's default bounds hide it."""
+    if reference is None:
+        raise ConfigurationError("application_reference_id is None")
+
+    async def listed(after: int | None, before: int | None) -> ApplicationPage:
+        request = list_applications(
+            updated_after=None if after is None else wire_time(after),
+            updated_before=None if before is None else wire_time(before),
+            application_reference_id=reference,
+        )
+        return await session.call(request, partial(read_found, reference, request))
+
+    page = await listed(None, None)
+    if not page.applications:
+        page = await listed(0, None)
+    if not page.applications:
+        # An exclusive upper bound hides what was updated this very second.
+        future = min(second_of(page.updated_before), LAST_SECOND - _YEAR) + _YEAR
+        try:
+            page = await listed(0, future)
+        except InvalidRequestError:
+            return None
+    same = (row for row in page.applications if row.application_reference_id == reference)
+    return next(same, None)
 
 
 @frozen(kw_only=True)
@@ -50,24 +181,24 @@ class ApplicationPaginator:
     """Every application updated in a span, each once (contract section 4.1).
 
     Iterate over it for the summaries, or over ``pages()`` for whole pages; both
-    share one position. Requests are made only while somebody iterates: at most
-    as many as there are walkers are under way, and a slow consumer stops them.
-    Closing, cancelling and dropping the walk end those under way; iterating again
-    goes on where it stopped, and so does a new walk with ``resume=paginator.checkpoint``.
+    share one position. Requests are made only during iteration: at most
+    ``concurrency`` of them are in flight, and a slow consumer stops them.
+    Closing, cancelling and dropping the walk end those in flight; iterating again
+    resumes where it stopped, and so does a new walk with ``resume=paginator.checkpoint``.
 
     Made by ``IncomeClient.list_applications``.
 
     Args:
         session: makes the requests.
         state: the walk's outer bounds, and what an earlier one has covered.
-        limit: rows asked for in one page.
+        limit: rows of one page.
         concurrency: pages in flight at a time.
         on_saturated: whether rows of saturated windows are yielded.
-        clock: what the walk pauses by.
+        clock: sleeps where the walk waits for the service's clock.
         zone: the zone of the service's times that carry none.
 
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -97,8 +228,8 @@ class ApplicationPaginator:
         )
         self._raises = on_saturated == "raise"
         self._clock = clock
-        self._audience = session.audience
-        self._crew: Crew[Question | Pause] = Crew()
+        self._instrumentation = session.instrumentation
+        self._tasks: BoundedTasks[Question | Pause] = BoundedTasks()
         self._pause: Pause | None = None
         self._handed_out: Delivery | None = None
         self._rows: Iterator[ApplicationSummary] = iter(())
@@ -114,8 +245,8 @@ class ApplicationPaginator:
         Raises:
             SaturatedWindowError: everything else was returned, and these windows
                 hold more rows than can be asked for.
-            ClientClosedError: the walk was closed by somebody else meanwhile.
-            ConfigurationError: somebody else waits for the next summary already.
+            ClientClosedError: another task closed the walk meanwhile.
+            ConfigurationError: another task waits for the next summary already.
             IncomeClientError: a request failed for good; iterating again tries again.
         """
         while (row := next(self._rows, None)) is None:
@@ -126,7 +257,7 @@ class ApplicationPaginator:
         return row
 
     async def pages(self) -> AsyncGenerator[ApplicationPage, None]:
-        """Iterate over pages: what is left of each after rows given before are taken out.
+        """Iterate over pages, without the rows that were yielded before.
 
         Yields:
             The bounds that the service applied, and the rows.
@@ -159,7 +290,7 @@ class ApplicationPaginator:
 
     @property
     def checkpoint(self) -> str:
-        """A short text from which a walk goes on: what the consumer is done with.
+        """A short text from which a walk can resume.
 
         It covers a row only once the consumer came back for the next one, and a
         saturated window never.
@@ -172,15 +303,15 @@ class ApplicationPaginator:
         return tuple(self._planner.saturated)
 
     async def aclose(self) -> None:
-        """End the requests under way; what they were for is asked again when iterated again."""
+        """End the requests in flight; iterating again asks again for what they were for."""
         # Taken back before anything is awaited: a second cancellation must not lose them.
-        for key in self._crew.keys:
+        for key in self._tasks.keys:
             if isinstance(key, Question):
                 self._planner.drop(key)
-        await self._crew.cancel()
+        await self._tasks.cancel()
 
     async def _next_delivery(self) -> Delivery | None:
-        self._crew.check_is_free()
+        self._tasks.check_is_free()
         if self._handed_out is not None:
             self._acknowledge(self._handed_out)
             self._handed_out = None
@@ -188,7 +319,7 @@ class ApplicationPaginator:
         try:
             while delivery is None:
                 self._start_requests()
-                if not self._crew:
+                if not self._tasks:
                     self._finish()
                     return None
                 await self._take_answer()
@@ -224,15 +355,15 @@ class ApplicationPaginator:
             fraction = planner.covered.seconds / (span.before - span.after)
             # The span of an open walk grows with time.
             self._covered_fraction = max(self._covered_fraction, fraction)
-        tell = self._audience.tell
-        if tell is not None:
+        emit = self._instrumentation.emit
+        if emit is not None:
             covered = PageCovered(
                 window=delivery.covers,
                 rows=len(delivery.applications),
                 covered_fraction=self._covered_fraction,
                 requests=planner.requests,
             )
-            tell(covered)
+            emit(covered)
 
     def _start_requests(self) -> None:
         """Put every walker to work, unless deliveries are waiting to be taken."""
@@ -243,12 +374,12 @@ class ApplicationPaginator:
             if isinstance(action, Pause):
                 self._pause = action
             else:
-                self._crew.start(action, self._ask(action.bounds))
-        if self._pause is not None and not self._crew:
-            self._crew.start(self._pause, self._clock.sleep(self._pause.seconds))
+                self._tasks.start(action, self._ask(action.bounds))
+        if self._pause is not None and not self._tasks:
+            self._tasks.start(self._pause, self._clock.sleep(self._pause.seconds))
 
     async def _take_answer(self) -> None:
-        finished = await self._crew.next()
+        finished = await self._tasks.next()
         question: Any = finished.key
         if isinstance(question, Pause):
             self._pause = None
@@ -266,9 +397,9 @@ class ApplicationPaginator:
         planner = self._planner
         splits = planner.splits
         planner.receive(question, reply.page, served_at=reply.served_at)
-        tell = self._audience.tell
-        if tell is not None and planner.splits > splits:
-            tell(WindowSplit(window=question.window, rows=len(reply.page.applications)))
+        emit = self._instrumentation.emit
+        if emit is not None and planner.splits > splits:
+            emit(WindowSplit(window=question.window, rows=len(reply.page.applications)))
 
     def _finish(self) -> None:
         planner = self._planner

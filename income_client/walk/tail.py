@@ -28,7 +28,7 @@ from attrs import evolve, frozen
 from income_client.records.window import Window
 from income_client.wire.times import LAST_SECOND
 
-from .questions import Answer, Bounds, Pause
+from .windows import Answer, Bounds, Pause
 
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY

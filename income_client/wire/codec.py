@@ -1,20 +1,30 @@
-"""The only way between JSON and records; knows neither addresses nor HTTP.
+"""The only way between JSON and records, and the classes registered for document types.
 
-Decoding is quick and stops at the first fault. Only then does `findings` go
-over the text again and name every fault. No exception leaves, and none is
+Decoding is quick and stops at the first fault. Only then does `faults_of` go
+over the text again and name every fault. No inner exception leaves, and none is
 chained: they would carry the values that they are about.
 """
 
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
 
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault
+from income_client.records.paystub import Paystub
 
-from . import document_types
-from .converter import RECORDS, make_converter
-from .findings import faults_of
+from .readers import (
+    RECORDS,
+    array_element,
+    faults_of,
+    has_extra,
+    make_converter,
+    mapping_element,
+    optional_element,
+)
+from .scalars import READERS
 from .strict_json import parse_exactly, render
 
 if TYPE_CHECKING:
@@ -22,18 +32,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_document_types: Final[dict[str, type]] = {"paystub": Paystub}
+"""The class that holds the data of a document type."""
+
 
 def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None) -> T | DecodeError:
-    """Read a record from a reply's body (contract section 2).
+    """Read a record from a reply's body, JSON in UTF-8 (contract section 2).
 
-    Args:
-        cls: the record that the body holds.
-        body: JSON in UTF-8.
-        look: called with the parsed body once the record was made of it.
-
-    Returns:
-        The record, or the error as a value: whoever raises it holds no body.
-        It names every fault; it is retryable if the body is not whole JSON.
+    ``look`` is called with the parsed body once the record is made. The error is a value, so
+    that the frame that raises it holds no body. It names every fault, and is retryable if the
+    body is not whole JSON.
     """
     tree = parse_exactly(body)
     if isinstance(tree, DecodeError):
@@ -47,7 +55,7 @@ def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None)
         if look is not None:
             look(tree)
         return record
-    faults = faults_of(cls, parse_exactly(body), document_types.registered_types())
+    faults = faults_of(cls, parse_exactly(body), _document_types)
     if not faults:
         # The text is as the fields say: a registered class has raised, by a validator or by a
         # bug of its own, and only the name of the error tells them apart.
@@ -70,7 +78,7 @@ def to_json(record: object) -> bytes:
         members ``application`` and ``documents``.
 
     Raises:
-        ConfigurationError: it is no record, or holds what JSON cannot carry exactly.
+        ConfigurationError: it is not a record, or holds what JSON cannot carry exactly.
     """
     written = _written(record)
     del record
@@ -92,7 +100,7 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
 
     Raises:
         DecodeError: this is not JSON, or not of such a record.
-        ConfigurationError: ``record_class`` is no class of records, or ``text`` is
+        ConfigurationError: ``record_class`` is not a class of records, or ``text`` is
             neither bytes nor a str.
     """
     written: object = text
@@ -114,7 +122,7 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
 
 
 def register_document_type(key: str, cls: type) -> None:
-    """Have the data of a document type read into a class of the caller's.
+    """Read the data of a document type into a class of the caller's.
 
     Its fields are decoded as strictly as the package's own: str, int, float,
     bool, Decimal, date, datetime, object, other attrs classes, ``X | None``,
@@ -132,19 +140,69 @@ def register_document_type(key: str, cls: type) -> None:
         ConfigurationError: the key is empty, has another class already, as
             ``paystub`` does, or the class cannot be decoded strictly.
     """
-    document_types.register(key, cls)
+    complaint = _complaint_of_registration(key, cls)
+    if complaint is not None:
+        raise ConfigurationError(complaint)
+    _document_types[key] = cls
     _converter.cache_clear()
+
+
+def _complaint_of_registration(key: object, cls: object) -> str | None:
+    if not isinstance(key, str) or not key:
+        return "a document type is a str that is not empty"
+    if not isinstance(cls, type) or not attrs.has(cls):
+        return f"the class for document type {key!r} must be an attrs class"
+    if _document_types.get(key, cls) is not cls:
+        return f"document type {key!r} has another class already"
+    return _complaint(cls, frozenset())
+
+
+def _complaint(cls: Any, path: frozenset[Any]) -> str | None:
+    try:
+        attrs.resolve_types(cls)
+    except NameError:
+        return f"{cls.__name__} has an annotation that names nothing"
+    for field in attrs.fields(cls):
+        name = f"{cls.__name__}.{field.name}"
+        if not field.init:
+            return f"{name} is not set by __init__"
+        if field.name == "extra":
+            if field.default is attrs.NOTHING:
+                return f"{name} has no default"
+            continue
+        if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
+            return f"{name} has a default that is made anew each time"
+        complaint = _complaint_of_type(name, field.type, path | {cls})
+        if complaint is not None:
+            return complaint
+    return None
+
+
+def _complaint_of_type(name: str, kind: Any, path: frozenset[Any]) -> str | None:
+    if kind in READERS:
+        return None
+    if attrs.has(kind):
+        if kind in path:
+            return f"{name} is of a class that holds itself"
+        if not has_extra(kind):
+            return f"{kind.__name__}, the class of {name}, has no field extra"
+        return _complaint(kind, path)
+    for element_of in (array_element, mapping_element, optional_element):
+        element = element_of(kind)
+        if element is not None:
+            return _complaint_of_type(name, element, path)
+    return f"{name} is of a type that cannot be read strictly"
 
 
 @functools.cache
 def _converter() -> "Converter":
-    return make_converter(document_types.registered_types())
+    return make_converter(_document_types)
 
 
 def _is_record_class(kind: object) -> bool:
     if not isinstance(kind, type):
         return False
-    return kind in RECORDS or kind in document_types.registered_types().values()
+    return kind in RECORDS or kind in _document_types.values()
 
 
 def _written(record: object) -> bytes | ConfigurationError:

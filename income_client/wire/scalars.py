@@ -1,8 +1,9 @@
-"""The rules of single JSON values: exact types, no coercion; knows no field and no record.
+"""The rules of single JSON values: exact types, no coercion.
 
-A reader takes what the JSON parser gave and raises `Refusal` with a fixed
+A reader takes a value from the JSON parser and raises `Refusal` with a fixed
 reason, never with the value. A writer raises it for what JSON cannot carry
-exactly.
+exactly. The last functions give the same rules as lines of a compiled reader: the
+common values are read in place, and the rest, wrong or rare, by the reader.
 """
 
 import math
@@ -12,10 +13,13 @@ from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from income_client.records.fields import Amount, ServiceTime, UtcTime
-from income_client.records.mapping import UntypedDict
+from income_client.records.mapping import FrozenDict, UntypedDict
 
 from .strict_json import DIGITS, UnusualNumber, exactly, is_flat, kept
 from .times import (
+    DAY_LENGTH,
+    PLAIN_LENGTH,
+    has_hour_24,
     parse_date,
     parse_service_time,
     parse_utc_time,
@@ -210,3 +214,54 @@ WRITERS: Final[Mapping[Any, Writer]] = {
     Amount: write_amount,
 }
 """The rules of the way back, where the JSON writer needs one."""
+
+PLAIN_TYPES: Final = frozenset({str, int, bool})
+"""Types whose values stay as the JSON parser gives them."""
+
+LINES_SCOPE: Final[dict[str, Any]] = {
+    "Decimal": Decimal,
+    "frozen_dict": FrozenDict,
+    "parse_day": date.fromisoformat,
+    "parse_time": datetime.fromisoformat,
+    "separators": slice(4, None, 3),
+}
+"""The names in the lines."""
+
+
+def day_lines(x: str) -> list[str]:
+    """Return the lines that read a day."""
+    # The parser knows weeks as well, and takes more than that, such as 0001010100.
+    return [
+        f"text = {x}",
+        f"if len(text) != {DAY_LENGTH} or text[separators] != '--':",
+        "    raise TypeError",
+        f"{x} = parse_day(text)",
+    ]
+
+
+def time_lines(x: str, call: str, *, is_utc: bool) -> list[str]:
+    """Return the lines that read a time, by a call if it is not in the contract's own form."""
+    length, separators = PLAIN_LENGTH + is_utc, "--T::Z" if is_utc else "--T::"
+    rest = f" and 'T24' not in {x}" if has_hour_24() else ""
+    return [
+        f"if len({x}) == {length} and {x}[separators] == {separators!r}{rest}:",
+        f"    {x} = parse_time({x})",
+        "else:",
+        f"    {call}",
+    ]
+
+
+def decimal_lines(x: str, call: str) -> list[str]:
+    """Return the lines that read a number, by a call if it is not one with a fraction."""
+    return [f"if type({x}) is not Decimal:", f"    {call}"]
+
+
+def amount_lines(x: str, call: str) -> list[str]:
+    """Return the lines that read an amount, which may be absent."""
+    return [
+        f"if type({x}) is not Decimal:",
+        f"    if {x} == '':",
+        f"        {x} = None",
+        "    else:",
+        f"        {call}",
+    ]

@@ -29,6 +29,11 @@ _BOUND: Final = re.compile(
     re.ASCII,
 )
 
+When = datetime | date | str
+"""A time: aware, or naive and then in the service's zone; a day; or the ISO text of either."""
+
+_BACKWARDS: Final = "updated_after is later than updated_before"
+
 
 class Rounding(enum.Enum):
     """Where a bound goes that the wire cannot carry exactly: always outwards."""
@@ -144,6 +149,28 @@ def service_second(value: datetime | date | str, zone: tzinfo, *, rounding: Roun
     if not FIRST_SECOND <= second <= LAST_SECOND:
         raise ConfigurationError("a bound lies within the years 1 to 9999")
     return second
+
+
+def wire_bounds(
+    after: When | None, before: When | None, zone: tzinfo
+) -> tuple[str | None, str | None]:
+    """Return both bounds of a query as the query parameters have them; None stays None."""
+    lower = None if after is None else wire_bound(after, zone, rounding=Rounding.DOWN)
+    upper = None if before is None else wire_bound(before, zone, rounding=Rounding.UP)
+    if lower is not None and upper is not None and lower > upper:
+        raise ConfigurationError(_BACKWARDS)
+    return lower, upper
+
+
+def service_bounds(
+    after: When | None, before: When | None, zone: tzinfo
+) -> tuple[int | None, int | None]:
+    """Return both bounds of a query as seconds of the service's frame; None stays None."""
+    lower = None if after is None else service_second(after, zone, rounding=Rounding.DOWN)
+    upper = None if before is None else service_second(before, zone, rounding=Rounding.UP)
+    if lower is not None and upper is not None and lower > upper:
+        raise ConfigurationError(_BACKWARDS)
+    return lower, upper
 
 
 def _second(value: object, zone: tzinfo, rounding: Rounding) -> int | None:

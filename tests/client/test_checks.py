@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from income_client.checks import check_count, check_not_negative, check_positive, is_number
 from income_client.errors import ConfigurationError
+from income_client.settings import check_count, check_not_negative, check_positive, is_number
 
 NO_NUMBERS: Final[tuple[object, ...]] = (
     None, "1", True, math.nan, math.inf, -math.inf, 10**400, -(10**400), [], 1j,

@@ -5,8 +5,7 @@ from typing import get_type_hints
 import pytest
 
 from income_client import BasicAuth, ConfigurationError, IncomeClient, OAuth2ClientCredentials
-from income_client.environment import read_environment
-from income_client.options import ClientOptions
+from income_client.environment import ClientOptions, read_environment
 
 URL = {"INCOME_BASE_URL": "https://income.example"}
 OAUTH2 = {"INCOME_CLIENT_ID": "id", "INCOME_CLIENT_SECRET": "invented"}

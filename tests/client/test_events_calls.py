@@ -225,7 +225,7 @@ def test_a_hook_is_a_plain_function(hook: Any) -> None:
 def test_telemetry_is_a_switch() -> None:
     """It is on or off."""
     wrong: Any = "yes"
-    with pytest.raises(ConfigurationError, match="telemetry is True or False"):
+    with pytest.raises(ConfigurationError, match="telemetry must be True or False"):
         IncomeClient("https://api.example.com", auth=BASIC, telemetry=wrong)
 
 

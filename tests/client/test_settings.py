@@ -41,14 +41,14 @@ def test_timeouts_are_copied_as_they_are() -> None:
 @pytest.mark.parametrize("value", [0, -1, "1", True, float("nan"), float("inf")])
 def test_a_timeout_is_a_number_above_zero(name: str, value: object) -> None:
     """The error names the field."""
-    with pytest.raises(ConfigurationError, match=f"^{name} is a finite number above 0$"):
+    with pytest.raises(ConfigurationError, match=f"^{name} must be a finite number above 0$"):
         Timeouts(**{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("budget", [5.5, 500.0, -1, True, None, "500", float("nan")])
 def test_a_budget_is_a_whole_number(budget: object) -> None:
     """Retries are paid in whole tokens."""
-    with pytest.raises(ConfigurationError, match="budget is a whole number"):
+    with pytest.raises(ConfigurationError, match="budget must be a whole number"):
         RetryPolicy(budget=budget)  # type: ignore[arg-type]
 
 

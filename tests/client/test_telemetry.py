@@ -159,7 +159,7 @@ async def test_it_can_be_switched_off(exported: Collected) -> None:
     """Then nothing is told."""
     async with playing(always(reply()), auth=BASIC, telemetry=False) as (session, _, _):
         await call(session)
-        assert session.audience.tell is None
+        assert session.instrumentation.emit is None
     assert exported.spans == ()
 
 
@@ -169,7 +169,7 @@ async def test_a_provider_set_before_the_first_call_is_found() -> None:
         early = SessionManager(server.url, auth=BASIC)
         silent = SessionManager(server.url, auth=BASIC)
         await call(silent)
-        assert silent.audience.tell is None
+        assert silent.instrumentation.emit is None
         with collecting() as exported:
             await call(early)
             await call(silent)

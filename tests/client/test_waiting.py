@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from income_client.waiting import unless
+from income_client.concurrency import unless
 
 
 class Work:

@@ -14,8 +14,7 @@ from income_client.errors import CheckpointError
 from income_client.polling.checkpoint import Checkpoint, Seen, is_checkpoint, read_checkpoint
 from income_client.polling.reading import DIGEST_BYTES, KEY_BYTES
 from income_client.walk import checkpoint as resume
-from income_client.walk.intervals import Intervals
-from income_client.walk.questions import Bounds
+from income_client.walk.windows import Bounds, Intervals
 from income_client.wire.times import FIRST_SECOND, LAST_SECOND
 from tests.support.payloads import text_of
 from tests.support.strategies import untyped
@@ -189,7 +188,7 @@ def test_the_checkpoint_of_a_walk_is_no_poller_s() -> None:
     """Nor is a poller's one of a walk."""
     with pytest.raises(CheckpointError, match="not written by a poller"):
         read_checkpoint(resume.write_checkpoint(Bounds(0, 99), Intervals()))
-    with pytest.raises(CheckpointError, match="no walk's"):
+    with pytest.raises(CheckpointError, match="not a walk's"):
         resume.read_checkpoint(TEXT)
 
 

@@ -1,6 +1,6 @@
 """How the examples that extend the package are run: an endpoint, and a store."""
 
-import inspect
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,19 +10,8 @@ import pytest
 
 from income_client import DecodeError, IncomeClient, NotFoundError, UnexpectedResponseError
 from income_client.emulator import Emulator, Fault
-from tests.stores import test_contract
+from income_client.testing import check_checkpoint_store
 from tests.support.readme_examples import RunExample, loaded
-
-_OF_THE_STORE: Final = (
-    test_contract.test_nothing_is_stored_at_first,
-    test_contract.test_what_was_saved_is_loaded,
-    test_contract.test_a_version_of_nothing_is_a_conflict,
-    test_contract.test_the_newer_claimant_goes_on,
-    test_contract.test_names_are_independent,
-    test_contract.test_dead_letters_come_in_the_order_of_their_first_attempts,
-    test_contract.test_a_dead_letter_replaces_the_one_with_its_key,
-    test_contract.test_what_is_resolved_and_fails_again_is_kept,
-)
 
 
 async def asks_for_notes(service: Emulator, path: Path) -> None:
@@ -49,9 +38,8 @@ async def asks_for_notes(service: Emulator, path: Path) -> None:
 async def keeps_checkpoints(service: Emulator, path: Path) -> None:
     """It does what the package's own stores do, and a poller goes on with it."""
     module = loaded(path)
-    for number, holds in enumerate(_OF_THE_STORE):
-        assert list(inspect.signature(holds).parameters) == ["store"]
-        await holds(module.JsonStore(path.parent / f"{number}.json"))
+    numbers = itertools.count()
+    await check_checkpoint_store(lambda: module.JsonStore(path.parent / f"{next(numbers)}.json"))
     store = module.JsonStore(path.parent / "polls.json")
     async with IncomeClient(service.url, auth=service.oauth2) as client:
         for expected in (len(service.world.ids), 0):

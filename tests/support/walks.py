@@ -12,7 +12,7 @@ from income_client.emulator import ListReply, Refused, ServiceRules, World, list
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.questions import Bounds, Delivery, Pause, Question
+from income_client.walk.windows import Bounds, Delivery, Pause, Question
 
 BASE: Final = 1_700_000_000
 """The second at which the worlds of these tests begin."""

@@ -27,7 +27,7 @@ def _imports_of_the_face() -> dict[str, str]:
 def test_the_table_is_what_is_offered() -> None:
     """In order, and at run time where type checkers find it."""
     assert testing.__all__ == sorted(set(testing.__all__))
-    homes = [(name, home) for home, names in testing.NAMES.items() for name in names]
+    homes = [(name, home) for home, names in testing.NAMES.items() for name in names.split()]
     assert sorted(name for name, _ in homes) == testing.__all__
     assert dict(homes) == _imports_of_the_face()
 

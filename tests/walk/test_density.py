@@ -1,9 +1,9 @@
-"""The width of the next window: a hint that stays within its limits whatever it was told."""
+"""The width of the next window: a hint that stays within its limits whatever was learned."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.walk.density import FILL, Density
+from income_client.walk.planner import FILL, Density
 
 LIMIT = 1000
 
@@ -77,8 +77,8 @@ def test_the_share_of_known_ids_tells_how_much_a_full_page_hid() -> None:
     density = Density(LIMIT)
     density.overfull(0, 1000, ids(1000))
     density.completed(0, 100, ids(100) | ids(400, "b"))
-    (crowd,) = density.crowds
-    assert crowd.estimate(blind=False) == 4500
+    (page,) = density.full_pages
+    assert page.estimate(blind=False) == 4500
 
 
 def test_a_page_of_the_oldest_rows_says_nothing_by_its_share() -> None:
@@ -86,8 +86,8 @@ def test_a_page_of_the_oldest_rows_says_nothing_by_its_share() -> None:
     density = Density(LIMIT)
     density.overfull(0, 1000, ids(1000))
     density.completed(0, 100, ids(500))
-    (crowd,) = density.crowds
-    assert crowd.estimate(blind=False) == 1000
+    (page,) = density.full_pages
+    assert page.estimate(blind=False) == 1000
 
 
 def test_a_fork_shares_out_what_is_expected() -> None:

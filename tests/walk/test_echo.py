@@ -6,8 +6,7 @@ import pytest
 
 from income_client.errors import UnexpectedResponseError
 from income_client.records.window import EPOCH, Window
-from income_client.walk.echo import believe, echoed_window, second_of
-from income_client.walk.questions import Bounds
+from income_client.walk.windows import Bounds, believe, echoed_window, second_of
 
 ASKED = Window(100, 200)
 SENT = Bounds(99, 200)
@@ -35,9 +34,9 @@ def test_only_what_was_applied_is_covered(
     echo: Window, covered: Window, left: list[Window]
 ) -> None:
     """What lies strictly between the echoed bounds is answered for, and the rest is left."""
-    settled = believe(ASKED, SENT, echo)
-    assert [window for window in settled.left if window] == left
-    assert settled.covered == covered or not (settled.covered or covered)
+    found, rest = believe(ASKED, SENT, echo)
+    assert [window for window in rest if window] == left
+    assert found == covered or not (found or covered)
 
 
 @pytest.mark.parametrize(
@@ -58,14 +57,15 @@ def test_an_echo_of_another_window_is_an_error(echo: Window) -> None:
 
 
 def test_one_second_that_the_service_has_nothing_for_is_settled() -> None:
-    """At the edge of what is kept a window cannot be cut further, and the walk goes on."""
-    assert believe(Window(100, 101), Bounds(99, 101), Window(100, 101)).covered == Window(100, 101)
+    """At the edge of what is kept a window cannot be cut further; the walk continues."""
+    window = Window(100, 101)
+    assert believe(window, Bounds(99, 101), Window(100, 101)) == (window, ())
 
 
 def test_an_open_question_answers_up_to_what_was_echoed() -> None:
     """Without an upper bound the echo decides."""
-    settled = believe(Window(100, 150), Bounds(99, None), Window(99, 150))
-    assert settled.covered == Window(100, 150)
+    covered, _ = believe(Window(100, 150), Bounds(99, None), Window(99, 150))
+    assert covered == Window(100, 150)
 
 
 def test_a_fraction_of_a_second_never_makes_an_echo_wider() -> None:

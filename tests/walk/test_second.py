@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from income_client.records.applications import ApplicationSummary
 from income_client.records.window import Window
-from income_client.walk.questions import Answer, Bounds
-from income_client.walk.second import Second
+from income_client.walk.windows import Answer, Bounds, Second
 
 S = 100
 LIMIT = 6

@@ -3,8 +3,8 @@
 import pytest
 
 from income_client.records.window import Window
-from income_client.walk.questions import Answer, Bounds, Pause
 from income_client.walk.tail import Tail
+from income_client.walk.windows import Answer, Bounds, Pause
 
 NOW = 1000
 YEAR = 366 * 86_400

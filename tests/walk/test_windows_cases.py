@@ -6,7 +6,7 @@ from income_client.emulator import ServiceRules, World
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.questions import Bounds, Question
+from income_client.walk.windows import Bounds, Question
 from tests.support.walks import BASE, Walk, walk
 
 MEANINGS = [(lower, upper) for lower in (False, True) for upper in (False, True)]

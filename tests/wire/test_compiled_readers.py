@@ -16,9 +16,7 @@ from income_client import records
 from income_client.errors import DecodeError
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 from income_client.wire.codec import decode
-from income_client.wire.converter import make_converter
-from income_client.wire.document_types import registered_types
-from income_client.wire.findings import faults_of
+from income_client.wire.readers import faults_of, make_converter
 from income_client.wire.strict_json import UnusualNumber
 from tests.support import strategies
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
@@ -28,8 +26,9 @@ REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (Application, APPLICATION),
     (ApplicationDocuments, DOCUMENTS),
 ]
-COMPILED = make_converter(registered_types())
-BY_CATTRS = make_converter(registered_types(), compiled=())
+TYPES = {"paystub": records.Paystub}
+COMPILED = make_converter(TYPES)
+BY_CATTRS = make_converter(TYPES, compiled=())
 REFUSED = "refused"
 NEW_VALUES: tuple[Any, ...] = (
     None,
@@ -81,7 +80,7 @@ def _outcome(converter: Any, cls: type[Any], payload: object) -> Any:
 def _assert_same(cls: type[Any], payload: object) -> None:
     outcome = _outcome(COMPILED, cls, payload)
     assert outcome == _outcome(BY_CATTRS, cls, payload)
-    faults = faults_of(cls, payload, registered_types())
+    faults = faults_of(cls, payload, TYPES)
     assert bool(faults) == (outcome == REFUSED)
 
 

@@ -13,9 +13,8 @@ from income_client.errors import ConfigurationError, DecodeError
 from income_client.records import ApplicationDocuments, Document, Paystub
 from income_client.records.fields import UtcTime
 from income_client.wire import codec as wire
-from income_client.wire import document_types
 from income_client.wire.codec import decode, register_document_type, to_json
-from income_client.wire.converter import make_converter
+from income_client.wire.readers import make_converter
 from tests.support.leaks import held_by
 from tests.support.payloads import DOCUMENTS
 
@@ -64,7 +63,7 @@ class Closed:
 
 @pytest.fixture(autouse=True)
 def _own_document_types(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(document_types, "_registered", {"paystub": Paystub})
+    monkeypatch.setattr(wire, "_document_types", {"paystub": Paystub})
     wire._converter.cache_clear()
     yield
     wire._converter.cache_clear()

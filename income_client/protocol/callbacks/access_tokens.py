@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from income_client.checks import is_number
+from income_client.settings import is_number
 from income_client.wire.strict_json import parse
 
 from .refusals import Refusal

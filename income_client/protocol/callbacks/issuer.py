@@ -14,9 +14,8 @@ from typing import Any, Final, assert_never
 import msgspec
 from attrs import field, frozen
 
-from income_client.checks import is_number
 from income_client.errors import ConfigurationError
-from income_client.settings import OAuth2ClientCredentials, Secret
+from income_client.settings import OAuth2ClientCredentials, Secret, is_number
 
 from .bearer import CallbackBearerAuth
 from .exchange import Answer, RequestHead, answer

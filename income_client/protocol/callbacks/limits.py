@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
 
-from income_client.checks import counting, not_negative, positive
 from income_client.errors import ConfigurationError
+from income_client.settings import counting, not_negative, positive
 
 
 def _run_or_skip(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:

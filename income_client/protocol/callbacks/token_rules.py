@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
-from income_client.checks import is_number
 from income_client.errors import ConfigurationError
+from income_client.settings import is_number
 
 ClaimValue: TypeAlias = str | int | bool
 """What a further claim may have to equal."""

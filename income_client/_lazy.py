@@ -1,0 +1,88 @@
+"""Where each public name is defined, so that it is imported when it is first asked for.
+
+``import income_client`` then costs next to nothing: a program pays for what it uses, and a
+test run that only finds the pytest plug-in pays for none of it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+NAMES: Final = {
+    "_version": "__version__",
+    "checkpoints": "CheckpointStore MemoryCheckpointStore SQLiteCheckpointStore StoredCheckpoint",
+    "client": "IncomeClient",
+    "downloads.many": "DownloadFailure Downloads",
+    "errors": """
+        AuthenticationError CallbackRejectedError CheckpointConflictError CheckpointError
+        ClientClosedError ConfigurationError ConnectionFailedError DeadlineExceededError
+        DecodeError DownloadError IncomeClientError InvalidRequestError LinkRefusal
+        NotFoundError PayloadFault PermissionDeniedError RateLimitedError ResponseError
+        SaturatedWindowError ServerError TokenError TransportError UnexpectedResponseError
+        UnsafeLinkError
+    """,
+    "events": """
+        CallFinished CheckpointCommitted DeadLettered Event FileFinished OnEvent PageCovered
+        PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried RequestSent
+        TokenRenewed WindowSplit
+    """,
+    "exporting.parquet_tables": "ParquetTables",
+    "exporting.tables": "RecordTables to_arrow to_pandas to_polars",
+    "fetching": "Fetcher FetchFailure",
+    "http.tokens": "StoredToken TokenStore",
+    "polling.batches": "Batch",
+    "polling.poller": "Poller",
+    "polling.status": "PollerStatus",
+    "protocol.callbacks.basic": "CallbackBasicAuth",
+    "protocol.callbacks.bearer": "CallbackBearerAuth",
+    "protocol.callbacks.certificates": "CallbackClientCertificate",
+    "protocol.callbacks.issuer": "CallbackTokenIssuer",
+    "protocol.callbacks.networks": "CallbackSourceNetworks",
+    "records.applications": """
+        Address AddressEntry Applicant Application ApplicationPage ApplicationSummary
+        DataSources ImageFile IncomeCalculation IncomeSource SuspectedFraudulent
+        YearlyIncome
+    """,
+    "records.callbacks": "Callback",
+    "records.dead_letters": "DeadLetter",
+    "records.documents": """
+        ApplicationDocuments ApplicationRecord Document DocumentEntry DocumentSource
+        PaystubEntry
+    """,
+    "records.files": "DownloadedFile DownloadProgress",
+    "records.money": "AmountPair",
+    "records.paystub": "Paystub PaystubAddress PaystubApplicant",
+    "records.window": "Window",
+    "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",
+    "walk.paginator": "ApplicationPaginator WalkProgress",
+    "wire.codec": "from_json register_document_type to_json",
+}
+"""The modules, and the names that each gives."""
+
+
+def lazy_names(
+    package: str, names: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names when asked."""
+    homes = {name: module for module, text in names.items() for name in text.split()}
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            module = import_module(f".{homes[name]}", package)
+        except AttributeError as error:
+            # Python takes any AttributeError from here to mean that there is no such name.
+            raise ImportError(f"{package}.{homes[name]} cannot be imported: {error}") from error
+        found = getattr(module, name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    def known() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return find, known
+
+
+__getattr__, __dir__ = lazy_names(__name__.rpartition(".")[0], NAMES)

@@ -1,0 +1,164 @@
+"""What every checkpoint store does, as checks for those who write one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from inspect import isawaitable
+from typing import Any, Final
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointStore,
+    DeadLetter,
+    Window,
+)
+
+MakeStore = Callable[[], CheckpointStore | Awaitable[CheckpointStore]]
+
+_FIRST_DAY: Final = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
+_SAVERS: Final = 8
+
+
+async def check_checkpoint_store(make_store: MakeStore) -> None:
+    """Check that a store keeps the rules of `CheckpointStore`; for your own tests.
+
+    >>> import asyncio
+    >>> from income_client import MemoryCheckpointStore
+    >>> asyncio.run(check_checkpoint_store(MemoryCheckpointStore))
+
+    Args:
+        make_store: called for each rule; returns a new, empty store, or awaits one.
+
+    Raises:
+        AssertionError: the store breaks a rule; the message says which one, and how.
+    """
+    for rule, check in _RULES:
+        made = make_store()
+        store = await made if isawaitable(made) else made
+        try:
+            await check(store)
+        except AssertionError as error:
+            raise AssertionError(f"{rule}: {error}") from None
+        except CheckpointConflictError as error:
+            raise AssertionError(f"{rule}: save() raised {error!r}") from error
+
+
+def _letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLetter:
+    """Return a dead letter; a smaller number was tried first."""
+    return DeadLetter(
+        application_id=None if window else f"app-{number}",
+        window=Window(1_000 + number, 1_001 + number),
+        reason="the service has no such application",
+        attempts=attempts,
+        first_tried_at=_FIRST_DAY + timedelta(seconds=number),
+        last_tried_at=_FIRST_DAY + timedelta(seconds=number + attempts),
+    )
+
+
+def _check(found: object, expected: object) -> None:
+    if found != expected:
+        raise AssertionError(f"expected {expected!r}, found {found!r}")
+
+
+async def _holds(store: CheckpointStore, text: str | None, version: int) -> None:
+    stored = await store.load("default")
+    _check((stored.checkpoint, stored.version), (text, version))
+
+
+async def _has_letters(store: CheckpointStore, *letters: DeadLetter, name: str = "default") -> None:
+    _check(tuple(await store.dead_letters(name)), letters)
+
+
+async def _conflicts(store: CheckpointStore, **change: Any) -> None:
+    try:
+        await store.save("default", "refused", **change)
+    except CheckpointConflictError:
+        return
+    raise AssertionError("save() raised no CheckpointConflictError")
+
+
+async def _is_empty_at_first(store: CheckpointStore) -> None:
+    await _holds(store, None, 0)
+    await _has_letters(store)
+
+
+async def _loads_what_was_saved(store: CheckpointStore) -> None:
+    _check(await store.save("default", "one", version=0), 1)
+    _check(await store.save("default", "tw\u00f6\nlines", version=1), 2)
+    await _holds(store, "tw\u00f6\nlines", 2)
+
+
+async def _refuses_other_versions(store: CheckpointStore) -> None:
+    await _conflicts(store, version=1)
+    await _holds(store, None, 0)
+    await store.save("default", "one", version=0, dead_letters=[_letter(1)])
+    await store.save("default", "two", version=1)
+    change = {"dead_letters": [_letter(2)], "resolved": [_letter(1).key]}
+    for version in (0, 1, 3, 2**40):
+        await _conflicts(store, version=version, **change)
+    await _holds(store, "two", 2)
+    await _has_letters(store, _letter(1))
+
+
+async def _lets_the_first_saver_win(store: CheckpointStore) -> None:
+    saves = (store.save("default", f"saver {n}", version=0) for n in range(_SAVERS))
+    results = await asyncio.gather(*saves, return_exceptions=True)
+    refused = [one for one in results if isinstance(one, CheckpointConflictError)]
+    _check(([one for one in results if one not in refused], len(refused)), ([1], _SAVERS - 1))
+    await _conflicts(store, version=0)
+    _check(await store.save("default", "next", version=1), 2)
+
+
+async def _keeps_names_apart(store: CheckpointStore) -> None:
+    await store.save("default", "first", version=0, dead_letters=[_letter(1)])
+    await store.save("default", "second", version=1)
+    await store.save("other", "of other", version=0, dead_letters=[_letter(1, attempts=9)])
+    await store.save("default", "third", version=2, resolved=[_letter(1).key])
+    await _holds(store, "third", 3)
+    other = await store.load("other")
+    _check((other.checkpoint, other.version), ("of other", 1))
+    await _has_letters(store)
+    await _has_letters(store, _letter(1, attempts=9), name="other")
+
+
+async def _orders_dead_letters(store: CheckpointStore) -> None:
+    letters = [_letter(3), _letter(1, window=True), _letter(1), _letter(2)]
+    await store.save("default", "one", version=0, dead_letters=letters[:2])
+    await store.save("default", "two", version=1, dead_letters=letters[2:])
+    await _has_letters(store, letters[2], letters[1], letters[3], letters[0])
+
+
+async def _replaces_dead_letters(store: CheckpointStore) -> None:
+    await store.save("default", "one", version=0, dead_letters=[_letter(1), _letter(2)])
+    again: Sequence[DeadLetter] = [_letter(1, attempts=2), _letter(1, attempts=3)]
+    await store.save("default", "two", version=1, dead_letters=again)
+    await _has_letters(store, again[1], _letter(2))
+
+
+async def _removes_before_it_adds(store: CheckpointStore) -> None:
+    await store.save("default", "one", version=0, dead_letters=[_letter(1), _letter(2)])
+    again = _letter(1, attempts=2)
+    keys = [again.key, _letter(2).key, "application:unknown"]
+    await store.save("default", "two", version=1, dead_letters=[again], resolved=keys)
+    await _has_letters(store, again)
+
+
+_RULES: Final = (
+    ("an unknown name has no checkpoint, version 0 and no dead letters", _is_empty_at_first),
+    ("a save returns the next version, and the text comes back unchanged", _loads_what_was_saved),
+    ("a save for another version than the stored one changes nothing", _refuses_other_versions),
+    (
+        "of several saves for one version one succeeds",
+        _lets_the_first_saver_win,
+    ),
+    ("each name has its own checkpoint, version and dead letters", _keeps_names_apart),
+    (
+        "dead letters come back by their first attempts, then keys",
+        _orders_dead_letters,
+    ),
+    ("of several dead letters with one key the last one is kept", _replaces_dead_letters),
+    (
+        "resolved keys are removed before letters are added",
+        _removes_before_it_adds,
+    ),
+)

@@ -1,0 +1,342 @@
+"""Windows of a walk: the questions about them, and what a page proves about its window.
+
+Everything here is a value or a rule about values. `planner` decides what is asked, and when.
+"""
+
+import enum
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
+
+from attrs import frozen
+
+from income_client.errors import UnexpectedResponseError
+from income_client.records.applications import ApplicationSummary
+from income_client.records.window import EPOCH, Window
+
+Rows = Mapping[str, ApplicationSummary]
+
+_SECOND: Final = timedelta(seconds=1)
+_APART: Final = 3
+"""Seconds from which on two questions about a second each have no second in common."""
+
+
+@frozen
+class Bounds:
+    """The two bounds of a list call, in seconds; nobody knows whether they are inclusive."""
+
+    after: int
+    """``updated_after``, as sent or as echoed."""
+    before: int | None
+    """``updated_before``; None leaves it to the service, which takes the present."""
+
+    @property
+    def reach(self) -> Window:
+        """Every second of which a page for these bounds may hold rows."""
+        before = self.after if self.before is None else self.before
+        return Window(min(self.after, before), max(self.after, before) + 1)
+
+    def around(self, window: Window) -> "Bounds":
+        """Return the bounds that ask for a window within these, one second earlier if possible."""
+        before = window.before if self.before is None else min(window.before, self.before)
+        return Bounds(max(window.after - 1, self.after), before)
+
+    def hold(self, inner: "Bounds") -> bool:
+        """Return whether other bounds lie within these."""
+        if inner.after < self.after:
+            return False
+        return self.before is None or inner.before is None or inner.before <= self.before
+
+
+class Kind(enum.Enum):
+    """Why a question is asked."""
+
+    WINDOW = "window"
+    """To cover a window."""
+    SECOND = "second"
+    """To narrow down one second that came back full."""
+    TAIL = "tail"
+    """To find the present, or to end the walk there."""
+
+
+@frozen
+class Question:
+    """One list call that the walk needs."""
+
+    kind: Kind
+    window: Window
+    """The seconds that it is responsible for."""
+    bounds: Bounds
+    """The bounds to send."""
+
+
+@frozen
+class Pause:
+    """The walk can continue only after the service's clock has moved."""
+
+    seconds: float
+
+
+@frozen(kw_only=True)
+class Answer:
+    """The service's reply to a question."""
+
+    echo: Window
+    """The bounds that it applied."""
+    rows: Rows
+    """The rows of the page, by their id."""
+    is_full: bool
+    """Whether the page holds as many rows as it could, so that some may be hidden."""
+    served_at: int | None
+    """The second at which the service says that it answered."""
+
+
+@frozen(kw_only=True)
+class Delivery:
+    """Rows for the consumer, and the window that is covered once they are processed."""
+
+    covers: Window
+    """The window that the rows complete; may be empty."""
+    bounds: Window
+    """The bounds that the service applied."""
+    applications: tuple[ApplicationSummary, ...]
+    """Rows that no earlier delivery of a neighbouring window held."""
+
+
+def second_of(moment: datetime) -> int:
+    """Return the whole second of a time without zone."""
+    return (moment - EPOCH) // _SECOND
+
+
+def echoed_window(after: datetime, before: datetime) -> Window:
+    """Return the echoed bounds in seconds; a fraction never makes the window wider."""
+    return Window(-((EPOCH - after) // _SECOND), second_of(before))
+
+
+def believe(window: Window, bounds: Bounds, echo: Window) -> tuple[Window, tuple[Window, ...]]:
+    """Return the part of a window that its page covers, and the parts to ask for again.
+
+    The page was not full. Each part may be empty. An echo that differs from the bounds
+    is believed: a service may cut a long window short at either end, keep nothing older
+    than some day, or apply no bound later than its present. The rest is then asked for
+    again. Where the service keeps one bound and leaves nothing of the window, there is
+    nothing more to get for it.
+
+    Raises:
+        UnexpectedResponseError: the echo fits none of this, so that the page answers
+            another question.
+    """
+    if not window:
+        return window, ()
+    kept_after = echo.after <= bounds.after
+    kept_before = bounds.before is None or echo.before >= bounds.before
+    # Whatever the bounds mean, the seconds strictly between them are covered.
+    start = window.after if kept_after else max(window.after, echo.after + 1)
+    end = window.before if kept_before else min(window.before, echo.before)
+    if start < end:
+        return Window(start, end), (Window(window.after, start), Window(end, window.before))
+    # Nothing of the window is kept: it is too old, or the present lies before it.
+    is_end_as_asked = bounds.before is None or echo.before in (bounds.before, echo.after)
+    is_raised = echo.after > bounds.after and is_end_as_asked
+    is_lowered = echo.after == bounds.after and echo.before >= bounds.after
+    if not (is_raised or is_lowered):
+        raise UnexpectedResponseError(f"asked for {window}, the service answered for {echo}")
+    edge = echo.before if kept_after else echo.after
+    if window.after < edge < window.before:
+        return Window(edge, edge), (Window(window.after, edge), Window(edge, window.before))
+    return window, ()
+
+
+class Intervals:
+    """A set of whole seconds, kept as disjoint, merged, ascending windows."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, windows: Iterable[Window] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for window in windows:
+            self.add(window)
+
+    def __iter__(self) -> Iterator[Window]:
+        return map(Window, self._starts, self._ends)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Intervals):
+            return NotImplemented
+        return self._starts == other._starts and self._ends == other._ends
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Intervals({', '.join(map(str, self))})"
+
+    @property
+    def seconds(self) -> int:
+        """How many seconds are in the set."""
+        return sum(self._ends) - sum(self._starts)
+
+    def add(self, window: Window) -> None:
+        """Put every second of the window into the set, merging what it touches."""
+        if not window:
+            return
+        first = bisect_left(self._ends, window.after)
+        last = bisect_right(self._starts, window.before)
+        start, end = window.after, window.before
+        if first < last:
+            start = min(start, self._starts[first])
+            end = max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+    def covers(self, window: Window) -> bool:
+        """Return whether every second of the window is in the set."""
+        if not window:
+            return True
+        at = bisect_right(self._starts, window.after) - 1
+        return at >= 0 and self._ends[at] >= window.before
+
+    def gaps(self, within: Window) -> list[Window]:
+        """Return the windows inside ``within`` that the set lacks, in ascending order."""
+        gaps = []
+        position = within.after
+        for window in self:
+            if window.before <= position:
+                continue
+            if window.after >= within.before:
+                break
+            if window.after > position:
+                gaps.append(Window(position, window.after))
+            position = window.before
+        if position < within.before:
+            gaps.append(Window(position, within.before))
+        return gaps
+
+
+class Overlap:
+    """Recognises rows that a neighbouring window already delivered.
+
+    A page may hold rows of the seconds beside its window. Its ids are kept until every
+    second that it may reach, and the one beside, is covered: no later page can then hold
+    one of its rows again, not even where a saturated second, of which no page holds every
+    row, lies between them. Only the pages at both ends of each covered interval are kept,
+    however long the walk.
+    """
+
+    def __init__(self, span: Window) -> None:
+        self._span = span
+        self._pages: list[tuple[Window, AbstractSet[str]]] = []
+
+    def admit(self, reach: Window, ids: AbstractSet[str]) -> AbstractSet[str]:
+        """Return the ids that are new, and remember all of them."""
+        fresh = ids
+        for other, known in self._pages:
+            if other.after < reach.before and reach.after < other.before:
+                fresh = fresh - known
+        self._pages.append((reach, ids))
+        return fresh
+
+    def forget(self, covered: Intervals) -> None:
+        """Drop the pages that no uncovered second can touch."""
+        low, high = self._span.after, self._span.before
+        self._pages = [
+            (reach, ids)
+            for reach, ids in self._pages
+            if not covered.covers(
+                Window(max(low, reach.after - 1), min(high, reach.before + 1)),
+            )
+        ]
+
+
+class Second:
+    """Narrow questions that settle whether one overfull second is saturated.
+
+    A question about the second ``s`` is sent as ``(s-1, s+1)`` and returns three seconds
+    where both bounds are inclusive. With one inclusive bound, ``(s-1, s)`` or ``(s, s+1)``
+    returns ``s`` alone, and the two together always hold it. With two inclusive bounds,
+    ``(s, s)`` returns it alone. Any row on a page whose two bounds are equal proves that
+    meaning; so an empty page is believed too once such a row was seen, here, for a
+    neighbour or earlier in the walk. A form counts only when it was echoed exactly, and
+    nothing is believed before the forms together, those about the neighbours included,
+    hold every row of the full page.
+    """
+
+    def __init__(
+        self, second: int, outer: Bounds, asked: Bounds, answer: Answer, *, inclusive: bool
+    ) -> None:
+        self.inclusive: bool = inclusive
+        """Whether both bounds are known to be inclusive."""
+        self.rows: dict[str, ApplicationSummary] = dict(answer.rows)
+        self.echo: Window = answer.echo
+        self._full_page = frozenset(answer.rows)
+        self._held: set[str] = set()
+        low, high = Bounds(second - 1, second), Bounds(second, second + 1)
+        self._pair = (low, high)
+        self._alone = Bounds(second, second)
+        self._complete: set[Bounds] = set()
+        self._neighbours = (Bounds(second - 1, second - 1), Bounds(second + 1, second + 1))
+        self._to_ask = [
+            form
+            for form in (low, high, self._alone, *self._neighbours)
+            if form != asked and outer.hold(form)
+        ]
+
+    @property
+    def covered(self) -> bool:
+        """Whether the pages so far prove that every row of the second was given."""
+        return self.is_whole and self._full_page <= self._held
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether some form holds the second, whatever became of the full page's rows."""
+        is_alone = self.inclusive and self._alone in self._complete
+        return is_alone or self._complete.issuperset(self._pair)
+
+    def next(self) -> Bounds | None:
+        """Return the form to ask next, None when the second is settled."""
+        if self.covered or not self._to_ask:
+            return None
+        form = self._to_ask[0]
+        # The neighbours can only vouch for a second that some form holds, or may hold.
+        may_help = self.is_whole or self._alone in self._complete
+        return form if may_help or form not in self._neighbours else None
+
+    def receive(self, form: Bounds, answer: Answer) -> None:
+        """Take the page of a form; one that was not echoed exactly proves nothing."""
+        self._to_ask.remove(form)
+        self.rows.update(answer.rows)
+        if (answer.echo.after, answer.echo.before) != (form.after, form.before):
+            return
+        self._held |= answer.rows.keys()
+        self.inclusive |= form.after == form.before and bool(answer.rows)
+        if not answer.is_full:
+            self._complete.add(form)
+
+    def refuse(self, form: Bounds) -> None:
+        """Record that the service does not accept the form."""
+        self._to_ask.remove(form)
+
+
+class Saturation:
+    """Distinguishes seconds that are really full from a service that ignores the bounds.
+
+    A row belongs to one second. Pages about seconds that are three apart have
+    none in common, unless the service gives the same rows whatever it is asked.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, frozenset[str]] | None = None
+
+    def contradicts(self, second: int, rows: Rows) -> bool:
+        """Take a saturated second; return whether its rows were those of another one."""
+        ids = frozenset(rows)
+        if self._last is not None:
+            last, known = self._last
+            if abs(second - last) < _APART:
+                return False
+            if 2 * len(ids & known) > len(ids):
+                return True
+        self._last = (second, ids)
+        return False

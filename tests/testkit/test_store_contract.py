@@ -1,0 +1,115 @@
+"""What the test kit says of stores that break a rule."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    CheckpointStore,
+    DeadLetter,
+    MemoryCheckpointStore,
+    StoredCheckpoint,
+)
+from income_client.testing import check_checkpoint_store
+
+
+class Forgetful(MemoryCheckpointStore):
+    """Forgets what was saved."""
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        """Return nothing."""
+        return StoredCheckpoint(checkpoint=None, version=(await super().load(name)).version)
+
+
+class Careless(MemoryCheckpointStore):
+    """Takes whatever version it is given."""
+
+    async def save(self, name: str, checkpoint: str, *, version: int, **change: Any) -> int:
+        """Save in any case."""
+        del version
+        stored = await self.load(name)
+        return await super().save(name, checkpoint, version=stored.version, **change)
+
+
+class Shared(MemoryCheckpointStore):
+    """Has one name."""
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        """Load the one."""
+        return await super().load(name and "one")
+
+    async def save(self, name: str, checkpoint: str, *, version: int, **change: Any) -> int:
+        """Save the one."""
+        return await super().save(name and "one", checkpoint, version=version, **change)
+
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
+        """Return those of the one."""
+        return await super().dead_letters(name and "one")
+
+
+class Backwards(MemoryCheckpointStore):
+    """Gives dead letters the wrong way round."""
+
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
+        """Return them."""
+        return (await super().dead_letters(name))[::-1]
+
+
+class Hoarding(MemoryCheckpointStore):
+    """Never removes a dead letter."""
+
+    async def save(
+        self, name: str, checkpoint: str, *, resolved: Sequence[str] = (), **change: Any
+    ) -> int:
+        """Save without what is resolved."""
+        del resolved
+        return await super().save(name, checkpoint, **change)
+
+
+class Unlucky(MemoryCheckpointStore):
+    """Refuses with another error."""
+
+    async def save(self, name: str, checkpoint: str, **change: Any) -> int:
+        """Save, or fail."""
+        try:
+            return await super().save(name, checkpoint, **change)
+        except CheckpointConflictError as error:
+            raise CheckpointError("conflict") from error
+
+
+BROKEN: Final[Sequence[tuple[Callable[[], CheckpointStore], str]]] = (
+    (Forgetful, "the text comes back unchanged: expected .*lines.*, found"),
+    (Careless, "another version than the stored one changes nothing"),
+    (Shared, "each name has its own"),
+    (Backwards, "by their first attempts"),
+    (Hoarding, "each name has its own"),
+)
+
+
+@pytest.mark.parametrize(("make_store", "rule"), BROKEN)
+async def test_a_broken_rule_is_named(make_store: Callable[[], CheckpointStore], rule: str) -> None:
+    """With what was expected and what was found."""
+    with pytest.raises(AssertionError, match=rule):
+        await check_checkpoint_store(make_store)
+
+
+async def test_another_error_than_a_conflict_is_left_as_it_is() -> None:
+    """Its author sees where it was raised."""
+    with pytest.raises(CheckpointError, match=r"^conflict$"):
+        await check_checkpoint_store(Unlucky)
+
+
+async def test_a_store_may_be_made_by_a_coroutine() -> None:
+    """Some have to connect first; each rule gets a new one."""
+    made = 0
+
+    async def connect() -> CheckpointStore:
+        nonlocal made
+        made += 1
+        return MemoryCheckpointStore()
+
+    await check_checkpoint_store(connect)
+    assert made > 5
