@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         StoredCheckpoint,
     )
     from .client import IncomeClient
-    from .downloads.stream import DownloadFailure, Downloads
+    from .downloads.many import DownloadFailure, Downloads
     from .errors import (
         AuthenticationError,
         CallbackRejectedError,

@@ -13,7 +13,7 @@ NAMES: Final = {
     "_version": "__version__",
     "checkpoints": "CheckpointStore MemoryCheckpointStore SQLiteCheckpointStore StoredCheckpoint",
     "client": "IncomeClient",
-    "downloads.stream": "DownloadFailure Downloads",
+    "downloads.many": "DownloadFailure Downloads",
     "errors": """
         AuthenticationError CallbackRejectedError CheckpointConflictError CheckpointError
         ClientClosedError ConfigurationError ConnectionFailedError DeadlineExceededError

@@ -34,11 +34,8 @@ from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
     from .checkpoints import CheckpointStore
-    from .downloads.download import Downloader
-    from .downloads.meant import Documents, OneDocument
-    from .downloads.run import OnProgress
-    from .downloads.stream import DownloadFailure, Downloads
-    from .places.choice import Destination, FolderOrStore
+    from .downloads.downloader import Destination, Downloader, FolderOrStore, OnProgress
+    from .downloads.many import Documents, DownloadFailure, Downloads, OneDocument
     from .polling.poller import Poller
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
@@ -143,7 +140,7 @@ class IncomeClient:
         self._is_closed = False
 
         def make_downloader() -> Downloader:
-            from .downloads.download import Downloader
+            from .downloads.downloader import Downloader
 
             return Downloader.make(
                 downloads,
@@ -725,7 +722,7 @@ class IncomeClient:
             ConfigurationError: an argument is invalid.
         """
         from .downloads.file_getter import file_getter, folder_or_store
-        from .downloads.stream import Downloads
+        from .downloads.many import Downloads
 
         get = file_getter(
             folder_or_store(directory),

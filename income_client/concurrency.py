@@ -266,6 +266,7 @@ async def run_to_the_end(
     running = asyncio.get_running_loop().run_in_executor(executor, work)
     cancellation = await outlast(running, on_cancel)
     if cancellation is not None:
+        running.cancelled() or running.exception()  # nobody else will look at it
         raise cancellation
     return running.result()
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from income_client.disk.folders import open_folder
+from income_client.disk import sync_folder as _sync_folder
 
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
@@ -71,5 +71,4 @@ def sync(folder: Path) -> None:
     Raises:
         OSError: the disk refuses.
     """
-    with open_folder(folder) as held:
-        held.sync()
+    _sync_folder(folder)

@@ -5,19 +5,16 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from income_client.disk.partial_files import FoldersSeen
 from income_client.errors import ConfigurationError, IncomeClientError
-from income_client.places import place_of
-from income_client.places.stores import is_store
 from income_client.records.files import DownloadedFile
 from income_client.settings import is_plain_function
 
 from .address_book import Ask
-from .download import Downloader
-from .meant import Meant, OneDocument, meant_by
+from .downloader import Downloader, FileJob, OnProgress, ProgressError, place_of
+from .many import Get, Meant, OneDocument, meant_by
 from .naming import FileFacts, NameTemplate
-from .run import FileJob, OnProgress, ProgressError
-from .stream import Get
+from .object_store import is_store
+from .part_file import FoldersSeen
 
 _SAMPLE: Final = FileFacts(
     application_id="a", document_type="t", document_id="d", file=0, file_reference_id="r"

@@ -1,21 +1,20 @@
 """Document files over aiohttp, on connections of their own that never see a credential.
 
-Knows connections and the IP addresses they lead to. Refuses to know what a
-status means, when to try again and where a file is kept. As in `transport`,
-nothing of aiohttp leaves it, and failures are values: its errors and frames
-show the addresses, which open the files.
+What a status means and when to try again is decided elsewhere. Nothing of aiohttp leaves this
+module: its errors show the addresses, which open the files.
 """
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import aiohttp
 from yarl import URL
 
-from income_client.errors import ClientClosedError, UnsafeLinkError
+from income_client.errors import ClientClosedError, DownloadError, UnsafeLinkError
 from income_client.hosts import is_this_machine
 from income_client.http.connection_watch import WatchedRequest
 from income_client.http.transport import (
@@ -30,35 +29,39 @@ from income_client.http.transport import (
 )
 from income_client.settings import DownloadPolicy, Secret, Timeouts
 
-from .file_reply import FileReply, FileRequest, OpenReplies, Outcome, received
-from .links import Link
-from .peers import peer_refusal
-
-__all__ = ["FilePool", "FileReply", "FileRequest"]
+from .links import Link, check_peer
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _READ_BUFFER_BYTES: Final = 256 * 1024
+_ERROR_BYTES: Final = 64 * 1024
+_ERROR_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
+_SINGLE_FIELDS: Final = frozenset(
+    {
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "etag",
+        "location",
+        "transfer-encoding",
+    }
+)
 
 
 class FilePool:
     """A pool of connections for document files.
 
-    The aiohttp session is made in the event loop of the first request. Each
-    connection is checked before its first packet: the name of an allowed host
-    may lead anywhere. Behind a proxy only the proxy sees where it leads, and has
-    to refuse what is within its own network.
+    The aiohttp session is made in the event loop of the first request. The IP address of each
+    connection is checked before its first packet: the name of an allowed host may lead anywhere.
+    Behind a proxy only the proxy sees where it leads, and has to refuse its own network.
 
     Args:
         policy: where files may come from, and the TLS context.
         user_agent: in place of the package's own.
         proxy: address of an HTTP proxy, as `proxy_address` checked it.
 
-    Attributes:
-        is_closed: whether it was closed, or is being closed.
-
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -75,79 +78,92 @@ class FilePool:
             "Accept-Encoding": "identity",
         }
         self._proxy = proxy
-        self._replies = OpenReplies(self.refusal)
+        self._replies: set[FileReply] = set()
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed: bool = False
 
-    def refusal(self) -> ClientClosedError | None:
-        """Return what stands against a request from the running loop, None if nothing does."""
+    def check_open(self) -> None:
+        """Raise `ClientClosedError` if no request can be made from the running loop."""
         if self.is_closed:
-            return ClientClosedError("the client was closed")
-        return elsewhere() if self._is_elsewhere() else None
+            raise ClientClosedError("the client was closed")
+        if self._is_elsewhere():
+            raise elsewhere()
 
-    def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> FileRequest:
-        """Ask for a file once, as a context manager.
-
-        Its block is given the reply, or the error that stands for having none;
-        entering raises only cancellation, and bugs. When the block ends before the
-        body does, the connection is closed.
+    @asynccontextmanager
+    async def get(
+        self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> AsyncIterator["FileReply"]:
+        """Ask for a file once; the connection is closed if the block ends before the body does.
 
         Args:
             link: the address, checked.
             headers: further header fields, such as Range.
             timeouts: ``connect`` and ``read``, within which together the reply begins.
+
+        Raises:
+            ClientClosedError: the pool is closed, or belongs to another event loop.
+            DownloadError: there is no usable reply.
         """
-        return FileRequest(partial(self._send, link, dict(headers), timeouts))
+        self.check_open()
+        if self._proxy is not None and is_this_machine(link.host):
+            check_peer(_LOOPBACK, self._policy)
+        reply = await self._send(link, headers, timeouts)
+        found = FileReply(self, reply, timeouts.read)
+        self._replies.add(found)
+        try:
+            yield found
+        finally:
+            self._replies.discard(found)
+            found.leave()
 
     async def aclose(self) -> None:
         """Close the connections; a second time does nothing.
 
         Raises:
-            ClientClosedError: another loop than this one has them.
+            ClientClosedError: the connections belong to another event loop.
         """
         if self._session is not None and self._is_elsewhere():
             raise elsewhere()
         self.is_closed = True
-        self._replies.close()
+        # aiohttp forgets readers of a body when its session is closed, and their time limit too.
+        for reply in self._replies:
+            reply.leave()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def _send(self, link: Link, headers: dict[str, str], timeouts: Timeouts) -> Outcome:
-        refused = self.refusal() or self._proxied_refusal(link)
-        if refused is not None:
-            return refused
+    async def _send(
+        self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> aiohttp.ClientResponse:
         session = self._opened()
         try:
             async with asyncio.timeout(timeouts.connect + timeouts.read):
                 reply = await session.get(
                     URL(link.address, encoded=True),
-                    headers=self._headers | headers,
+                    headers=self._headers | dict(headers),
                     allow_redirects=False,
                     timeout=socket_limits(timeouts),
                     proxy=None if self._proxy is None else URL(self._proxy.reveal()),
                     ssl=True if self._policy.ssl is None else self._policy.ssl,
                 )
-        except _RefusedPeerError as refusal:
-            return UnsafeLinkError(f"{link.host}: {refusal.message}", reason=refusal.reason)
+        except _RefusedPeerError as refused:
+            fault: DownloadError = UnsafeLinkError(
+                f"{link.host}: {refused.message}", reason=refused.reason
+            )
         except LostError as lost:
-            fault = lost.fault
+            fault = lost.fault.download_error()
         except FAILURES as error:
-            fault = fault_of(error)
+            fault = fault_of(error).download_error()
         except Exception as bug:  # noqa: BLE001 - raised again
-            if session.closed and (refused := self.refusal()) is not None:
-                return refused
+            if session.closed:
+                self.check_open()
             raise cleaned(bug) from None
         else:
-            return received(reply, self._replies, seconds=timeouts.read)
-        refused = self.refusal() if session.closed else None
-        return refused or fault.download_error()
-
-    def _proxied_refusal(self, link: Link) -> UnsafeLinkError | None:
-        if self._proxy is None or not is_this_machine(link.host):
-            return None
-        return peer_refusal(_LOOPBACK, self._policy)
+            return reply
+        if session.closed:
+            self.check_open()
+        raise fault
 
     def _is_elsewhere(self) -> bool:
         return self._loop is not None and self._loop is not asyncio.get_running_loop()
@@ -170,16 +186,84 @@ class FilePool:
                 auto_decompress=False,
                 read_bufsize=_READ_BUFFER_BYTES,
             )
-            # An instrumented process puts some into every session: an address is a secret here.
+            # Instrumentation adds trace configs to every session: an address is a secret here.
             self._session.trace_configs.clear()
         return self._session
+
+
+class FileReply:
+    """The reply to a request for a file, its body still to be read; made by `FilePool.get`.
+
+    Attributes:
+        status: HTTP status.
+        headers: header fields; names in lower case.
+    """
+
+    def __init__(self, pool: FilePool, reply: aiohttp.ClientResponse, seconds: float) -> None:
+        self._pool = pool
+        self._reply = reply
+        self._seconds = seconds
+        self.status: int = reply.status
+        self.headers: Mapping[str, str] = _headers_of(reply)
+
+    def __repr__(self) -> str:
+        return f"<FileReply {self.status}>"
+
+    @property
+    def is_delimited(self) -> bool:
+        """Whether a cut can be told from the end of the body."""
+        # Without blanks of any other kind: aiohttp knows only these, and would read to a cut.
+        coding = self.headers.get("transfer-encoding", "").strip(" \t").lower()
+        return coding == "chunked" if coding else "content-length" in self.headers
+
+    async def read(self) -> bytes:
+        """Return the next bytes as they were received, none at the end of the body.
+
+        What came before a cut is returned before the error is raised.
+
+        Raises:
+            ClientClosedError: the pool was closed meanwhile.
+            DownloadError: the body ended early.
+        """
+        content = self._reply.content
+        try:
+            # A read may return nothing before the end, for example for a chunk's extension.
+            async with asyncio.timeout(self._seconds):
+                piece = await content.readany()
+                while not piece and not content.at_eof():
+                    piece = await content.readany()
+        except FAILURES as error:
+            fault = fault_of(error)
+            piece = _left_in(content)
+        else:
+            return piece
+        if not piece:
+            self._pool.check_open()
+            raise fault.download_error()
+        return piece
+
+    async def error_text(self, limit: int = _ERROR_BYTES, seconds: float = _ERROR_SECONDS) -> str:
+        """Return the first bytes of an error's body as text, as far as they come in time."""
+        start = bytearray()
+        with suppress(TimeoutError, ClientClosedError, DownloadError):
+            async with asyncio.timeout(seconds):
+                while len(start) < limit and (piece := await self.read()):
+                    start += piece
+        return start[:limit].decode(errors="replace")
+
+    def leave(self) -> None:
+        """Give the connection back if the body was read to its end, else close it."""
+        if self._reply.content.at_eof():
+            self._reply.release()
+        else:
+            self._reply.close()
 
 
 class _RefusedPeerError(RuntimeError):
     """An address of a host that files may not come from.
 
-    Of all classes this one passes through the race for the first connection, if
-    every address of the host was refused and each error has the same text.
+    Of all classes this one passes through aiohttp's race for the first connection, if every
+    address of the host was refused and each error has the same text.
     """
 
     def __init__(self, refused: UnsafeLinkError) -> None:
@@ -189,9 +273,34 @@ class _RefusedPeerError(RuntimeError):
 
 
 def _checked_socket(policy: DownloadPolicy, info: aiohttp.AddrInfoType) -> socket.socket:
-    """Make the socket for a connection, unless it would lead where nothing may go."""
+    """Make the socket for a connection, unless it would lead to a refused address."""
     family, kind, protocol, _, address = info
-    refused = peer_refusal(str(address[0]), policy)
-    if refused is not None:
-        raise _RefusedPeerError(refused)
+    try:
+        check_peer(str(address[0]), policy)
+    except UnsafeLinkError as refused:
+        raise _RefusedPeerError(refused) from None
     return socket.socket(family, kind, protocol)
+
+
+def _headers_of(reply: aiohttp.ClientResponse) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for spelling, value in reply.headers.items():
+        name = spelling.lower()
+        if name in headers and name in _SINGLE_FIELDS:
+            reply.close()
+            raise DownloadError(f"the header field {name} came twice", retryable=True)
+        headers[name] = value
+    return headers
+
+
+def _left_in(content: aiohttp.StreamReader) -> bytes:
+    """Take what a broken connection had brought and nobody has read; it may be much."""
+    error = content.exception()
+    if error is None:
+        return b""
+    # A stream that has an exception returns nothing else, although the bytes are the file's.
+    content.set_exception(cast("BaseException", None))
+    try:
+        return content.read_nowait()
+    finally:
+        content.set_exception(error)

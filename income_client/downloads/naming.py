@@ -1,9 +1,13 @@
-"""What a document's file is called in a folder or a store; knows no disk.
+"""What a document's file is called in a folder or a store: its extension, and one safe path.
 
-Names from the service are data: each becomes one safe component, or a part of
-one, wherever it stands in a template.
+Names from the service are data: each becomes one safe component, or a part of one, wherever it
+is in a template. The table of media types is the package's own, since that of the machine
+differs from one to the next.
 """
 
+import hashlib
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from string import Formatter
@@ -13,8 +17,6 @@ from attrs import frozen
 
 from income_client.errors import ConfigurationError
 
-from .safe_names import LONGEST, is_safe_at_ends, is_safe_text, safe_component, without_reserved
-
 DEFAULT_TEMPLATE: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 """Where files go in a folder unless the caller says otherwise."""
 
@@ -22,6 +24,96 @@ _MOST_COMPONENTS: Final = 8
 _LONGEST_NAME: Final = 255
 _LONGEST_NUMBER: Final = 6
 _LONGEST_EXTENSION: Final = 5
+LONGEST: Final = 120
+"""Bytes of UTF-8 that a safe component has at most."""
+
+# Control, format (bidirectional ones too), surrogates, private, unassigned, line separators.
+_GONE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_REPLACED: Final = frozenset('/\\:*?"<>|')
+_NOT_FIRST: Final = ".-~ "
+_NOT_LAST: Final = ". "
+_MARK: Final = re.compile(r"~[0-9a-f]{8}\Z", re.IGNORECASE)
+_RESERVED: Final = frozenset(
+    {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"}
+    | {f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"},
+)
+
+UNKNOWN: Final = "bin"
+"""The extension of a file that nothing is known of."""
+
+_BY_MEDIA_TYPE: Final = {
+    "application/pdf": "pdf",
+    "application/x-pdf": "pdf",
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/jpg": "jpg",
+    "image/pjpeg": "jpg",
+    "image/tiff": "tif",
+    "image/tif": "tif",
+    "image/gif": "gif",
+    "image/bmp": "bmp",
+    "image/x-ms-bmp": "bmp",
+    "image/webp": "webp",
+    "image/heic": "heic",
+    "image/heif": "heic",
+    "text/plain": "txt",
+    "text/csv": "csv",
+    "application/csv": "csv",
+    "application/json": "json",
+    "application/xml": "xml",
+    "text/xml": "xml",
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+    "application/rtf": "rtf",
+    "text/rtf": "rtf",
+    "message/rfc822": "eml",
+    "application/zip": "zip",
+    "application/x-zip-compressed": "zip",
+    "application/msword": "doc",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+}
+
+EXTENSIONS: Final = (*dict.fromkeys(_BY_MEDIA_TYPE.values()), UNKNOWN)
+"""Every extension that a file can get, the likeliest first."""
+
+MEDIA_TYPES: Final = {
+    extension: media_type for media_type, extension in reversed(_BY_MEDIA_TYPE.items())
+}
+"""The usual media type of each extension; that of unknown files is not among them."""
+
+_SIGNATURES: Final = (
+    ("pdf", b"%PDF-"),
+    ("png", b"\x89PNG\r\n\x1a\n"),
+    ("jpg", b"\xff\xd8\xff"),
+    ("tif", rb"II\*\x00"),
+    ("tif", rb"MM\x00\*"),
+    ("gif", b"GIF87a"),
+    ("gif", b"GIF89a"),
+    ("webp", b"RIFF....WEBP"),
+    ("heic", b"....ftyp(heic|heix|mif1)"),
+    ("bmp", b"BM....\x00\x00\x00\x00"),
+    ("zip", b"PK\x03\x04"),
+    ("rtf", rb"{\\rtf"),
+    ("xml", rb"<\?xml"),
+)
+"""Formats, and patterns of how their files begin."""
+
+HEAD_BYTES: Final = 64
+"""So much of a file's beginning is enough to tell its format."""
+
+
+def extension_of(content_type: str | None, head: bytes) -> str:
+    """Return the extension for a file: by its media type if that is known, else by its head."""
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    named = _BY_MEDIA_TYPE.get(media_type)
+    if named is not None:
+        return named
+    for extension, signature in _SIGNATURES:
+        if re.match(signature, head, re.DOTALL):
+            return extension
+    return UNKNOWN
 
 
 @frozen
@@ -41,7 +133,7 @@ class FileFacts:
 
 
 class NameField(Enum):
-    """A field of a template."""
+    """Field of a template."""
 
     APPLICATION_ID = "application_id"
     DOCUMENT_TYPE = "document_type"
@@ -86,20 +178,9 @@ class NameTemplate:
 
     @classmethod
     def read(cls, text: object) -> Self:
-        """Read a template such as `DEFAULT_TEMPLATE`.
-
-        It must contain ``{document_id}``, or ``{file_reference_id}``: two documents
-        may have the same one of those, and then the second is refused, unless
-        its file is the same or the caller overwrites. ``{ext}`` stands at the end only.
-
-        Args:
-            text: components parted by ``/``, with fields in braces.
-
-        Raises:
-            ConfigurationError: it cannot be meant, or does not lead below its folder.
-        """
+        """Read a template such as `DEFAULT_TEMPLATE`; raise `ConfigurationError` if invalid."""
         if not isinstance(text, str):
-            raise ConfigurationError("a name template is a str")
+            raise ConfigurationError("a name template must be a str")
         pieces = tuple(_pieces(text))
         has_extension = pieces[-1:] == (NameField.EXT,)
         if has_extension:
@@ -109,11 +190,7 @@ class NameTemplate:
         return cls(text=text, components=components, has_extension=has_extension)
 
     def of(self, facts: FileFacts) -> FileName:
-        """Return the name of a file.
-
-        Raises:
-            ConfigurationError: a field of the template is not known of this document.
-        """
+        """Return the name of a file; raise if a field is not known of this document."""
         *folders, stem = (_filled(component, facts) for component in self.components)
         return FileName(tuple(folders), stem, self.has_extension)
 
@@ -138,7 +215,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
 def _without_dot(pieces: Sequence[_Piece]) -> tuple[_Piece, ...]:
     last = pieces[-1] if pieces else None
     if not isinstance(last, str) or not last.endswith("."):
-        raise ConfigurationError("in a name template, {ext} stands behind a dot")
+        raise ConfigurationError("in a name template, {ext} must follow a dot")
     return (*pieces[:-1], last[:-1])
 
 
@@ -159,13 +236,15 @@ def _components(pieces: Sequence[_Piece]) -> Iterator[_Component]:
 def _check(components: tuple[_Component, ...]) -> None:
     fields = {piece for component in components for piece in component}
     if fields.isdisjoint({NameField.DOCUMENT_ID, NameField.FILE_REFERENCE_ID}):
-        raise ConfigurationError("a name template contains {document_id} or {file_reference_id}")
+        raise ConfigurationError(
+            "a name template must contain {document_id} or {file_reference_id}"
+        )
     if NameField.EXT in fields:
-        raise ConfigurationError("in a name template, {ext} stands at the end, and once")
+        raise ConfigurationError("in a name template, {ext} must be at the end, and only there")
     if len(components) > _MOST_COMPONENTS:
         raise ConfigurationError(f"a name template has at most {_MOST_COMPONENTS} components")
     for component in components:
-        # A field stands for a text that is safe anywhere.
+        # A field becomes a text that is safe anywhere.
         sample = "".join(piece if isinstance(piece, str) else "x" for piece in component)
         if not is_safe_text(sample) or not is_safe_at_ends(sample) or ".." in sample:
             raise ConfigurationError(
@@ -210,3 +289,54 @@ def _value(field: NameField, facts: FileFacts) -> str:
             "pass it along, or use a template without it",
         )
     return safe_component(value)
+
+
+def safe_component(text: str) -> str:
+    """Return one component of a path for any text: at most `LONGEST` bytes, never empty."""
+    # A text that was changed ends with a hash of the original, so that no two texts get the same
+    # name. One that ends like this by itself counts as changed for the same reason.
+    tidy = _tidy(text)
+    if tidy == text and tidy == _cut(tidy, LONGEST) and not _MARK.search(text):
+        return text
+    mark = f"~{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return (_cut(tidy, LONGEST - len(mark)).rstrip(_NOT_LAST) or "_") + mark
+
+
+def without_reserved(component: str) -> str:
+    """Return a component that is not the name of a device on Windows."""
+    # Such a name is reserved with any extension behind it, and with spaces before that.
+    stem = component.partition(".")[0].rstrip(" ")
+    return f"_{component}" if stem.upper() in _RESERVED else component
+
+
+def is_safe_text(text: str) -> bool:
+    """Say whether a text has none of the characters that are taken out or replaced."""
+    return _clean(text) == text
+
+
+def is_safe_at_ends(text: str) -> bool:
+    """Say whether a component is not empty and begins and ends with allowed characters."""
+    return bool(text) and text[0] not in _NOT_FIRST and text[-1] not in _NOT_LAST
+
+
+def _tidy(text: str) -> str:
+    return without_reserved(_clean(text).lstrip(_NOT_FIRST).rstrip(_NOT_LAST)) or "_"
+
+
+def _clean(text: str) -> str:
+    signs = (_sign(sign) for sign in unicodedata.normalize("NFC", text))
+    # What has gone may have kept two signs apart that are one.
+    return unicodedata.normalize("NFC", "".join(signs))
+
+
+def _sign(sign: str) -> str:
+    category = unicodedata.category(sign)
+    if category in _GONE:
+        return ""
+    if sign in _REPLACED or (category == "Zs" and sign != " "):
+        return "_"
+    return sign
+
+
+def _cut(text: str, size: int) -> str:
+    return text.encode("utf-8")[:size].decode("utf-8", "ignore")

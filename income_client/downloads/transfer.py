@@ -1,10 +1,11 @@
-"""One file on its way: what to ask for next, and what may be joined to what came before.
+"""What the replies of a file storage mean, and which of their bytes may be joined to one file.
 
-Bytes of two replies are joined only if the second one proves that it goes on
-with the same object at the right place; in any other case the file starts over.
-Knows header fields and counts bytes; refuses to know addresses and disks.
+Bytes of two replies are joined only if the second proves that it continues the same object at the
+right place; in any other case the file starts over. Error bodies are XML from anywhere: they are
+searched by pattern, never parsed, and only a code that looks like one is shown.
 """
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
@@ -12,53 +13,127 @@ from typing import Final
 from attrs import frozen
 
 from income_client.errors import DownloadError, IncomeClientError
+from income_client.http.endpoints import Response
+from income_client.http.replies import facts_of
 from income_client.settings import DownloadPolicy
 
-from .storage_replies import Redirect, Refused, read_other, read_part, strong_etag, unusable
-
+_PART: Final = re.compile(
+    r"bytes (?P<first>[0-9]{1,18})-(?P<last>[0-9]{1,18})/(?P<total>[0-9]{1,18})"
+)
+_NO_PART: Final = re.compile(r"bytes \*/(?P<total>[0-9]{1,18})")
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_STRONG_ETAG: Final = re.compile(r'"[!#-~]{1,100}"')
+_CODE: Final = re.compile(r"<Code>\s*(?P<code>[A-Za-z][A-Za-z.]{0,47})\s*</Code>")
+_MESSAGE: Final = re.compile(r"<Message>(?P<message>[^<]{0,1000})</Message>")
+_EXPIRED_CODES: Final = frozenset({"ExpiredToken", "RequestExpired", "TokenRefreshRequired"})
+_BUSY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_OUTDATED: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 _RATE_SECONDS: Final = 30.0
 _INTERRUPTIONS: Final = 30
 _BYTES_PER_INTERRUPTION: Final = 2**20
 
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+WITH_FILE: Final = frozenset(
+    {
+        HTTPStatus.OK,
+        HTTPStatus.PARTIAL_CONTENT,
+        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+    }
+)
+"""Statuses of replies that are about the bytes of a file."""
+FIRST_BYTE: Final[Mapping[str, str]] = {"Range": "bytes=0-0"}
+"""Header fields of a request for the facts of a file, without its content."""
+
+
+class OutdatedError(Exception):
+    """The storage refused the address, and a fresh address may help; never leaves this package.
+
+    Attributes:
+        error: what the download ends with if there is no fresh address.
+        has_expired: whether the storage said that the address has expired.
+    """
+
+    def __init__(self, error: DownloadError, *, has_expired: bool) -> None:
+        super().__init__()
+        self.error = error
+        self.has_expired = has_expired
+
 
 @frozen
-class Body:
-    """The bytes that follow are the file's."""
+class StoredFile:
+    """What a storage says about a file."""
 
-    starts_over: bool
-    """Whether they begin at its first byte, and whatever came before is void."""
-
-
-@frozen
-class Interrupted:
-    """A connection that ended early, after it had brought the file further than ever before."""
-
-    error: IncomeClientError
-    """How it ended."""
+    size: int | None
+    """Its length in bytes, None if unknown."""
+    etag: str | None
+    """Its strong entity tag, quotes included."""
+    content_type: str | None
+    """Its media type."""
 
 
-@frozen
-class Whole:
-    """Every byte is there."""
+def is_refusal(status: int) -> bool:
+    """Say whether the body of a reply may say why the file was refused."""
+    return (
+        HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _BUSY
+    )
+
+
+def failure(status: int, headers: Mapping[str, str], code: str | None = None) -> DownloadError:
+    """Return the error for a reply without the file; another attempt may help unless refused."""
+    named = f"{status} {code}" if code else str(status)
+    return DownloadError(
+        f"the storage answered {named}",
+        retryable=status >= HTTPStatus.BAD_REQUEST and not is_refusal(status),
+        code=code,
+        **facts_of(Response(status=status, headers=headers, body=b"")),
+    )
+
+
+def refusal(status: int, headers: Mapping[str, str], text: str) -> DownloadError | OutdatedError:
+    """Return the error for a 4xx whose body begins with this text."""
+    found = _CODE.search(text)
+    code = None if found is None else found["code"]
+    error = failure(status, headers, code)
+    said = _MESSAGE.search(text)
+    if code in _EXPIRED_CODES or (said is not None and "expired" in said["message"].lower()):
+        return OutdatedError(error, has_expired=True)
+    return OutdatedError(error, has_expired=False) if status in _OUTDATED else error
+
+
+def read_stored_file(status: int, headers: Mapping[str, str]) -> StoredFile:
+    """Return what the reply to a request for the first byte says about the whole file."""
+    etag, media_type = strong_etag(headers), headers.get("content-type")
+    if status == HTTPStatus.OK:
+        length = headers.get("content-length", "")
+        return StoredFile(int(length) if _LENGTH.fullmatch(length) else None, etag, media_type)
+    content_range = headers.get("content-range", "")
+    is_empty = status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+    found = (_NO_PART if is_empty else _PART).fullmatch(content_range)
+    if found is not None:
+        return StoredFile(int(found["total"]), etag, media_type)
+    if is_empty:
+        # An empty file has no first byte, and not every storage says so well.
+        return StoredFile(None, None, None)
+    raise failure(status, headers)
+
+
+def strong_etag(headers: Mapping[str, str]) -> str | None:
+    """Return the entity tag that vouches for each byte, None if there is none."""
+    etag = headers.get("etag", "")
+    return etag if _STRONG_ETAG.fullmatch(etag) else None
 
 
 class Transfer:
     """The state of one file, over as many connections as it takes.
 
-    That is at most 30 that helped, and one more for each MiB; those in between
-    that did not help are counted by whoever makes them.
-
-    Args:
-        policy: limits of size and rate.
-        size: bytes that are there already.
-        etag: the strong entity tag of the version that they are of.
-        total: the length of that version.
+    At most 30 connections that made progress are followed by another one at once, and one more
+    for each MiB. Attempts without progress are counted by the caller's retry policy.
 
     Attributes:
         received: bytes that are there.
-        total: bytes that there will be; None as long as nobody said.
-        etag: strong entity tag of the version on its way, None if it has none.
-        content_type: media type that the storage told.
+        total: length of the file in bytes; None while unknown.
+        etag: strong entity tag of the version that is read, None if it has none.
+        content_type: media type as the storage gave it.
     """
 
     def __init__(
@@ -78,8 +153,8 @@ class Transfer:
         self._until: int | None = None
         self._furthest = self.received
         self._interruptions = 0
-        self._stretch_began = 0.0
-        self._stretch_bytes = 0
+        self._measured_since = 0.0
+        self._measured_bytes = 0
         self._is_slow = False
 
     def ask(self) -> dict[str, str]:
@@ -92,99 +167,101 @@ class Transfer:
 
     def head(
         self, status: int, headers: Mapping[str, str], *, is_delimited: bool, now: float
-    ) -> Body | Redirect | Refused | DownloadError:
-        """Say what a reply is, by its status and header fields.
+    ) -> bool:
+        """Take in the head of a reply with one of the statuses `WITH_FILE`.
 
         Args:
             status: HTTP status.
             headers: header fields, names in lower case.
-            is_delimited: whether the end of the body can be told from a cut.
+            is_delimited: whether a cut can be told from the end of the body.
             now: the moment, in seconds.
-        """
-        self._stretch_began, self._stretch_bytes, self._is_slow = now, 0, False
-        if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and self._asked_from:
-            return self._void("the storage has no such part of the file")
-        if status not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
-            return read_other(status, headers)
-        fault = unusable(headers, is_delimited=is_delimited)
-        if fault is not None:
-            return DownloadError(fault, status=status)
-        body = self._all(headers) if status == HTTPStatus.OK else self._rest(headers)
-        if isinstance(body, Body):
-            self.etag = strong_etag(headers)
-            # The rest of a file need not say again what the file is.
-            known = None if body.starts_over else self.content_type
-            self.content_type = headers.get("content-type", known)
-        return body
 
-    def piece(self, length: int, now: float) -> DownloadError | None:
-        """Count bytes that came; return what speaks against going on.
+        Returns:
+            Whether the body begins at the first byte of the file.
 
-        Args:
-            length: how many.
-            now: the moment, in seconds.
+        Raises:
+            DownloadError: the body must not be used.
         """
+        self._measured_since, self._measured_bytes, self._is_slow = now, 0, False
+        if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            if self._asked_from:
+                raise self._void("the storage has no such part of the file")
+            raise failure(status, headers)
+        _check_usable(headers, status, is_delimited=is_delimited)
+        starts_over = status == HTTPStatus.OK
+        if starts_over:
+            self._begin(headers)
+        else:
+            self._continue(headers)
+        if self.total is not None and self.total > self._policy.max_bytes:
+            raise self._too_long()
+        self.etag = strong_etag(headers)
+        # The reply with the rest of a file need not repeat its media type.
+        known = None if starts_over else self.content_type
+        self.content_type = headers.get("content-type", known)
+        return starts_over
+
+    def piece(self, length: int, now: float) -> None:
+        """Count bytes that came; raise if the connection is not worth another one."""
         self.received += length
         if self.received > self._policy.max_bytes:
-            return self._too_long()
+            raise self._too_long()
         if self._until is not None and self.received > self._until:
-            return self._void("the storage gave more than it said")
-        self._stretch_bytes += length
-        seconds = now - self._stretch_began
+            raise self._void("the storage gave more than it said")
+        self._measured_bytes += length
+        seconds = now - self._measured_since
         if seconds >= _RATE_SECONDS:
-            self._is_slow = self._stretch_bytes < self._policy.minimum_rate * seconds
-            self._stretch_began, self._stretch_bytes = now, 0
-        return DownloadError("the file comes too slowly", retryable=True) if self._is_slow else None
+            self._is_slow = self._measured_bytes < self._policy.minimum_rate * seconds
+            self._measured_since, self._measured_bytes = now, 0
+        if self._is_slow:
+            raise DownloadError("the file comes too slowly", retryable=True)
 
-    def ended(self, error: IncomeClientError | None) -> Whole | Interrupted | IncomeClientError:
-        """Say what a connection leaves behind, and whether it helped.
+    def ended(self, error: IncomeClientError | None) -> bool:
+        """Say whether the file is whole; False if the rest is to be asked for at once.
 
         Args:
-            error: how it ended; None if its body came to the end.
+            error: how the connection ended; None if its body came to the end.
+
+        Raises:
+            IncomeClientError: the connection made no progress, or there were too many.
         """
         has_helped = self.received > self._furthest and not self._is_slow
         self._furthest = max(self._furthest, self.received)
         if error is None:
             if self.total is None or self.received == self.total:
-                return Whole()
+                return True
             error = DownloadError("the storage gave a part of the file only", retryable=True)
-        if not has_helped or not error.retryable:
-            return error
-        self._interruptions += 1
+        self._interruptions += has_helped and error.retryable
         allowed = _INTERRUPTIONS + self._furthest // _BYTES_PER_INTERRUPTION
-        return Interrupted(error) if self._interruptions <= allowed else error
+        if not has_helped or not error.retryable or self._interruptions > allowed:
+            raise error
+        return False
 
-    def _all(self, headers: Mapping[str, str]) -> Body | DownloadError:
+    def forget(self) -> None:
+        """Start over, whatever came."""
+        self.received, self.etag, self.total = 0, None, None
+
+    def _begin(self, headers: Mapping[str, str]) -> None:
         media_type = headers.get("content-type", "").lower()
         if "content-range" in headers or media_type.startswith("multipart/byteranges"):
-            return DownloadError("the storage gave parts and called them all", status=200)
+            raise DownloadError("the storage gave parts and called them all", status=200)
         length = headers.get("content-length")
         is_same = self.etag is not None and strong_etag(headers) == self.etag
         self.received = 0
         self._until = None if length is None else int(length)
         if length is not None or not is_same:
-            # Otherwise an earlier reply has told the length of this very version.
+            # Otherwise an earlier reply gave the length of this very version.
             self.total = self._until
-        if self.total is not None and self.total > self._policy.max_bytes:
-            return self._too_long()
-        return Body(starts_over=True)
 
-    def _rest(self, headers: Mapping[str, str]) -> Body | DownloadError:
+    def _continue(self, headers: Mapping[str, str]) -> None:
         if not self._asked_from:
-            return DownloadError("the storage gave a part where all was asked for", status=206)
-        part = read_part(headers)
-        if part is None or part.first != self._asked_from:
-            return self._void("the storage gave another part of the file")
-        if headers.get("etag") != self.etag or self.total not in (None, part.total):
-            return self._void("the file has changed")
-        self.total, self._until = part.total, part.until
-        if self.total > self._policy.max_bytes:
-            return self._too_long()
-        return Body(starts_over=False)
-
-    def forget(self) -> None:
-        """Start over, whatever came."""
-        self.received, self.etag, self.total = 0, None, None
+            raise DownloadError("the storage gave a part where all was asked for", status=206)
+        first, until, total = _read_part(headers) or (0, 0, 0)
+        if first != self._asked_from:
+            raise self._void("the storage gave another part of the file")
+        if headers.get("etag") != self.etag or self.total not in (None, total):
+            raise self._void("the file has changed")
+        self.total, self._until = total, until
 
     def _void(self, reason: str) -> DownloadError:
         self.forget()
@@ -192,3 +269,25 @@ class Transfer:
 
     def _too_long(self) -> DownloadError:
         return DownloadError(f"the file is longer than {self._policy.max_bytes} bytes")
+
+
+def _check_usable(headers: Mapping[str, str], status: int, *, is_delimited: bool) -> None:
+    """Raise if a body cannot be the file's own bytes, or its end cannot be told from a cut."""
+    if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+        raise DownloadError(
+            "the storage encoded the file although it was asked not to", status=status
+        )
+    length = headers.get("content-length")
+    if not is_delimited or (length is not None and _LENGTH.fullmatch(length) is None):
+        raise DownloadError("the storage does not say where the file ends", status=status)
+
+
+def _read_part(headers: Mapping[str, str]) -> tuple[int, int, int] | None:
+    """Return first byte, end and total of a 206; None if it is absent or contradicts itself."""
+    found = _PART.fullmatch(headers.get("content-range", ""))
+    if found is None:
+        return None
+    first, until, total = int(found["first"]), int(found["last"]) + 1, int(found["total"])
+    length = headers.get("content-length", str(until - first))
+    is_sane = first < until <= total and length == str(until - first)
+    return (first, until, total) if is_sane else None

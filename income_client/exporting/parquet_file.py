@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from income_client.disk.folders import sync_descriptor
+from income_client.disk import sync_descriptor
 
 from .arrow_batches import SCHEMAS, table_of
 

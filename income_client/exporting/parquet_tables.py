@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from income_client.disk.folders import open_folder
+from income_client.disk import sync_folder
 from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
@@ -151,12 +151,12 @@ class ParquetTables:
         self._records.clear()
 
     def _publish(self) -> None:
-        _sync(self._unfinished)
+        sync_folder(self._unfinished)
         # Looked at before, since an empty folder would be replaced.
         if os.path.lexists(self._folder):
             raise ConfigurationError(_TAKEN)
         self._unfinished.rename(self._folder)
-        _sync(self._folder.parent)
+        sync_folder(self._folder.parent)
 
     def _give_up(self, error: str) -> None:
         self._state = _State.GIVEN_UP
@@ -174,8 +174,3 @@ def _place(folder: object) -> Path:
         except TypeError:  # a path of bytes
             pass
     raise ConfigurationError(f"folder is a path, not {type(folder).__name__}")
-
-
-def _sync(folder: Path) -> None:
-    with open_folder(folder) as held:
-        held.sync()

@@ -10,8 +10,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
+from income_client.downloads.destinations import FolderPlace, PathPlace, StreamPlace
+from income_client.downloads.downloader import place_of
+from income_client.downloads.object_store import StorePlace
 from income_client.errors import ConfigurationError
-from income_client.places import FolderPlace, PathPlace, StorePlace, StreamPlace, place_of
 from tests.support.places import FACTS, FLAT
 
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from income_client.disk.faults import disk_fault
+from income_client.downloads.part_file import disk_fault
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ async def test_a_document_has_one_file(tmp_path: Path, file: int) -> None:
     """The contract gives it one address."""
     async with scene() as play:
         document = await play.document()
-        with pytest.raises(ConfigurationError, match="file is 0"):
+        with pytest.raises(ConfigurationError, match="file must be 0"):
             await play.client.download(document, tmp_path, file)
 
 

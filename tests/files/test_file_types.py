@@ -2,7 +2,7 @@
 
 import pytest
 
-from income_client.downloads.file_types import EXTENSIONS, MEDIA_TYPES, extension_of
+from income_client.downloads.naming import EXTENSIONS, MEDIA_TYPES, extension_of
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,18 @@
-"""Folders that are held open, and work in threads that is waited for."""
+"""Folders for files: made for their owner alone, and no link below them is followed."""
 
 import stat
 from pathlib import Path
 
 import pytest
 
-from income_client.disk.folders import open_folder
+from income_client.downloads.part_file import folder_at
 
 
 def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
     """All that is missing is made, and a second time is as good."""
     for _ in range(2):
-        with open_folder(tmp_path / "a" / "b", ("c", "d"), make=True) as folder:
-            assert folder.path == tmp_path / "a" / "b" / "c" / "d"
+        folder = folder_at(tmp_path / "a" / "b", ("c", "d"), make=True)
+        assert folder == tmp_path / "a" / "b" / "c" / "d"
     made = list(tmp_path.rglob("*"))
     assert len(made) == 4
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
@@ -21,9 +21,9 @@ def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
 def test_nothing_is_made_unless_that_is_meant(tmp_path: Path) -> None:
     """To look for a file makes no folder."""
     with pytest.raises(FileNotFoundError):
-        open_folder(tmp_path, ("a",))
+        folder_at(tmp_path, ("a",))
     with pytest.raises(FileNotFoundError):
-        open_folder(tmp_path / "a")
+        folder_at(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -31,8 +31,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     """It is the caller's to say who may look into it."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a").chmod(0o755)
-    with open_folder(tmp_path, ("a",), make=True):
-        pass
+    folder_at(tmp_path, ("a",), make=True)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o755
 
 
@@ -44,16 +43,5 @@ def test_a_link_below_the_folder_is_no_folder(tmp_path: Path, make: bool) -> Non
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("link", "dangling"):
         with pytest.raises(OSError, match="a symbolic link stands"):
-            open_folder(tmp_path, (name,), make=make)
+            folder_at(tmp_path, (name,), make=make)
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_it_is_let_go_of_once(tmp_path: Path) -> None:
-    """A second closing does nothing, and certainly not to another file."""
-    folder = open_folder(tmp_path)
-    folder.close()
-    with (tmp_path / "a").open("wb") as other:
-        folder.close()
-        other.write(b"x")
-    with pytest.raises(OSError, match="descriptor"):
-        folder.find("a")

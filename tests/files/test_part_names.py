@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.disk.part_names import PartName, is_strong
+from income_client.downloads.part_file import PartName, is_strong
 
 MARKS = st.text(st.sampled_from([chr(code) for code in range(0x21, 0x7F) if code != 0x22])).map(
     lambda text: f'"{text}"'

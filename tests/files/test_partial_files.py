@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from income_client.disk.folders import Folder
-from income_client.disk.partial_files import create
-from tests.support.parts import MARK, contents, left, opened
+from income_client.downloads.part_file import create
+from tests.support.parts import MARK, contents, left
 
 
 def mode(path: Path) -> int:
@@ -22,35 +21,33 @@ def mode(path: Path) -> int:
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
 def test_a_part_and_its_file_are_private(tmp_path: Path, umask: int) -> None:
     """Whatever the umask says, the owner alone reads them, and can."""
-    with opened(tmp_path) as folder:
-        before = os.umask(umask)
-        try:
-            part = create(folder, "a", MARK)
-        finally:
-            os.umask(before)
-        (path,) = tmp_path.iterdir()
-        assert mode(path) == 0o600
-        part.content.write(b"content")
-        part.publish("a.pdf", overwrite=False)
+    folder = tmp_path
+    before = os.umask(umask)
+    try:
+        part = create(folder, "a", MARK)
+    finally:
+        os.umask(before)
+    (path,) = tmp_path.iterdir()
+    assert mode(path) == 0o600
+    part.write(b"content")
+    part.publish("a.pdf", overwrite=False)
     assert contents(tmp_path) == {"a.pdf": b"content"}
     assert mode(tmp_path / "a.pdf") == 0o600
     assert (tmp_path / "a.pdf").stat().st_nlink == 1
 
 
 def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
-    """Size, hash and first bytes are those of what is there, from the last start on."""
-    with opened(tmp_path) as folder:
-        part = create(folder, "a", MARK)
-        part.content.write(b"other")
-        part.content.truncate()
-        part.content.write(b"%PDF-")
-        part.content.write(b"x" * 100)
-        assert part.size == 105
-        assert part.content.sha256 == hashlib.sha256(b"%PDF-" + b"x" * 100).hexdigest()
-        assert part.content.head == b"%PDF-" + b"x" * 59
-        assert b"".join(part.content.blocks(7)) == b"%PDF-" + b"x" * 100
-        part.discard()
-        part.discard()
+    """Size, hash and first bytes are those of what is there."""
+    folder = tmp_path
+    part = create(folder, "a", MARK)
+    part.write(b"%PDF-")
+    part.write(b"x" * 100)
+    assert part.size == 105
+    assert part.sha256 == hashlib.sha256(b"%PDF-" + b"x" * 100).hexdigest()
+    assert part.head == b"%PDF-" + b"x" * 59
+    assert b"".join(part.blocks(7)) == b"%PDF-" + b"x" * 100
+    part.discard()
+    part.discard()
     assert contents(tmp_path) == {}
 
 
@@ -63,12 +60,12 @@ def test_nothing_but_a_file_is_replaced(tmp_path: Path, overwrite: bool) -> None
     (tmp_path / "link").symlink_to(victim)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / "pipe")
-    with opened(tmp_path) as folder:
-        for name in ("folder", "link", "dangling", "pipe"):
-            part = create(folder, name, MARK)
-            with pytest.raises(FileExistsError):
-                part.publish(name, overwrite=overwrite)
-            part.discard()
+    folder = tmp_path
+    for name in ("folder", "link", "dangling", "pipe"):
+        part = create(folder, name, MARK)
+        with pytest.raises(FileExistsError):
+            part.publish(name, overwrite=overwrite)
+        part.discard()
     assert victim.read_bytes() == b"mine"
     assert len(list(tmp_path.iterdir())) == 5
     assert (tmp_path / "link").is_symlink()
@@ -78,13 +75,13 @@ def test_nothing_but_a_file_is_replaced(tmp_path: Path, overwrite: bool) -> None
 def test_a_file_is_replaced_only_if_that_is_meant(tmp_path: Path) -> None:
     """Without a word about it, what is there stays, and the part can be thrown away."""
     (tmp_path / "a").write_bytes(b"old")
-    with opened(tmp_path) as folder:
-        part = create(folder, "a", MARK)
-        part.content.write(b"new")
-        with pytest.raises(FileExistsError):
-            part.publish("a", overwrite=False)
-        assert (tmp_path / "a").read_bytes() == b"old"
-        part.publish("a", overwrite=True)
+    folder = tmp_path
+    part = create(folder, "a", MARK)
+    part.write(b"new")
+    with pytest.raises(FileExistsError):
+        part.publish("a", overwrite=False)
+    assert (tmp_path / "a").read_bytes() == b"old"
+    part.publish("a", overwrite=True)
     assert contents(tmp_path) == {"a": b"new"}
     assert mode(tmp_path / "a") == 0o600
 
@@ -98,72 +95,57 @@ def test_without_links_a_file_is_published_all_the_same(
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(Folder, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     if is_there:
         (tmp_path / "a").write_bytes(b"old")
-    with opened(tmp_path) as folder:
-        part = create(folder, "a", MARK)
-        part.content.write(b"new")
-        if is_there:
-            with pytest.raises(FileExistsError):
-                part.publish("a", overwrite=False)
-            part.discard()
-        else:
+    folder = tmp_path
+    part = create(folder, "a", MARK)
+    part.write(b"new")
+    if is_there:
+        with pytest.raises(FileExistsError):
             part.publish("a", overwrite=False)
+        part.discard()
+    else:
+        part.publish("a", overwrite=False)
     assert contents(tmp_path) == {"a": b"old" if is_there else b"new"}
 
 
 def test_a_part_that_was_taken_away_is_not_published(tmp_path: Path) -> None:
     """What has its name by then is somebody else's, and is neither published nor removed."""
-    with opened(tmp_path) as folder:
-        part = create(folder, "a", MARK)
-        (path,) = tmp_path.iterdir()
-        path.unlink()
-        path.write_bytes(b"not ours")
-        with pytest.raises(FileNotFoundError):
-            part.publish("a", overwrite=False)
-        part.discard()
-    assert contents(tmp_path) == {".part": b"not ours"}
-
-
-def test_a_folder_is_the_one_that_was_opened(tmp_path: Path) -> None:
-    """Whoever moves it and puts a link in its place sends nothing elsewhere."""
-    folder_path, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
-    folder_path.mkdir()
-    elsewhere.mkdir()
-    with opened(folder_path) as folder:
-        part = create(folder, "a", MARK)
-        part.content.write(b"content")
-        folder_path.rename(tmp_path / "moved")
-        folder_path.symlink_to(elsewhere)
+    folder = tmp_path
+    part = create(folder, "a", MARK)
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    path.write_bytes(b"not ours")
+    with pytest.raises(FileNotFoundError):
         part.publish("a", overwrite=False)
-    assert contents(elsewhere) == {}
-    assert contents(tmp_path / "moved") == {"a": b"content"}
+    part.discard()
+    assert contents(tmp_path) == {".part": b"not ours"}
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """What does not fit is told, and can be thrown away."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with opened(tmp_path) as folder:
-        part = create(folder, "a", MARK)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-        try:
-            with pytest.raises(OSError, match="File too large"):
-                part.content.write(b"x" * 5000)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        part.discard()
+    folder = tmp_path
+    part = create(folder, "a", MARK)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            part.write(b"x" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    part.discard()
     assert contents(tmp_path) == {}
 
 
 @pytest.mark.parametrize("mark", [None, 'W/"a"', "", f'"{"x" * 200}"'])
 def test_what_nobody_could_go_on_with_is_not_kept(tmp_path: Path, mark: str | None) -> None:
     """Without a strong mark, or without any content, a part is of no use to anyone."""
-    with opened(tmp_path) as folder:
-        part = create(folder, "a", mark)
-        part.content.write(b"x")
-        part.keep()
-        create(folder, "a", MARK).keep()
+    folder = tmp_path
+    part = create(folder, "a", mark)
+    part.write(b"x")
+    part.keep()
+    create(folder, "a", MARK).keep()
     assert contents(tmp_path) == {}
 
 

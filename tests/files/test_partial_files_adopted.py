@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from income_client.disk import partial_files
-from income_client.disk.partial_files import adopt, create
-from tests.support.parts import MARK, contents, left, opened
+from income_client.downloads import part_file
+from income_client.downloads.part_file import adopt, create
+from tests.support.parts import MARK, contents, left
 
 
 def test_a_part_at_work_is_left_alone_within_a_process_too(tmp_path: Path) -> None:
     """Two downloads of one file do not meet in one part."""
-    with opened(tmp_path) as folder:
-        first = create(folder, "a", MARK)
-        first.content.write(b"first")
-        assert adopt(folder, "a") is None
-        first.keep()
-        second = adopt(folder, "a")
-        assert second is not None
-        assert adopt(folder, "a") is None
-        second.discard()
+    folder = tmp_path
+    first = create(folder, "a", MARK)
+    first.write(b"first")
+    assert adopt(folder, "a") is None
+    first.keep()
+    second = adopt(folder, "a")
+    assert second is not None
+    assert adopt(folder, "a") is None
+    second.discard()
 
 
 def test_the_longest_is_adopted_and_the_others_go(tmp_path: Path) -> None:
@@ -30,12 +30,12 @@ def test_the_longest_is_adopted_and_the_others_go(tmp_path: Path) -> None:
         left(tmp_path, b"x" * size)
     left(tmp_path, b"y" * 50, mark=None)
     left(tmp_path, b"z", target="b")
-    with opened(tmp_path) as folder:
-        part = adopt(folder, "a")
-        assert part is not None
-        assert part.size == 9
-        assert len(list(tmp_path.iterdir())) == 2
-        part.discard()
+    folder = tmp_path
+    part = adopt(folder, "a")
+    assert part is not None
+    assert part.size == 9
+    assert len(list(tmp_path.iterdir())) == 2
+    part.discard()
     assert contents(tmp_path) == {".part": b"z"}
 
 
@@ -45,12 +45,12 @@ def test_what_another_boot_has_left_is_removed(
 ) -> None:
     """After a loss of power its end may be zeros; a day later nobody can be at work on it."""
     part = left(tmp_path, b"content")
-    monkeypatch.setattr(partial_files, "boot_id", lambda: boot)
-    with opened(tmp_path) as folder:
-        assert adopt(folder, "a") is None
-        assert contents(tmp_path) == {".part": b"content"}
-        os.utime(part, (0, 0))
-        assert adopt(folder, "a") is None
+    monkeypatch.setattr(part_file, "boot_id", lambda: boot)
+    folder = tmp_path
+    assert adopt(folder, "a") is None
+    assert contents(tmp_path) == {".part": b"content"}
+    os.utime(part, (0, 0))
+    assert adopt(folder, "a") is None
     assert contents(tmp_path) == {}
 
 
@@ -58,8 +58,8 @@ def test_what_others_can_write_is_not_believed(tmp_path: Path) -> None:
     """A part with a wider mode or with another name is removed; its other name keeps it."""
     left(tmp_path, b"wide").chmod(0o644)
     os.link(left(tmp_path, b"published"), tmp_path / "a.pdf")
-    with opened(tmp_path) as folder:
-        assert adopt(folder, "a") is None
+    folder = tmp_path
+    assert adopt(folder, "a") is None
     assert contents(tmp_path) == {"a.pdf": b"published"}
     assert (tmp_path / "a.pdf").stat().st_nlink == 1
 
@@ -75,8 +75,8 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
     link.symlink_to(victim)
     folder_there.mkdir()
     os.mkfifo(pipe, 0o600)
-    with opened(tmp_path) as folder:
-        assert adopt(folder, "a") is None
+    folder = tmp_path
+    assert adopt(folder, "a") is None
     assert link.is_symlink()
     assert folder_there.is_dir()
     assert pipe.is_fifo()
@@ -90,8 +90,8 @@ def test_what_belongs_to_another_user_is_left_alone(
     left(tmp_path, b"theirs")
     another = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: another)
-    with opened(tmp_path) as folder:
-        assert adopt(folder, "a") is None
+    folder = tmp_path
+    assert adopt(folder, "a") is None
     assert contents(tmp_path) == {".part": b"theirs"}
 
 
@@ -105,14 +105,14 @@ def test_without_locks_nothing_is_adopted_and_all_works(
         raise OSError("no locks here")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with opened(tmp_path) as folder:
-        assert adopt(folder, "a") is None
-        kept = create(folder, "a", MARK)
-        kept.content.write(b"kept")
-        kept.keep()
-        part = create(folder, "a", MARK)
-        part.content.write(b"content")
-        part.publish("a", overwrite=False)
+    folder = tmp_path
+    assert adopt(folder, "a") is None
+    kept = create(folder, "a", MARK)
+    kept.write(b"kept")
+    kept.keep()
+    part = create(folder, "a", MARK)
+    part.write(b"content")
+    part.publish("a", overwrite=False)
     assert contents(tmp_path) == {".part": b"x", "a": b"content"}
 
 
@@ -131,8 +131,8 @@ def test_a_new_part_that_is_taken_for_a_dead_one_is_made_again(
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with opened(tmp_path) as folder:
-        part = create(folder, "a", MARK)
-        part.content.write(b"content")
-        part.publish("a", overwrite=False)
+    folder = tmp_path
+    part = create(folder, "a", MARK)
+    part.write(b"content")
+    part.publish("a", overwrite=False)
     assert contents(tmp_path) == {"a": b"content"}

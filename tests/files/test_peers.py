@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.downloads.peers import peer_refusal
+from income_client.downloads.links import check_peer
 from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.settings import DownloadPolicy
 
@@ -38,6 +38,15 @@ NEVER = (
     "2001:0:808:808::5601:5601", "64:ff9b:1::169.254.169.254", "64:ff9b:1:a9fe:a9:fe00::",
     "::ffff:0:8.8.8.8", "localhost", "", "1.2.3", "0x7f.1", "1.2.3.4:80",
 )  # fmt: skip
+
+
+def peer_refusal(ip: str, policy: DownloadPolicy) -> UnsafeLinkError | None:
+    """Return why files may not come from an address."""
+    try:
+        check_peer(ip, policy)
+    except UnsafeLinkError as refused:
+        return refused
+    return None
 
 
 @pytest.mark.parametrize("ip", PUBLIC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from income_client.downloads.safe_names import LONGEST, safe_component
+from income_client.downloads.naming import LONGEST, safe_component
 
 ANY_TEXT = st.text(st.characters(), max_size=200)
 NASTY = st.text(st.sampled_from('aA.~-_ /\\:*?"<>|\0\n\u202e\ud800é\u0301CON1¹😀0f'), max_size=12)

@@ -5,17 +5,15 @@ import hashlib
 import resource
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from income_client.disk.folders import open_folder
-from income_client.disk.hashed_file import HashedFile
-from income_client.disk.partial_files import PartialFile, adopt
-from income_client.disk.spool import AT_ONCE, Digest, Spool, UnnamedSource
+from income_client.downloads.part_file import HashedFile, PartFile, adopt, create
+from income_client.downloads.spool import AT_ONCE, Digest, Spool
 from income_client.errors import DownloadError
-from income_client.places.on_disk import PartsOf
 from tests.support.cancelled import CancelledAt
 from tests.support.parts import MARK, clear, contents, left
 
@@ -23,10 +21,15 @@ MANY = [bytes([number]) * 100_000 for number in range(40)]
 WHOLE = b"".join(MANY)
 
 
-def spool_in(path: Path) -> Spool[PartialFile]:
+def spool_in(path: Path) -> Spool[PartFile]:
     """Return a spool that writes parts of a target."""
-    folder = open_folder(path)
-    return Spool(PartsOf(lambda _: folder, "a", folder), adopt(folder, "a"))
+    return Spool(partial(create, path, "a"), adopt(path, "a"))
+
+
+async def write_all(spool: Spool[PartFile], pieces: list[bytes]) -> None:
+    """Write all of them."""
+    for piece in pieces:
+        await spool.write(piece)
 
 
 def digest_of(content: bytes) -> Digest:
@@ -38,13 +41,13 @@ def digest_of(content: bytes) -> Digest:
 async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
     """Whatever their size, all are in the file, in order, and so its digest says."""
     async with spool_in(tmp_path) as spool:
-        assert await spool.start_over(MARK) is None
+        await spool.start_over(MARK)
         for piece in pieces:
-            assert await spool.write(piece) is None
+            await spool.write(piece)
         whole = b"".join(pieces)
         assert spool.size == len(whole)
         assert await spool.finish() == digest_of(whole)
-        assert spool.head == whole[:64]
+        assert spool.file.head == whole[:64]
         assert contents(tmp_path) == {".part": whole}
     assert contents(tmp_path) == {}
 
@@ -83,8 +86,8 @@ async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -
         real(file, *pieces)
 
     monkeypatch.setattr(HashedFile, "write", slow)
-    async with Spool(UnnamedSource()) as spool:
-        assert await spool.write(b"a" * AT_ONCE) is None  # not waited for
+    async with Spool(HashedFile.unnamed) as spool:
+        await spool.write(b"a" * AT_ONCE)  # not waited for
         await spool.write(b"b" * (AT_ONCE - 1))
         blocked = asyncio.ensure_future(spool.write(b"b"))
         await asyncio.sleep(0)
@@ -144,15 +147,15 @@ async def test_a_full_disk_is_a_value_and_leaves_nothing(tmp_path: Path) -> None
         await spool.start_over(MARK)
         resource.setrlimit(resource.RLIMIT_FSIZE, (AT_ONCE, hard))
         try:
-            faults = [await spool.write(piece) for piece in MANY]
-            outcome = await spool.finish()
+            with pytest.raises(DownloadError) as caught:
+                await write_all(spool, MANY)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        assert isinstance(outcome, DownloadError)
-        assert str(outcome) == "the file cannot be kept: file too large"
-        assert not outcome.retryable
-        assert outcome in faults
-        assert await spool.start_over(MARK) is outcome
+        assert str(caught.value) == "the file cannot be kept: file too large"
+        assert not caught.value.retryable
+        for work in (spool.finish(), spool.start_over(MARK)):
+            with pytest.raises(DownloadError, match="file too large"):
+                await work
         await spool.keep()
     assert contents(tmp_path) == {}
 
@@ -164,9 +167,8 @@ async def test_a_folder_that_cannot_take_a_file_is_a_value(tmp_path: Path) -> No
     async with spool_in(path) as spool:
         path.rmdir()
         await spool.write(b"x")
-        outcome = await spool.finish()
-    assert isinstance(outcome, DownloadError)
-    assert str(outcome) == "the file cannot be kept: no such file or directory"
+        with pytest.raises(DownloadError, match="kept: no such file or directory"):
+            await spool.finish()
 
 
 @pytest.mark.parametrize("ending", ["discard", "keep"])

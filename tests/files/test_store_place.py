@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
+from income_client.downloads import object_store
+from income_client.downloads.destinations import Published
 from income_client.downloads.naming import NameTemplate
+from income_client.downloads.object_store import StorePlace
 from income_client.errors import DownloadError
-from income_client.places import Published, StorePlace, uploads
 from tests.support.cancelled import CancelledAt
-from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, put, some, tree
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, put, tree
 
 KEY = "app-1/paystub/doc-1-0.pdf"
 
@@ -30,9 +32,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> AnyStore:
 def content(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """Return the content of a file that is uploaded in one request, or in parts."""
     if request.param == "parts":
-        monkeypatch.setattr(uploads, "LONGEST_SINGLE", 1000)
-        monkeypatch.setattr(uploads, "_PART", 2**20)
-        monkeypatch.setattr("income_client.places.store_place.LONGEST_SINGLE", 1000)
+        monkeypatch.setattr(object_store, "LONGEST_SINGLE", 1000)
+        monkeypatch.setattr(object_store, "_PART", 2**20)
     return LONG
 
 
@@ -78,10 +79,10 @@ async def test_an_object_has_the_whole_file(store: AnyStore, content: bytes) -> 
     assert await place.present() == ()
     assert await put(place, content) == Published(KEY, was_there=False)
     assert await read(store, KEY) == content
-    (present,) = some(await place.present())
+    (present,) = await place.present()
     assert (present.path, present.size) == (KEY, len(content))
-    assert await present.sha256() == hashlib.sha256(content).hexdigest()
-    assert await present.md5() == hashlib.md5(content).hexdigest()
+    assert await place.hash_of(present, "sha256") == hashlib.sha256(content).hexdigest()
+    assert await place.hash_of(present, "md5") == hashlib.md5(content).hexdigest()
 
 
 async def test_the_same_object_is_left_and_another_is_not_replaced(
@@ -126,7 +127,7 @@ async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
     assert await whole.present() == ()
     await put(place, PDF)
     for one in (place, whole):
-        (present,) = some(await one.present())
+        (present,) = await one.present()
         assert (present.path, present.size) == ("doc-1.pdf", len(PDF))
 
 
@@ -174,16 +175,16 @@ async def test_an_upload_in_parts_that_is_cancelled_is_aborted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its source fails, so that the library tells the store to forget the parts."""
-    monkeypatch.setattr(uploads, "_PART", 1000)
+    monkeypatch.setattr(object_store, "_PART", 1000)
     began = asyncio.Event()
     loop = asyncio.get_running_loop()
-    real = uploads._Parts.__next__
+    real = object_store._Parts.__next__
 
-    def first(parts: uploads._Parts) -> bytes:
+    def first(parts: object_store._Parts) -> bytes:
         loop.call_soon_threadsafe(began.set)
         return real(parts)
 
-    monkeypatch.setattr(uploads._Parts, "__next__", first)
+    monkeypatch.setattr(object_store._Parts, "__next__", first)
     place = StorePlace(LocalStore(tmp_path), FLAT, FACTS)
     task = asyncio.create_task(put(place, LONG))
     await began.wait()

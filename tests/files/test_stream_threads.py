@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from income_client.downloads.destinations import Published, StreamPlace
 from income_client.errors import DownloadError
-from income_client.places import Published, StreamPlace
 from tests.support.places import LONG, PDF, put
 
 

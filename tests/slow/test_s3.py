@@ -18,7 +18,8 @@ from obstore.store import S3Store
 from yarl import URL
 
 from income_client import DownloadError, IncomeClient
-from income_client.places import Published, StorePlace
+from income_client.downloads.destinations import Published
+from income_client.downloads.object_store import StorePlace
 from income_client.testing import JumpingClock
 from tests.support.file_faults import CuttingWeather
 from tests.support.files import (
@@ -34,7 +35,7 @@ from tests.support.files import (
     total_bytes,
 )
 from tests.support.object_storage import moto_server, object_storage, s3_client
-from tests.support.places import FACTS, FLAT, PDF, put, some
+from tests.support.places import FACTS, FLAT, PDF, put
 from tests.support.scripted_server import serving
 
 BUCKET: Final = "archive"
@@ -80,7 +81,7 @@ async def test_an_object_is_whole(store: S3Store, endpoint: str, content: bytes)
     stored = await asyncio.to_thread(client.get_object, Bucket=BUCKET, Key=key)
     assert stored["Body"].read() == content
     assert await put(place, content) == Published(key, was_there=True)
-    (present,) = some(await place.present())
+    (present,) = await place.present()
     assert present.size == len(content)
     other = content[:-1] + b"!" if content else b"?"
     assert isinstance(await put(place, other), DownloadError)

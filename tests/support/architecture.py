@@ -23,7 +23,7 @@ LAYERS: Final = (
         "telemetry",
     },
     {"http"},
-    {"checkpoints", "disk", "downloads", "exporting", "fetching", "places", "walk"},
+    {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
     {"client", "environment"},
     {"__init__", "_lazy"},
@@ -60,14 +60,7 @@ PURE: Final = (
             "checkpoint", "dead_letters", "plan", "reading",
         )
     ),
-    *(
-        f"downloads.{name}"
-        for name in (
-            "file_types", "links", "marks", "naming", "peers", "safe_names", "storage_replies",
-            "transfer",
-        )
-    ),
-    "disk.part_names",
+    "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
     "cli.checking.facts", "cli.checking.list_facts", "cli.checking.list_rules",
     "cli.checking.report",
@@ -95,7 +88,7 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 
 CLIENTS: Final = frozenset(
     {
-        "downloads.file_reply", "downloads.http", "emulator.callback_sender",
+        "downloads.http", "emulator.callback_sender",
         "http.connection_watch", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip

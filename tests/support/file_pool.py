@@ -22,9 +22,7 @@ CHUNKED = b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 def link_to(url: str, target: str = TARGET, policy: DownloadPolicy = HERE) -> Link:
     """Return a checked address."""
-    link = read_link(url + target, policy)
-    assert isinstance(link, Link), link
-    return link
+    return read_link(url + target, policy)
 
 
 @contextlib.asynccontextmanager
@@ -40,24 +38,23 @@ async def pooled(
             await pool.aclose()
 
 
-async def body_of(reply: FileReply) -> bytes | IncomeClientError:
+async def body_of(reply: FileReply) -> bytes:
     """Read a body to its end."""
     whole = b""
-    while True:
-        piece = await reply.read()
-        if isinstance(piece, IncomeClientError):
-            return piece
-        if not piece:
-            return whole
+    while piece := await reply.read():
         whole += piece
+    return whole
 
 
 async def fetched(
     pool: FilePool, server: ScriptedServer, target: str = TARGET, read: float = 5.0
 ) -> bytes | IncomeClientError:
-    """Ask for a file and read it to its end."""
-    async with pool.get(link_to(server.url, target), {}, Timeouts(read=read)) as reply:
-        return await body_of(reply) if isinstance(reply, FileReply) else reply
+    """Ask for a file and read it to its end; an error is returned as it leaves the package."""
+    try:
+        async with pool.get(link_to(server.url, target), {}, Timeouts(read=read)) as reply:
+            return await body_of(reply)
+    except IncomeClientError as error:
+        return error.again()
 
 
 def open_connections(pool: FilePool) -> int:

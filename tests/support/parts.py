@@ -1,30 +1,19 @@
 """Parts of files as tests want them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from income_client.disk.folders import Folder, open_folder
-from income_client.disk.partial_files import create
+from income_client.downloads.part_file import create
 
 MARK: Final = '"0123abcd"'
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Folder]:
-    """Lend a folder."""
-    with open_folder(path) as folder:
-        yield folder
 
 
 def left(path: Path, content: bytes, *, target: str = "a", mark: str | None = MARK) -> Path:
     """Leave a part behind as a killed process does, and return where it is."""
     before = set(path.iterdir())
-    with opened(path) as folder:
-        part = create(folder, target, mark)
-        part.content.write(content)
-        part.content.close()
+    part = create(path, target, mark)
+    part.write(content)
+    part.close()
     (made,) = set(path.iterdir()) - before
     return made
 

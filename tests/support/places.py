@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
+from income_client.downloads.destinations import Place, Published
 from income_client.downloads.naming import FileFacts, NameTemplate
 from income_client.errors import DownloadError
-from income_client.places import Place, Present, Published
 from tests.support.parts import MARK
 
 FACTS: Final = FileFacts(
@@ -30,28 +30,29 @@ async def put(
     overwrite: bool = False,
     keep: bool = False,
 ) -> Published | DownloadError:
-    """Write a file in pieces, going on with what is left of it, and publish it."""
-    spool = await place.begin()
-    if isinstance(spool, DownloadError):
-        return spool
-    async with spool:
-        try:
-            if spool.mark != MARK:
-                await spool.start_over(MARK)
-            for start in range(spool.size, len(content), 300_000):
-                fault = await spool.write(content[start : start + 300_000])
-                if fault is not None:
-                    return fault
-            return await place.publish(spool, content_type=content_type, overwrite=overwrite)
-        finally:
-            if keep:
-                await spool.keep()
+    """Write a file in pieces, continuing what is left of it, and publish it."""
+    try:
+        async with await place.begin() as spool:
+            try:
+                if spool.mark != MARK:
+                    await spool.start_over(MARK)
+                for start in range(spool.size, len(content), 300_000):
+                    await spool.write(content[start : start + 300_000])
+                return await place.publish(spool, content_type=content_type, overwrite=overwrite)
+            finally:
+                if keep:
+                    await spool.keep()
+    except DownloadError as error:
+        return error.again()
 
 
-def some(present: tuple[Present, ...] | DownloadError) -> tuple[Present, ...]:
-    """Return what stands there; a fault is none of it."""
-    assert not isinstance(present, DownloadError)
-    return present
+async def refusal_of(place: Place) -> DownloadError:
+    """Return why a place cannot say what is there."""
+    try:
+        await place.present()
+    except DownloadError as error:
+        return error
+    raise AssertionError("the place could say what is there")
 
 
 def tree(path: Path) -> dict[str, bytes]:

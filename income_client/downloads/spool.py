@@ -1,72 +1,34 @@
-"""The bytes of a file between the network and the disk; knows neither of the two.
+"""The bytes of a file between the network and the disk.
 
-While a block is written and hashed in a thread, the next one is gathered, so
-that the disk and the network work at the same time. Faults come back as
-values: the frames that write hold what is in a file.
+While a block is written and hashed in a thread, the next one is gathered, so that the disk and
+the network work at the same time, and the event loop never waits for the disk.
 """
 
 import asyncio
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from attrs import frozen
 
 from income_client.concurrency import outlast, run_to_the_end
 from income_client.errors import DownloadError
 
-from .faults import disk_fault
-from .hashed_file import HashedFile, UnnamedFile
+from .part_file import HashedFile, disk_fault
 
 T = TypeVar("T")
+F = TypeVar("F", bound=HashedFile)
 
 AT_ONCE: Final = 128 * 1024
 """Bytes that are written at once. A process that is killed loses what it has gathered since."""
 
 
-class SpoolFile(Protocol):
-    """What a spool writes to: a partial file, or one without a name."""
-
-    content: HashedFile
-    mark: str | None
-
-    def discard(self) -> None:
-        """Throw it away."""
-
-    def keep(self) -> None:
-        """Leave it for the next process, if that could use it."""
-
-
-F = TypeVar("F", bound=SpoolFile)
-F_co = TypeVar("F_co", bound=SpoolFile, covariant=True)
-
-
-class FileSource(Protocol[F_co]):
-    """Where a spool gets its file from."""
-
-    def create(self, mark: str | None) -> F_co:
-        """Make an empty file for the content with this mark."""
-
-    def close(self) -> None:
-        """Let go of what files are made in."""
-
-
-class UnnamedSource:
-    """Makes files without a name, for places that take a file only once it is whole."""
-
-    def create(self, mark: str | None) -> UnnamedFile:
-        """Make an empty file."""
-        return UnnamedFile(mark)
-
-    def close(self) -> None:
-        """Do nothing: they are nowhere."""
-
-
 @frozen
 class Digest:
-    """What came of writing a file to its end."""
+    """Length and hash of a file."""
 
     size: int
     """Bytes."""
@@ -79,13 +41,13 @@ _CLOSED: Final = "the file is closed"
 
 
 class Spool(Generic[F]):
-    """A file that is being written, in an event loop that never waits for the disk.
+    """A file that is being written; every method raises `DownloadError` if the disk has failed.
 
-    Leaving it as a context discards it, unless it was kept or concluded.
+    Leaving it as a context discards the file, unless it was kept or concluded.
 
     Args:
-        source: makes the file, with the first block.
-        held: what an earlier process has left, to be gone on with.
+        create: makes an empty file for the content with this mark, with the first block.
+        held: what an earlier process has left, to be continued.
 
     Attributes:
         size: bytes accepted so far, those of an earlier process included.
@@ -93,10 +55,10 @@ class Spool(Generic[F]):
         digest: what was written, once `finish` or `conclude` was awaited; of nothing before.
     """
 
-    def __init__(self, source: FileSource[F], held: F | None = None) -> None:
-        self._source = source
+    def __init__(self, create: Callable[[str | None], F], held: F | None = None) -> None:
+        self._create = create
         self._file = held
-        self.size: int = 0 if held is None else held.content.size
+        self.size: int = 0 if held is None else held.size
         self.mark = None if held is None else held.mark
         self._pieces: list[bytes] = []
         self._gathered = 0
@@ -118,55 +80,38 @@ class Spool(Generic[F]):
         await self.discard()
 
     @property
-    def content(self) -> HashedFile | None:
-        """What was written, once `finish` was awaited."""
-        return None if self._file is None or self._is_over else self._file.content
+    def file(self) -> F:
+        """The file, once `finish` was awaited."""
+        if self._file is None or self._is_over:
+            raise DownloadError(_CLOSED)
+        return self._file
 
-    @property
-    def head(self) -> bytes:
-        """The first bytes, once `finish` was awaited."""
-        return b"" if self._file is None else self._file.content.head
-
-    async def write(self, piece: bytes) -> DownloadError | None:
-        """Append a piece; wait only while another block is on its way to the disk.
-
-        Returns:
-            The fault of this or an earlier block, None if there was none.
-        """
+    async def write(self, piece: bytes) -> None:
+        """Append a piece; wait only while another block is on its way to the disk."""
         self._pieces.append(piece)
         self._gathered += len(piece)
         self.size += len(piece)
-        if self._gathered < AT_ONCE:
-            return self._fault
-        fault = await self._settled()
-        if fault is None:
+        if self._gathered >= AT_ONCE:
+            await self._settled()
             self._send_off()
-        return fault
+        elif self._fault is not None:
+            raise self._fault
 
-    async def start_over(self, mark: str | None) -> DownloadError | None:
-        """Forget what was written, for other content or for the same from its front.
-
-        Args:
-            mark: the mark of what will come; only a strong one is remembered on disk.
-        """
-        fault = await self._settled()
+    async def start_over(self, mark: str | None) -> None:
+        """Forget what was written; only a strong mark of what will come is remembered on disk."""
+        await self._settled()
         self._pieces = []
         self._gathered = self.size = 0
         self.mark = mark
         self._is_to_restart = True
-        return fault
 
-    async def finish(self) -> Digest | DownloadError:
+    async def finish(self) -> Digest:
         """Write what is left and tell what the file is, from its first byte on."""
-        fault = await self._settled()
-        if fault is None and (self._gathered or self._is_to_restart):
+        await self._settled()
+        if self._gathered or self._is_to_restart:
             self._send_off()
-            fault = await self._settled()
-        if fault is not None:
-            return fault
-        if self._file is None or self._is_over:
-            return DownloadError(_CLOSED)
-        self.digest = _digest_of(self._file)
+            await self._settled()
+        self.digest = Digest(self.file.size, self.file.sha256)
         return self.digest
 
     async def conclude(
@@ -174,22 +119,20 @@ class Spool(Generic[F]):
         work: Callable[[F], T],
         on_cancel: Callable[[], None] | None = None,
         executor: Executor | None = None,
-    ) -> T | DownloadError:
+    ) -> T:
         """Write what is left, and run the last work on the file in the same thread, to its end.
 
-        The spool is over then, unless the work failed; it is the work that
-        publishes the file, or discards it.
+        The spool is over then, unless the work failed; it is the work that publishes the file, or
+        discards it.
 
         Args:
-            work: what to do; an OSError of it becomes a fault.
+            work: what to do; an OSError of it becomes a DownloadError.
             on_cancel: called in the event loop to ask the work to end early.
             executor: whose thread, where the work waits for others than the disk.
         """
-        fault = await self._settled()
-        if fault is not None:
-            return fault
+        await self._settled()
         if self._is_over:
-            return DownloadError(_CLOSED)
+            raise DownloadError(_CLOSED)
         pieces, self._pieces = self._pieces, []
         return await run_to_the_end(lambda: self._concluded(work, pieces), on_cancel, executor)
 
@@ -198,7 +141,7 @@ class Spool(Generic[F]):
         await self._end(is_kept=False)
 
     async def keep(self) -> None:
-        """Leave what was written for the next process, if that can go on with it."""
+        """Leave what was written for the next process, if that can continue it."""
         await self._end(is_kept=True)
 
     def _send_off(self) -> None:
@@ -207,20 +150,22 @@ class Spool(Generic[F]):
         loop = asyncio.get_running_loop()
         self._in_flight = loop.run_in_executor(None, self._put, pieces)
 
-    async def _settled(self) -> DownloadError | None:
+    async def _settled(self) -> None:
         """Wait for the block that is on its way; it stays so if the wait is cancelled."""
         if self._in_flight is not None:
             await asyncio.wait((self._in_flight,))
             done, self._in_flight = self._in_flight, None
             self._fault = self._fault or done.result()
-        return self._fault
+        if self._fault is not None:
+            raise self._fault
 
     def _put(self, pieces: list[bytes]) -> DownloadError | None:
+        """Write a block in a thread; return the error, since nobody may wait for the thread."""
         try:
             if self._is_to_restart:
                 self._restart()
             if self._file is not None:
-                self._file.content.write(*pieces)
+                self._file.write(*pieces)
         except OSError as error:
             return disk_fault(error)
         return None
@@ -229,21 +174,19 @@ class Spool(Generic[F]):
         old, self._file = self._file, None
         if old is not None:
             old.discard()
-        self._file = self._source.create(self.mark)
+        self._file = self._create(self.mark)
         self._is_to_restart = False
 
-    def _concluded(self, work: Callable[[F], T], pieces: list[bytes]) -> T | DownloadError:
+    def _concluded(self, work: Callable[[F], T], pieces: list[bytes]) -> T:
         self._fault = self._put(pieces)
         if self._fault is not None or self._file is None:
-            return self._fault or DownloadError(_CLOSED)
-        self.digest = _digest_of(self._file)
+            raise self._fault or DownloadError(_CLOSED)
+        self.digest = Digest(self._file.size, self._file.sha256)
         try:
             outcome = work(self._file)
         except OSError as error:
-            return disk_fault(error)
-        if not isinstance(outcome, DownloadError):
-            self._is_over = True
-            self._source.close()
+            raise disk_fault(error) from None
+        self._is_over = True
         return outcome
 
     async def _end(self, *, is_kept: bool) -> None:
@@ -261,20 +204,13 @@ class Spool(Generic[F]):
 
     def _ended(self, pieces: list[bytes], *, is_kept: bool) -> None:
         has_some = bool(pieces) or not self._is_to_restart
-        try:
+        # The download has an error or a result already: this one would hide it.
+        with suppress(OSError):
             is_kept = is_kept and has_some and self._fault is None and self._put(pieces) is None
             if self._file is not None and is_kept:
                 self._file.keep()
             elif self._file is not None:
                 self._file.discard()
-        except OSError:
-            pass  # who goes away is told nothing more
-        finally:
-            self._source.close()
-
-
-def _digest_of(file: SpoolFile) -> Digest:
-    return Digest(file.content.size, file.content.sha256)
 
 
 SomeSpool = Spool[Any]

@@ -1,1 +1,0 @@
-"""Files that come to be on disk, whole or not at all; knows neither the network nor a document."""
