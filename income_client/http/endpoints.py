@@ -291,10 +291,12 @@ def _parsed(address: object) -> URL | None:
         return None
     try:
         url = URL(address, encoded=True)
-        has_port_zero = url.port == 0
+        port = url.port
     except ValueError:
         return None
-    return None if has_port_zero else url
+    # yarl reads a port as int() does, which takes 1_0 and +80 as well.
+    written = url.raw_authority.rpartition("@")[2].rpartition("]")[2].partition(":")[2]
+    return url if port != 0 and (not written or written.isdigit()) else None
 
 
 def _address_fault(name: str, address: object) -> str | None:
@@ -353,7 +355,7 @@ _FAULTS: Final[Sequence[tuple[Callable[[URL], bool], str]]] = (
 
 
 def _origin(url: URL) -> str:
-    return str(url.origin()).lower()
+    return str(URL.build(scheme=url.scheme, host=url.raw_host or "", port=url.port))
 
 
 def _root(url: URL) -> str:

@@ -17,6 +17,8 @@ from income_client.http.endpoints import (
     [
         ("https://api.example.com", "https://api.example.com", "https://api.example.com"),
         ("https://API.Example.com/", "https://api.example.com", "https://api.example.com"),
+        ("https://a.example:", "https://a.example", "https://a.example"),
+        ("https://[2001:DB8::1]:443", "https://[2001:db8::1]", "https://[2001:db8::1]"),
         ("https://a.example:443/x/y/", "https://a.example/x/y", "https://a.example"),
         ("https://a.example:8443/x", "https://a.example:8443/x", "https://a.example:8443"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "http://127.0.0.1:8080"),
@@ -54,6 +56,8 @@ def test_an_address_is_an_origin_with_a_prefix(base_url: str, api: str, token: s
         "https://a.example:0",
         "https://a.example:65536",
         "https://a.example:x",
+        "https://a.example:+80",
+        "https://a.example:1_0",
         "https://user:S3CRET@a.example",
         "https://user@a.example",
         "https://a.example/?",
