@@ -52,7 +52,7 @@ def decode(cls: type[T], body: bytes) -> T | DecodeError:
     faults = faults_of(cls, parse_exactly(body), _document_types)
     if not faults:
         # The text is as the fields say: a registered class has raised, by a validator or by a
-        # bug of its own, and only the name of the error tells them apart.
+        # bug of its own, and only the name of the error distinguishes them.
         faults = (PayloadFault("$", f"not accepted by its class: {refusal}"),)
     return DecodeError(faults)
 
@@ -116,7 +116,7 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
 
 
 def register_document_type(key: str, cls: type) -> None:
-    """Read the data of a document type into a class of the caller's.
+    """Read the data of a document type into the given class.
 
     Its fields are decoded as strictly as the package's own: str, int, float,
     bool, Decimal, date, datetime, object, other attrs classes, ``X | None``,
