@@ -33,6 +33,7 @@ from income_client.wire.times import (
 
 from .checkpoint import WalkState, write_checkpoint
 from .planner import WalkPlanner
+from .tail import END_OF_TIME
 from .windows import Bounds, Delivery, Pause, Question, second_of
 
 OnSaturated = Literal["raise", "report"]
@@ -47,8 +48,6 @@ _BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
 _MOST_GUESSES: Final = 40
 """More than it takes to find one second of all time by halves."""
 _YEAR: Final = 366 * 86_400
-_END_OF_TIME: Final = 3_786_912_000
-"""The beginning of 2090: an echo beyond it means no bound, and gives no time."""
 
 
 @frozen
@@ -109,7 +108,7 @@ async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> L
     `Date` first, until it is found.
     """
     reply = await ask(None)
-    served_at, low, high = reply.served_at, reply.echoed, _END_OF_TIME
+    served_at, low, high = reply.served_at, reply.echoed, END_OF_TIME
     if served_at is not None and low >= served_at - _LONG_AGO:
         return reply
     guesses = [] if served_at is None else [served_at - before for before in _BEFORE_DATE]

@@ -244,7 +244,7 @@ class WalkPlanner:
         return half
 
     def _set_apart_quiet(self, part: "_Part", rows: Rows) -> None:
-        """Make a part of its own of what lies before the oldest of these applications.
+        """Make a separate part of what lies before the oldest of these applications.
 
         Nothing is updated before it was made, so one question probably does for
         all of it. It is a hint like any other: the rows are a sample.

@@ -1,24 +1,24 @@
-"""How a walk finds the present, and how it may end there.
+"""The end of a walk: how the planner finds the present, and how a walk may end there.
 
-An update moves an application to the present while the walk is under way. So
+An update moves an application to the present while the walk is in progress. So
 what lies before the present is left to the walkers, and the walk ends only with
 a single complete page from there on, read after everything else. An exclusive
 upper bound hides the current second; so that page is asked for with a bound in
 the future, the walk's own if it has one. Where the service cuts long windows, the
 bound is brought near, and the present asked for right after the page must still lie
 before it. Where the service lowers such a bound to the present, or refuses it, two
-complete pages stand in for it that were served in different seconds with no call
+complete pages replace it that were served in different seconds with no call
 between them.
 
-The present is what the service echoes when it is asked without an upper bound.
-A service that cuts long windows short may echo less; it gives itself away when
-it is asked from one second earlier, because its echo then goes back by one
-second too, and the walk goes on from there. A walk whose upper bound has passed
-needs none of this; it asks for its whole span first, since most are small.
+The present is the bound that the service echoes when it is asked without an upper one.
+A service that cuts long windows short may echo less; this shows when it is asked from one
+second earlier, because its echo then moves back by one second too, and the walk continues
+from there. A walk whose upper bound has passed needs none of this; it asks for its whole
+span first, since most are small.
 
-A walk that will be followed by another need not chase the present: it ends at
-the one that it is told first, if that fits the service's own `Date`. Where it
-does not, the end may have been cut off, and the walk goes on as any other.
+A walk that another walk will follow need not chase the present: it ends at the first one
+that is echoed, if that fits the service's own `Date`. Otherwise the end may have been cut
+off, and the walk continues like any other.
 """
 
 from typing import Final
@@ -33,8 +33,8 @@ from .windows import Answer, Bounds, Pause
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY
 _CENTURY: Final = 100 * _YEAR
-_END_OF_TIME: Final = 3_786_912_000
-"""The beginning of 2090: an echo beyond it tells no time, also where there is no `Date`."""
+END_OF_TIME: Final = 3_786_912_000
+"""The beginning of 2090: an echo beyond it means no bound, and gives no time."""
 _SECOND: Final = Pause(1.0)
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round
@@ -42,7 +42,7 @@ up, and what is written in a second may become visible just after it."""
 _SKEW: Final = 5
 """Seconds that an echoed present may lie behind the `Date` of the same reply."""
 _PATIENCE: Final = 3
-"""Pauses after which a service clock that stands still is taken as it is."""
+"""Pauses after which a service clock that does not move is taken as it is."""
 
 
 @frozen(kw_only=True)
@@ -66,8 +66,8 @@ class Tail:
         until: the walk's upper bound; None for the present.
         lead: seconds by which the service's `Date` is known to run ahead of the
             present that it echoes, or behind it if negative, for a walk that ends
-            at the first present it is told; None for one that goes on until nothing
-            is newer.
+            at the first present that is echoed; None for one that continues until
+            nothing is newer.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Tail:
         self._page_ahead: int | None = None
         self._last: Window | None = None
         self._cut_span: int | None = None
-        self._stands_still = 0
-        self._pauses = False
+        self._unmoved = 0
+        self._must_wait = False
 
     def next(self) -> Bounds | Pause:
         """Return the bounds to ask with, or the pause to make before asking again."""
-        if self._pauses:
-            self._pauses = False
+        if self._must_wait:
+            self._must_wait = False
             return _SECOND
         overlap = 1 if self._last is None else 2
         after = max(self._start, self.reached - overlap)
@@ -110,23 +110,18 @@ class Tail:
         return min(self.reached + _YEAR, LAST_SECOND) if self._until is None else self._until
 
     def interrupt(self) -> None:
-        """Take note of a call in between: the last page no longer stands in for anything."""
+        """Record a call in between: the last page no longer counts as one of two."""
         self._last = None
 
     def refuse(self, bounds: Bounds) -> bool:
-        """Take note of a refusal; tell whether there is another way to ask."""
+        """Record a refusal; return whether there is another way to ask."""
         if bounds.before is None or self._until is not None:
             return False
         self._give_up_future()
         return True
 
     def receive(self, bounds: Bounds, answer: Answer) -> TailStep:
-        """Take a page.
-
-        Args:
-            bounds: as asked.
-            answer: the page, and the bounds that the service applied.
-        """
+        """Take the page for these bounds; return what it settles."""
         if bounds.before is None:
             return self._receive_probe(bounds, answer)
         echo = answer.echo
@@ -142,7 +137,7 @@ class Tail:
             self._page_ahead = bounds.before if is_complete else None
             return TailStep(span=self._nothing)
         # A future bound that was lowered need not be the present: a long window may have
-        # been cut short, and then ends in the future. Only an unset bound tells the present.
+        # been cut short, and then ends in the future. Only an unset bound gives the present.
         is_cut = echo.after > bounds.after or echo.before > self.reached + _SKEW
         if is_cut and self._widest is None:
             self._widest = echo.before - echo.after
@@ -158,7 +153,7 @@ class Tail:
         is_open = self._until is None and not answer.is_full and echo.after <= bounds.after
         # An echo far beyond the service's own clock applied no upper bound worth the name.
         if served_at is None:
-            is_endless = present > _END_OF_TIME
+            is_endless = present > END_OF_TIME
         else:
             is_endless = echo.before - served_at > _CENTURY
             present = served_at - _BEHIND if is_endless else present
@@ -174,11 +169,11 @@ class Tail:
         return self._receive_present(bounds, answer, present)
 
     def _is_ended_by_page_ahead(self, bounds: Bounds, answer: Answer) -> bool:
-        """Tell whether the present still lies before the end of the last, near bound."""
+        """Return whether the present still lies before the end of the last, near bound."""
         ahead, self._page_ahead = self._page_ahead, None
         if ahead is None or self._widest is None:
             return False
-        # An echo as wide as the service's widest window may have been cut, and tells no time.
+        # An echo as wide as the service's widest window may have been cut, and gives no time.
         is_present = answer.echo.after <= bounds.after and answer.echo.before < min(
             ahead, bounds.after + self._widest
         )
@@ -192,18 +187,18 @@ class Tail:
         return abs(served_at - self._lead - present) <= _SKEW
 
     def _receive_present(self, bounds: Bounds, answer: Answer, present: int) -> TailStep:
-        # Rows may lie behind the upper bound of the walk: the page only tells the time.
+        # Rows may lie behind the upper bound of the walk: the page only gives the time.
         is_beyond = self._until is not None and answer.echo.before > self._until
         if not (answer.is_full or is_beyond or self._future_works):
             return self._stand_in(bounds, answer.echo, present)
         if present > self.reached or not self._is_present_known:
             return self._advance(present, is_walked=answer.is_full or is_beyond)
         # The current second alone overfills the page. It will pass, and then be
-        # a second like any other; where the clock stands still it is one already.
-        self._stands_still += 1
-        if self._stands_still > _PATIENCE:
+        # a second like any other; where the clock does not move it is one already.
+        self._unmoved += 1
+        if self._unmoved > _PATIENCE:
             return self._advance(self.reached + 1, is_walked=True)
-        self._pauses = True
+        self._must_wait = True
         return TailStep(span=self._nothing)
 
     def _stand_in(self, bounds: Bounds, echo: Window, present: int) -> TailStep:
@@ -223,10 +218,10 @@ class Tail:
         return evolve(self._advance(present), is_finished=True)
 
     def _wait(self, present: int) -> TailStep:
-        """Let the service's clock move on; where it stands still, go on or end without it."""
-        self._stands_still += 1
-        if self._stands_still <= _PATIENCE:
-            self._pauses = True
+        """Wait for the service's clock to move; where it does not, continue or end without it."""
+        self._unmoved += 1
+        if self._unmoved <= _PATIENCE:
+            self._must_wait = True
             return TailStep(span=self._nothing)
         if present > self.reached:
             return self._advance(present)
@@ -238,7 +233,7 @@ class Tail:
         self._is_present_known = True
         self._asks_for_last = self._future_works
         self._last = None
-        self._stands_still = 0
+        self._unmoved = 0
         is_finished = self._until is not None and self.reached > self._until
         return TailStep(span=span, is_walked=is_walked, is_finished=is_finished)
 
@@ -249,7 +244,7 @@ class Tail:
         return TailStep(span=span, is_walked=is_walked, is_finished=True)
 
     def _has_passed(self, answer: Answer) -> bool:
-        """Tell whether the upper bound lies so far back that no clock could be that wrong."""
+        """Return whether the upper bound lies so far back that no clock could be that wrong."""
         if self._until is None or answer.served_at is None:
             return False
         return answer.served_at - _DAY > self._until

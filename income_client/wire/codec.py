@@ -58,7 +58,7 @@ def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None)
     faults = faults_of(cls, parse_exactly(body), _document_types)
     if not faults:
         # The text is as the fields say: a registered class has raised, by a validator or by a
-        # bug of its own, and only the name of the error tells them apart.
+        # bug of its own, and only the name of the error distinguishes them.
         faults = (PayloadFault("$", f"not accepted by its class: {refusal}"),)
     return DecodeError(faults)
 
@@ -122,7 +122,7 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
 
 
 def register_document_type(key: str, cls: type) -> None:
-    """Read the data of a document type into a class of the caller's.
+    """Read the data of a document type into the given class.
 
     Its fields are decoded as strictly as the package's own: str, int, float,
     bool, Decimal, date, datetime, object, other attrs classes, ``X | None``,
@@ -140,58 +140,54 @@ def register_document_type(key: str, cls: type) -> None:
         ConfigurationError: the key is empty, has another class already, as
             ``paystub`` does, or the class cannot be decoded strictly.
     """
-    complaint = _complaint_of_registration(key, cls)
-    if complaint is not None:
-        raise ConfigurationError(complaint)
+    _check_registration(key, cls)
     _document_types[key] = cls
     _converter.cache_clear()
 
 
-def _complaint_of_registration(key: object, cls: object) -> str | None:
+def _check_registration(key: object, cls: object) -> None:
     if not isinstance(key, str) or not key:
-        return "a document type is a str that is not empty"
+        raise ConfigurationError("a document type is a str that is not empty")
     if not isinstance(cls, type) or not attrs.has(cls):
-        return f"the class for document type {key!r} must be an attrs class"
+        raise ConfigurationError(f"the class for document type {key!r} must be an attrs class")
     if _document_types.get(key, cls) is not cls:
-        return f"document type {key!r} has another class already"
-    return _complaint(cls, frozenset())
+        raise ConfigurationError(f"document type {key!r} has another class already")
+    _check_class(cls, frozenset())
 
 
-def _complaint(cls: Any, path: frozenset[Any]) -> str | None:
+def _check_class(cls: Any, around: frozenset[Any]) -> None:
     try:
         attrs.resolve_types(cls)
     except NameError:
-        return f"{cls.__name__} has an annotation that names nothing"
+        raise ConfigurationError(f"{cls.__name__} has an annotation that names nothing") from None
     for field in attrs.fields(cls):
         name = f"{cls.__name__}.{field.name}"
         if not field.init:
-            return f"{name} is not set by __init__"
+            raise ConfigurationError(f"{name} is not set by __init__")
         if field.name == "extra":
             if field.default is attrs.NOTHING:
-                return f"{name} has no default"
+                raise ConfigurationError(f"{name} has no default")
             continue
         if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
-            return f"{name} has a default that is made anew each time"
-        complaint = _complaint_of_type(name, field.type, path | {cls})
-        if complaint is not None:
-            return complaint
-    return None
+            raise ConfigurationError(f"{name} has a default that is made anew each time")
+        _check_type(name, field.type, around | {cls})
 
 
-def _complaint_of_type(name: str, kind: Any, path: frozenset[Any]) -> str | None:
+def _check_type(name: str, kind: Any, around: frozenset[Any]) -> None:
     if kind in READERS:
-        return None
+        return
     if attrs.has(kind):
-        if kind in path:
-            return f"{name} is of a class that holds itself"
+        if kind in around:
+            raise ConfigurationError(f"{name} is of a class that holds itself")
         if not has_extra(kind):
-            return f"{kind.__name__}, the class of {name}, has no field extra"
-        return _complaint(kind, path)
-    for element_of in (array_element, mapping_element, optional_element):
-        element = element_of(kind)
-        if element is not None:
-            return _complaint_of_type(name, element, path)
-    return f"{name} is of a type that cannot be read strictly"
+            raise ConfigurationError(f"{kind.__name__}, the class of {name}, has no field extra")
+        _check_class(kind, around)
+        return
+    elements = (array_element(kind), mapping_element(kind), optional_element(kind))
+    element = next((element for element in elements if element is not None), None)
+    if element is None:
+        raise ConfigurationError(f"{name} is of a type that cannot be read strictly")
+    _check_type(name, element, around)
 
 
 @functools.cache

@@ -146,7 +146,8 @@ def untyped(value: Any) -> Any:
 
 def read_untyped(value: Any, _: Any) -> Any:
     """Return content without a known type; an object becomes an immutable mapping."""
-    value = untyped(value)
+    if not is_flat(value):
+        value = untyped(value)
     return UntypedDict(value) if type(value) is dict else value
 
 
@@ -220,6 +221,7 @@ PLAIN_TYPES: Final = frozenset({str, int, bool})
 
 LINES_SCOPE: Final[dict[str, Any]] = {
     "Decimal": Decimal,
+    "exactly": exactly,
     "frozen_dict": FrozenDict,
     "parse_day": date.fromisoformat,
     "parse_time": datetime.fromisoformat,
@@ -252,14 +254,21 @@ def time_lines(x: str, call: str, *, is_utc: bool) -> list[str]:
 
 
 def decimal_lines(x: str, call: str) -> list[str]:
-    """Return the lines that read a number, by a call if it is not one with a fraction."""
-    return [f"if type({x}) is not Decimal:", f"    {call}"]
+    """Return the lines that read a number, by a call if it is another value."""
+    return [
+        f"if type({x}) is int:",
+        f"    {x} = exactly({x})",
+        f"elif type({x}) is not Decimal:",
+        f"    {call}",
+    ]
 
 
 def amount_lines(x: str, call: str) -> list[str]:
     """Return the lines that read an amount, which may be absent."""
     return [
-        f"if type({x}) is not Decimal:",
+        f"if type({x}) is int:",
+        f"    {x} = exactly({x})",
+        f"elif type({x}) is not Decimal:",
         f"    if {x} == '':",
         f"        {x} = None",
         "    else:",
