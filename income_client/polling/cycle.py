@@ -288,14 +288,11 @@ class PollRunner:
             if reply is None:
                 return
             self._have_credentials_worked = True
-            failure = poll.receive_page(question, reply.page, served_at=reply.served_at)
+            poll.receive_page(question, reply.page, served_at=reply.served_at)
         except IncomeClientError as error:
             if isinstance(error, _ENDING) or not poll.take_failure(question, error):
                 raise
             return
-        del reply
-        if failure is not None:
-            raise failure
         self._monitor.hear(poll.service_time)
 
     async def _read(self, poll: Poll, read: Read) -> None:
@@ -306,10 +303,8 @@ class PollRunner:
             return
         if any(isinstance(result, RecordVersion) for result in results.values()):
             self._refused_since = None
-        ended = next((r for r in results.values() if isinstance(r, ClientClosedError)), None)
-        outcome = ended or poll.receive_records(results)
+        for result in results.values():
+            if isinstance(result, ClientClosedError):
+                raise result
+        self._chunk = poll.receive_records(results)
         self._monitor.read_again(poll.unchanged, self._settle + self._lookback)
-        del results, poll
-        if isinstance(outcome, IncomeClientError):
-            raise outcome
-        self._chunk = outcome

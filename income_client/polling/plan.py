@@ -95,12 +95,11 @@ class Present:
         """The present second by the clock that the list goes by."""
         return self._told if self._echoed is None else self._echoed
 
-    def hear(self, echoed: int, served_at: int | None) -> UnexpectedResponseError | None:
-        """Take echo and `Date` of a poll's first reply; return its error if it has no time."""
+    def hear(self, echoed: int, served_at: int | None) -> None:
+        """Take echo and `Date` of a poll's first reply; raise if it shows no time."""
         if served_at is None and echoed > _END_OF_TIME:
-            return UnexpectedResponseError("list_applications: the service tells no time")
+            raise UnexpectedResponseError("list_applications: the service tells no time")
         self._echoed, self._told = echoed, echoed if served_at is None else served_at
-        return None
 
     def no_later_than(self, listed: int) -> int:
         """Return service time for a checkpoint: the smaller of `Date` and the present listed."""
@@ -178,16 +177,13 @@ class Poll:
 
     def receive_page(
         self, question: Question, page: ApplicationPage, *, served_at: int | None
-    ) -> UnexpectedResponseError | None:
-        """Take the page of a question; return an error if the reply shows no time."""
+    ) -> None:
+        """Take the page of a question; raise `UnexpectedResponseError` if it is not its answer."""
         if not self._present.is_known and question.bounds.before is None:
-            untold = self._present.hear(second_of(page.updated_before), served_at)
-            if untold is not None:
-                return untold
+            self._present.hear(second_of(page.updated_before), served_at)
             if self._begins_anew():
-                return None
+                return
         self._planner.receive(question, page, served_at=served_at)
-        return None
 
     def take_failure(self, question: Question, error: IncomeClientError) -> bool:
         """Note that a question has failed; return whether the poll continues.
@@ -204,12 +200,15 @@ class Poll:
         self._planner = self._listing
         return True
 
-    def receive_records(self, results: Results) -> Chunk | IncomeClientError:
-        """Return what may be delivered and committed, or the error for which the poll fails."""
-        taken = self._reading.receive(results)
+    def receive_records(self, results: Results) -> Chunk:
+        """Return what may be delivered and committed; raise the error of a poll that fails."""
+        try:
+            taken = self._reading.receive(results)
+        except IncomeClientError:
+            if self._is_hopeless():
+                raise
+            return self._chunk(())
         self._state.witness = self._reading.witness
-        if isinstance(taken, IncomeClientError):
-            return taken if self._is_hopeless() else self._chunk(())
         if taken.read:
             # The service gives something: what was set aside must say why it is not given.
             self._reading.extend(self._aside)

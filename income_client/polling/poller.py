@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 from income_client.checkpoints import CheckpointStore
 from income_client.clock import Clock
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_not_negative, check_positive
@@ -200,11 +200,15 @@ class Poller:
         self._is_waited_for = True
         try:
             return await work
+        except IncomeClientError as error:
+            self._runner.interrupt()
+            failure = error.again()  # its frames may hold records
         except BaseException:
             self._runner.interrupt()
             raise
         finally:
             self._is_waited_for = False
+        raise failure
 
     async def _next(self) -> Batch | None:
         if self._schedule.is_stopped:

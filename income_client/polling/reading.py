@@ -292,8 +292,8 @@ class Reading:
         asked = ids if self._control is None else [*ids, self._control]
         return Read(application_ids=tuple(asked), pause=float(pause))
 
-    def receive(self, results: Results) -> Taken | IncomeClientError:
-        """Return what the results settle, or the failure of a service that gives nothing."""
+    def receive(self, results: Results) -> Taken:
+        """Return what the results settle; raise the failure of a service that gives nothing."""
         read = [key for key, result in results.items() if isinstance(result, RecordVersion)]
         doubtful = self._doubtful(results)
         if read:
@@ -301,7 +301,7 @@ class Reading:
         elif doubtful is not None:
             ids = [row.application_id for row in self._asked]
             if self._control is not None or self._doubts or self._other_than(ids) is None:
-                return doubtful
+                raise doubtful
             self._doubts = True
             return Taken((), ())
         self._doubts = False

@@ -231,7 +231,7 @@ def test_a_stray_whose_end_has_become_known_is_not_forgotten_for_others() -> Non
     assert not one.knows(key(1), NONE)
 
 
-def test_a_checkpoint_does_not_change_with_the_ledger() -> None:
+def test_a_checkpoint_does_not_change_with_what_it_was_taken_of() -> None:
     """What a batch will commit is what was true when it was made."""
     one = progress(5, since=5)
     one.deliver()
