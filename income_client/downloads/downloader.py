@@ -204,7 +204,8 @@ class Downloader:
     def _report(
         self, download: "_Download", outcome: DownloadedFile | BaseException, began: float
     ) -> None:
-        if self.instrumentation.emit is None:
+        emit = self.instrumentation.emit
+        if emit is None:
             return
         file = outcome if isinstance(outcome, DownloadedFile) else None
         finished = FileFinished(
@@ -216,7 +217,7 @@ class Downloader:
             seconds=self.clock.monotonic() - began,
             error=type(outcome).__name__ if file is None else None,
         )
-        self.instrumentation.emit(finished)
+        emit(finished)
 
 
 class _Download:
@@ -354,17 +355,11 @@ class _Download:
                 self._renewals = 0
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        async def tried() -> T | IncomeClientError:
+        async def counted() -> T:
             self.attempts += 1
-            try:
-                return await attempt()
-            except IncomeClientError as error:
-                return error
+            return await attempt()
 
-        outcome = await self._shared.retrier.run(tried, deadline_at=math.inf)
-        if isinstance(outcome, IncomeClientError):
-            raise outcome
-        return outcome
+        return await self._shared.retrier.run(counted, deadline_at=math.inf)
 
     async def _request(
         self,
