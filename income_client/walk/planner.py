@@ -438,6 +438,11 @@ class FullPage:
         self.found = self.seen = 0
         return behind
 
+    @property
+    def is_useful(self) -> bool:
+        """Whether it still says anything about the rows ahead."""
+        return self.rows > 0 or self.found >= _SAMPLE
+
     def estimate(self, *, blind: bool) -> float:
         """Return how many rows are probably ahead."""
         at_least = max(1.0, self.rows * (_HIDDEN_BLIND if blind else _HIDDEN))
@@ -524,7 +529,7 @@ class Density:
         for page in self.full_pages:
             page.learn(ids)
         end = position + width
-        self.full_pages = [page for page in self.full_pages if page.end > end]
+        self.full_pages = [page for page in self.full_pages if page.end > end and page.is_useful]
 
     def _expect_the_usual(self) -> None:
         """Go back to the median of the densities seen, each weighted with its seconds."""
