@@ -106,7 +106,7 @@ def _rebuild(cls: type[E], message: str, state: dict[str, Any]) -> E:
 
 
 class ConfigurationError(IncomeClientError):
-    """An argument or a setting cannot be meant; nothing was sent."""
+    """An argument or a setting is invalid; nothing was sent."""
 
 
 class ClientClosedError(IncomeClientError):
@@ -132,7 +132,7 @@ class ResponseError(IncomeClientError):
 
 
 class AuthenticationError(ResponseError):
-    """401: the credentials, or the token bought with them, were not accepted.
+    """401: the credentials, or the token issued for them, were not accepted.
 
     After the token endpoint refused the credentials, it is not asked again for 10 seconds,
     since accounts get locked for it: calls fail at once, and ``retry_after`` says for how long.
@@ -169,7 +169,7 @@ class UnexpectedResponseError(ResponseError):
 
 
 class TokenError(IncomeClientError):
-    """The token endpoint failed, or its reply is no token (contract section 5.1)."""
+    """The token endpoint failed, or its reply holds none (contract section 5.1)."""
 
 
 @frozen
@@ -289,7 +289,7 @@ class CallbackRejectedError(IncomeClientError):
 
     Attributes:
         status: HTTP status of the answer.
-        reason: why, for the operator's eyes; the sender is told the status only.
+        reason: why, for the operator's eyes; the sender gets the status only.
         retryable: whether the service may send it again, as it does upon 503.
     """
 

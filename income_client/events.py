@@ -1,4 +1,4 @@
-"""What a client tells a program about its work while it happens; decides and waits for nothing.
+"""Events: what a client reports about its work while it happens.
 
 Events are values of ids, counts, durations and statuses. None holds a secret, an
 address or anything about a borrower.
@@ -14,7 +14,7 @@ from .records.window import Window
 
 @frozen(kw_only=True)
 class Event:
-    """Something that a client tells of; which, says its class."""
+    """Something that happened in a client; the class says what."""
 
 
 @frozen(kw_only=True)
@@ -104,7 +104,7 @@ class TokenRenewed(Event):
     lifetime: float
     """Seconds that it serves from now."""
     is_shared: bool
-    """Whether it came from the token store; else it was bought."""
+    """Whether it came from the token store; else it was requested."""
 
 
 @frozen(kw_only=True)
@@ -190,7 +190,7 @@ class DeadLettered(Event):
 
 
 class OnEvent(Protocol):
-    """What a program gives a client to be told: a plain function of an event.
+    """A hook for events: a plain function that takes one.
 
     It is called in the event loop where the event happens, so that it must not block.
     """

@@ -1,4 +1,4 @@
-"""Many applications and documents at once: bounded, in input order, never far ahead."""
+"""Fetch many applications and documents at once: bounded, and in the order of the input."""
 
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
@@ -62,10 +62,10 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
         assemble: makes the result of the parts.
         concurrency: requests in flight at the most.
         on_error: whether a failure is raised, or yielded in its place.
-        instrumentation: told of what is handed out.
+        instrumentation: reports what is delivered.
 
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(

@@ -74,14 +74,14 @@ def read_host_pattern(text: object) -> HostPattern:
 
 
 def plain_host(text: str) -> str | None:
-    """Return the one spelling of the host of an address; None for what is no host.
+    """Return the one spelling of the host of an address; None if it is not a host.
 
     Numbers that only old parsers take for an IPv4 address (``127.1``,
     ``0x7f.0.0.1``, ``2130706433``), zones of IPv6 addresses, percent signs and a
-    dot at the end are no host.
+    dot at the end are not accepted.
 
     Args:
-        text: as it stands in an address, an IPv6 address in brackets.
+        text: as written in an address, an IPv6 address in brackets.
     """
     text = text.lower() if text.isascii() else ""
     bracketed = _BRACKETED.fullmatch(text)

@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told: a span for each call, and counts; the only module that knows of it.
+"""Reports to OpenTelemetry: a span for each call, and metrics.
 
 Attributes hold names of calls and pollers, statuses, classes of errors, and the
 service's host. Refuses to know addresses, messages and ids of applications.
@@ -162,7 +162,7 @@ def _note(span: trace.Span, event: Event) -> None:
         case CallFinished(attempts=attempts, waited=waited, status=status, error=error):
             facts = {"income_client.attempts": attempts, "income_client.waited": waited}
             span.set_attributes(facts | _ending(status, error))
-            # Whoever leaves a walk early cancels what was read ahead; that is no failure.
+            # Leaving a walk early cancels what was read ahead, which is not a failure.
             if error not in {None, _CANCELLED}:
                 # Without a description: an error's message names its application.
                 span.set_status(StatusCode.ERROR)

@@ -29,7 +29,12 @@ from income_client.errors import (
 )
 from income_client.events import TokenRenewed
 from income_client.instrumentation import CallWatch, Instrumentation
-from income_client.settings import OAuth2ClientCredentials, Secret, Timeouts, check_positive
+from income_client.settings import (
+    OAuth2ClientCredentials,
+    Secret,
+    Timeouts,
+    positive,
+)
 from income_client.wire.strict_json import parse
 
 from .endpoints import Response, token_request
@@ -111,10 +116,6 @@ def _aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
         raise ConfigurationError(f"{attribute.name} must be a datetime with a zone")
 
 
-def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_positive(attribute.name, value)
-
-
 @frozen(kw_only=True)
 class StoredToken:
     """A token as processes share it through a `TokenStore`.
@@ -127,7 +128,7 @@ class StoredToken:
     """The token itself; a store reads it with ``reveal()``."""
     expires_at: datetime = field(validator=_aware)
     """When it ends, with a zone."""
-    lifetime: float = field(default=CONTRACT_LIFETIME, validator=_positive)
+    lifetime: float = field(default=CONTRACT_LIFETIME, validator=positive)
     """Its whole life in seconds, which decides how early it is renewed."""
 
 

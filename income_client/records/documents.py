@@ -17,7 +17,7 @@ def _shown_data(data: object) -> str:
 
 @frozen
 class DocumentSource:
-    """Where a document stands in the service's replies."""
+    """Where in the service's replies a document was found."""
 
     application_id: str
     """The application that it belongs to."""
