@@ -63,7 +63,10 @@ class Monitor:
     """
 
     def __init__(self, name: str, instrumentation: Instrumentation, clock: Clock) -> None:
-        self.polls = self.records = self.unchanged = self.failures = 0
+        self.polls: int = 0
+        self.records: int = 0
+        self.unchanged: int = 0
+        self.failures: int = 0
         self.last_error: IncomeClientError | None = None
         self._name = name
         self._instrumentation = instrumentation

@@ -13,6 +13,7 @@ from income_client import (
     ApplicationSummary,
     Document,
     IncomeClient,
+    MemoryCheckpointStore,
     Paystub,
 )
 from income_client.emulator import Fault, RecordedRequest
@@ -22,6 +23,7 @@ from income_client.testing import (
     LoopRunner,
     Requests,
     ServiceFaults,
+    check_checkpoint_store,
     cut_body,
     expired_token,
     flaky,
@@ -82,3 +84,8 @@ def runs(
     found = income_run(income_client.get_application(added.application_id))
     assert_type(found, Application)
     assert_type(income_run(income_client.list_applications()), list[ApplicationSummary])
+
+
+async def keeps_checkpoints() -> None:
+    """A store of the lender's own keeps the package's rules."""
+    assert_type(await check_checkpoint_store(MemoryCheckpointStore), None)

@@ -26,6 +26,7 @@ from income_client import (
     Paystub,
     PaystubAddress,
     PaystubApplicant,
+    PaystubEntry,
     SuspectedFraudulent,
     YearlyIncome,
     register_document_type,
@@ -104,6 +105,17 @@ def reads_documents(documents: ApplicationDocuments) -> list[Decimal | None]:
             case _:
                 continue
     return net
+
+
+def pay_of(documents: ApplicationDocuments, application: Application) -> list[Decimal | None]:
+    """Pay slips come with their data typed, and years add up."""
+    pay: list[Decimal | None] = []
+    for entry in documents.paystubs:
+        assert_type(entry, PaystubEntry)
+        assert_type(entry.document, Document)
+        pay.append(entry.paystub.net_pay.current)
+    pay.append(application.total_income(2025))
+    return pay
 
 
 def makes_records(day: date) -> ApplicationSummary:
