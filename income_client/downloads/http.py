@@ -103,7 +103,7 @@ class FilePool:
 
         Raises:
             ClientClosedError: the pool is closed, or belongs to another event loop.
-            DownloadError: there is no usable reply.
+            DownloadError: no reply came, or it cannot be used.
         """
         self.check_open()
         if self._proxy is not None and is_this_machine(link.host):

@@ -3,9 +3,9 @@
 The stores of obstore have the methods that are used here; the library is not imported. Its errors
 show buckets, keys and addresses, so only their names are looked at.
 
-A short file is one request, which can ask that nothing be replaced. A long one goes in parts, for
-which stores know no such condition. A store forgets the parts only if it is told so, which happens
-when the source of the bytes fails: therefore an upload that is cancelled is ended by its source.
+A short file is one request, which can ask that nothing be replaced. A long one goes in parts, where
+stores offer no such condition. obstore makes a store drop the parts only when the source of the
+bytes fails, so a cancelled upload ends by an error of its source.
 """
 
 import asyncio

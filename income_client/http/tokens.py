@@ -85,7 +85,7 @@ class Token:
     stale_at: float = field(init=False)
     """When it should be replaced."""
     expired_at: float = field(init=False)
-    """When it is no longer sent, a little before its end."""
+    """When it stops being sent, a little before it expires."""
 
     @stale_at.default
     def _stale_at(self) -> float:

@@ -1,4 +1,4 @@
-"""What is told on standard error, a line each; knows not whether anything is drawn there."""
+"""Messages on standard error, one line each, whether or not something is drawn there."""
 
 import os
 import sys
