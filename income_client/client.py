@@ -30,7 +30,7 @@ from .records.applications import Application, ApplicationPage, ApplicationSumma
 from .records.documents import ApplicationDocuments, ApplicationRecord
 from .records.files import DownloadedFile
 from .records.window import EPOCH
-from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count
+from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count, check_type, invalid
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
@@ -106,9 +106,8 @@ class IncomeClient:
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(service_timezone, tzinfo):
-            raise ConfigurationError("service_timezone must be a tzinfo")
-        if not isinstance(downloads, DownloadPolicy | None):
-            raise ConfigurationError("downloads must be a DownloadPolicy")
+            raise invalid("service_timezone", "a tzinfo", service_timezone)
+        check_type("downloads", downloads, DownloadPolicy)
         self._zone = service_timezone
         self._clock = clock or SystemClock()
         try:
@@ -230,7 +229,8 @@ class IncomeClient:
         try:
             return cls(address, auth=auth, auth_url=found.account.auth_url, **options)
         except ConfigurationError as error:
-            raise ConfigurationError(found.placed(error.message)) from None
+            message = error.message if found.file is None else found.placed(error.message)
+            raise ConfigurationError(message) from None
 
     def with_options(
         self,

@@ -129,10 +129,10 @@ async def test_an_unusable_file_of_authorities_is_an_error(
 
 
 async def test_an_unusable_proxy_is_an_error_without_its_password(set_variables: Any) -> None:
-    """The error names the variable."""
+    """The error names the option."""
     async with Emulator(1) as service:
         set_variables(service, INCOME_PROXY=f"ftp://u:{CANARY}@127.0.0.1:1")
-        with pytest.raises(ConfigurationError, match="INCOME_PROXY") as caught:
+        with pytest.raises(ConfigurationError, match="proxy") as caught:
             IncomeClient.from_env()
         assert CANARY not in held_by(caught.value)
 
