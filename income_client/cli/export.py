@@ -111,7 +111,7 @@ def _contradiction(
     after: Moment | None, before: Moment | None, *, documents: bool, pages: bool
 ) -> str | None:
     if pages and not documents:
-        return "--pages is about documents, and cannot go with --no-documents"
+        return "--pages is about documents, and cannot be combined with --no-documents"
     if ends_before_it_begins(after, before):
         return "--updated-after is later than --updated-before"
     return None
