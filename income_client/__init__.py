@@ -104,7 +104,8 @@ if TYPE_CHECKING:
         Timeouts,
     )
     from .walk.paginator import ApplicationPaginator, WalkProgress
-    from .wire.codec import from_json, register_document_type, to_json
+    from .wire.codec import from_json, to_json
+    from .wire.readers import register_document_type
 else:
     from ._lazy import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
 

@@ -56,7 +56,8 @@ NAMES: Final = {
     "records.window": "Window",
     "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",
     "walk.paginator": "ApplicationPaginator WalkProgress",
-    "wire.codec": "from_json register_document_type to_json",
+    "wire.codec": "from_json to_json",
+    "wire.readers": "register_document_type",
 }
 """The modules, and the names that each gives."""
 

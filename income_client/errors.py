@@ -32,12 +32,13 @@ a client made with ``keep_error_bodies=True`` fills in.
 import enum
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from attrs import frozen
 
-from .records.applications import ApplicationSummary
-from .records.window import Window
+if TYPE_CHECKING:
+    from .records.applications import ApplicationSummary
+    from .records.window import Window
 
 E = TypeVar("E", bound="IncomeClientError")
 
@@ -214,8 +215,8 @@ class SaturatedWindowError(IncomeClientError):
 
     def __init__(
         self,
-        windows: tuple[Window, ...],
-        applications: tuple[ApplicationSummary, ...],
+        windows: "tuple[Window, ...]",
+        applications: "tuple[ApplicationSummary, ...]",
     ) -> None:
         shown = ", ".join(str(window) for window in windows[:3])
         super().__init__(

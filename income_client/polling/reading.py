@@ -93,9 +93,7 @@ def _read_ids(body: bytes) -> ApplicationPage | None:
         page = msgspec.convert(json.loads(body), _ListedPage)
         bounds = {"updated_after": page.updated_after, "updated_before": page.updated_before}
         empty = decode(ApplicationPage, msgspec.json.encode({**bounds, "applications": []}))
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(empty, DecodeError):
+    except (ValueError, RecursionError, DecodeError):
         return None
     rows = (
         ApplicationSummary(
