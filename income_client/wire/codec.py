@@ -74,9 +74,12 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
 
 def parse_exactly(body: bytes) -> Any:
     """Return what a JSON text means, its numbers as int and `Decimal`; raise `DecodeError`."""
-    with contextlib.suppress(ArithmeticError):
-        return _parsed(body, _EXACT)
-    return _parsed(body, _TOLERANT)
+    try:
+        return _EXACT.decode(body.removeprefix(_BYTE_ORDER_MARK))
+    except (ArithmeticError, ValueError, RecursionError):
+        # Rare: either numbers beyond those of an amount, or a text that is refused.
+        decoder = _TOLERANT
+    return _parsed(body, decoder)
 
 
 def _parsed(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:

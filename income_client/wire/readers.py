@@ -437,7 +437,7 @@ class _Function:
         if kind in _NESTED:
             record = self._name("record")
             return f"{self.record(kind, x, record)}\n{x} = {record}"
-        if (element := _array_element(kind)) in _NESTED or element is str:
+        if (element := _array_element(kind)) in _NESTED or element in TEMPLATES:
             return self._array(x, element)
         if (element := _mapping_element(kind)) in _NESTED:
             return self._mapping(x, element)

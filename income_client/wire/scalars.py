@@ -6,6 +6,7 @@ as lines of a compiled reader, which read the common values in place.
 """
 
 import decimal
+import gc
 import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -64,10 +65,10 @@ exactly: Final = decimal.Context(
 class UnusualNumber(Decimal):
     """A number beyond the limits of an amount: refused as one, kept where no type is known."""
 
-    __slots__ = ()
+    # Without slots, so that the garbage collector tracks what holds one: see `untyped`.
 
 
-_FLAT: Final = frozenset({str, int, bool, type(None), Decimal})
+_ATOMS: Final = frozenset({str, int, bool, type(None), Decimal})
 _KINDS: Final = {
     type(None): "null",
     bool: "a boolean",
@@ -154,12 +155,8 @@ def _read_amount(value: Any, _: Any) -> Decimal | None:
 
 def read_untyped(value: Any, _: Any) -> Any:
     """Return content without a known type; an object becomes an immutable mapping."""
-    if type(value) is not dict:
-        return untyped(value)
-    for item in value.values():
-        if type(item) not in _FLAT:
-            return UntypedDict(untyped(value))
-    return UntypedDict(value)
+    value = untyped(value)
+    return UntypedDict(value) if type(value) is dict else value
 
 
 def _read_untyped_object(value: Any, _: Any) -> Any:
@@ -170,7 +167,8 @@ def _read_untyped_object(value: Any, _: Any) -> Any:
 
 def untyped(value: Any) -> Any:
     """Return content without a known type as it can be kept."""
-    if type(value) in _FLAT:
+    # An object that the garbage collector does not track holds nothing that is nested.
+    if type(value) in _ATOMS or (type(value) is dict and not gc.is_tracked(value)):
         return value
     try:
         return kept(value)
@@ -286,8 +284,11 @@ SCOPE: Final[Mapping[str, Any]] = {
     "days": _Days(),
     "exactly": exactly,
     "frozen_dict": FrozenDict,
+    "is_tracked": gc.is_tracked,
     "parse_time": datetime.fromisoformat,
     "separators": slice(4, None, 3),
+    "untyped_dict": UntypedDict,
+    "zero": Decimal(0),
 }
 """The names in the templates."""
 
@@ -325,11 +326,17 @@ if type({x}) is not Decimal:
     Amount: """
 if type({x}) is not Decimal:
     if type({x}) is int:
-        {x} = exactly({x})
+        {x} = exactly({x}) if {x} else zero
     elif {x} == '':
         {x} = None
     else:
         {x} = {read}({x}, None)
+""",
+    Any: """
+if type({x}) is dict and not is_tracked({x}):
+    {x} = untyped_dict({x})
+else:
+    {x} = {read}({x}, None)
 """,
 }
 """The rules of common types as lines that replace the value in ``x``; ``read`` is the reader."""
