@@ -286,14 +286,15 @@ SCOPE: Final[Mapping[str, Any]] = {
     "frozen_dict": FrozenDict,
     "is_tracked": gc.is_tracked,
     "parse_time": datetime.fromisoformat,
-    "separators": slice(4, None, 3),
+    "separators": slice(-15, None, 3),
+    "separators_and_z": slice(-16, None, 3),
     "untyped_dict": UntypedDict,
     "zero": Decimal(0),
 }
 """The names in the templates."""
 
-# Nothing that the parser takes has these separators at these places and another form. The hour
-# 24 apart, which it takes in some versions.
+# Nothing else that the parser takes has these separators at these places, counted from the end.
+# The hour 24 apart, which it takes in some versions.
 _NO_HOUR_24: Final = " and 'T24' not in {x}" if has_hour_24() else ""
 
 TEMPLATES: Final[Mapping[Any, str]] = {
@@ -314,7 +315,7 @@ else:
     {{x}} = {{read}}({{x}}, None)
 """,
     UtcTime: f"""
-if {{x}}[separators] == '--T::Z'{_NO_HOUR_24}:
+if {{x}}[separators_and_z] == '--T::Z'{_NO_HOUR_24}:
     {{x}} = parse_time({{x}})
 else:
     {{x}} = {{read}}({{x}}, None)

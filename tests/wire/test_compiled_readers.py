@@ -9,13 +9,14 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client import from_json, records, to_json
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 from income_client.wire.readers import faults_of, reader_of
 from income_client.wire.scalars import UnusualNumber
+from income_client.wire.times import parse_service_time, parse_utc_time
 from tests.support import strategies
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
 
@@ -128,3 +129,28 @@ def test_a_read_record_is_a_record_like_any_other(cls: type[Any], sample: dict[s
     assert copy.deepcopy(record) == record
     assert pickle.loads(pickle.dumps(record)) == record
     assert attrs.evolve(record, **{name: getattr(record, name)}) == record
+
+
+@given(
+    st.sampled_from(
+        [
+            "2024-01-05T09:30:00",
+            "2024-01-05T09:30:00Z",
+            "2024-01-05T24:00:00",
+            "2024-W05-3T10:00:00",
+        ]
+    ),
+    st.text("0123456789-:TZW+. \uff11", max_size=2),
+    st.integers(0, 20),
+    st.integers(0, 2),
+)
+@example("2024-01-05T09:30:00Z", "", 17, 2)
+def test_a_time_is_read_by_the_rules_of_times(text: str, new: str, start: int, cut: int) -> None:
+    """The short way of a compiled reader takes no other form of a time."""
+    text = text[:start] + new + text[start + cut :]
+    page = {**PAGE, "updated_after": text}
+    application = {**APPLICATION, "last_updated_at": text}
+    assert bool(faults_of(ApplicationPage, page)) == (parse_service_time(text) is None)
+    assert bool(faults_of(Application, application)) == (parse_utc_time(text) is None)
+    _assert_read_or_refused(ApplicationPage, page)
+    _assert_read_or_refused(Application, application)
