@@ -155,6 +155,10 @@ def _has_extra(cls: Any) -> bool:
     return "extra" in attrs.fields_dict(cls)
 
 
+_COMPILED: Final = frozenset(filter(_has_extra, _RECORDS))
+"""Records that are read by the lines written for them, alone or within others."""
+
+
 @functools.cache
 def _documents_of(data: type | None) -> Any:
     """Return the type of documents that hold data of this class, or of none that is known."""
@@ -165,10 +169,16 @@ def _is_document(kind: Any) -> bool:
     return get_origin(kind) is Annotated and get_args(kind)[0] is Document
 
 
-@attrs.frozen(kw_only=True)
+def _is_container(kind: Any) -> bool:
+    return _array_element(kind) is not None or _mapping_element(kind) is not None
+
+
+@attrs.frozen
 class _Shape:
     """The keys of the object that a record is in JSON."""
 
+    cls: Any
+    """The class of the record."""
     types: Mapping[str, Any]
     """Type by key, in the order of the fields."""
     defaults: Mapping[str, Any]
@@ -179,21 +189,20 @@ class _Shape:
     @classmethod
     def of(cls, kind: Any) -> Self:
         """Return the shape of a record class, or of a document with the class of its data."""
-        types = {"extracted_data": get_args(kind)[1]} if _is_document(kind) else {}
-        fields = attrs.fields(Document if types else kind)
-        beside = {
-            field.name: field.default
-            for field in fields
-            if field.name == "extra" or BESIDE_THE_JSON.items() <= field.metadata.items()
-        }
-        keys = [field for field in fields if field.name not in beside]
-        return cls(
-            types={field.name: types.get(field.name, field.type) for field in keys},
-            defaults={
-                field.name: field.default for field in keys if field.default is not attrs.NOTHING
-            },
-            beside=beside,
-        )
+        record, data = get_args(kind) if _is_document(kind) else (kind, None)
+        types: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
+        beside: dict[str, Any] = {}
+        for field in attrs.fields(record):
+            if field.name == "extra" or BESIDE_THE_JSON.items() <= field.metadata.items():
+                beside[field.name] = field.default
+                continue
+            types[field.name] = field.type
+            if field.default is not attrs.NOTHING:
+                defaults[field.name] = field.default
+        if data is not None:
+            types["extracted_data"] = data
+        return cls(record, types, defaults, beside)
 
     @property
     def required(self) -> int:
@@ -235,12 +244,11 @@ def converter() -> Converter:
         else:
             made.register_unstructure_hook_func(_exactly(kind), write)
     hook = made.register_structure_hook_factory
-    hook(lambda kind: _array_element(kind) is not None, _array_reader)
-    hook(lambda kind: _mapping_element(kind) is not None, _mapping_reader)
+    hook(_is_container, _compiled)
     hook(attrs.has, _record_reader)
-    hook(_is_document, _document_reader)
+    hook(_is_document, _compiled)
     hook(_exactly(_BY_TYPE), lambda _: _read_documents)
-    hook(_exactly(ApplicationDocuments), lambda kind, _: _with_sources(_compiled(kind)))
+    hook(_exactly(ApplicationDocuments), lambda kind: _with_sources(_compiled(kind)))
     made.register_unstructure_hook_factory(attrs.has, _record_writer)
     return made
 
@@ -258,35 +266,11 @@ def _put(record: Any, name: str, value: Any) -> None:
     object.__setattr__(record, name, value)
 
 
-def _array_reader(kind: Any, converter: Converter) -> Reader:
-    element = _array_element(kind)
-    read = converter.get_structure_hook(element)
-
-    def read_array(value: Any, _: Any) -> Any:
-        if type(value) is not list:
-            raise expected("an array", value)
-        return tuple([read(item, element) for item in value])
-
-    return read_array
-
-
-def _mapping_reader(kind: Any, converter: Converter) -> Reader:
-    element = _mapping_element(kind)
-    read = converter.get_structure_hook(element)
-
-    def read_mapping(value: Any, _: Any) -> Any:
-        if type(value) is not dict:
-            raise expected("an object", value)
-        return FrozenDict({key: read(item, element) for key, item in value.items()})
-
-    return read_mapping
-
-
 def _record_reader(cls: Any, converter: Converter) -> Reader:
-    keeps_extra = _has_extra(cls)
-    if keeps_extra and cls in _RECORDS:
+    if cls in _COMPILED:
         return _compiled(cls)
     shape = _Shape.of(cls)
+    keeps_extra = _has_extra(cls)
     omitted: dict[str, Any] = {name: override(omit=True) for name in shape.beside}
     structure = make_dict_structure_fn(cls, converter, _cattrs_use_linecache=False, **omitted)
 
@@ -299,22 +283,6 @@ def _record_reader(cls: Any, converter: Converter) -> Reader:
         return record
 
     return read_record
-
-
-def _document_reader(kind: Any, _: Converter) -> Reader:
-    read = _compiled(kind)
-    data = get_args(kind)[1]
-    if data is UntypedObject or _has_extra(data):
-        return read
-    shape = _Shape.of(data)
-
-    def read_document(value: Any, _: Any) -> Any:
-        document = read(value, kind)
-        left = shape.leftovers(value["extracted_data"], document.extracted_data)
-        _put(document, "extracted_extra", left)
-        return document
-
-    return read_document
 
 
 def _read_documents(value: Any, kind: Any) -> Any:
@@ -365,22 +333,17 @@ def _write_object(value: Any) -> Any:
 
 
 def _compiled(kind: Any) -> Reader:
-    """Return the compiled reader of one of the package's own records.
+    """Return a function that reads values of a type, made of lines for all that is in it.
 
     Exact types are tested in place, records within records are read in the same function,
     and fields are stored one by one instead of through ``__init__``, which does nothing
     but store.
     """
     function = _Function()
-    body = f"{function.record(kind, 'value', 'record')}\nreturn record"
-    source = f"def read_record(value, _):\n{_indented(body)}"
+    source = f"def read(value, _):\n{_indented(function.lines('value', kind))}\n    return value"
     exec(source, function.scope)  # noqa: S102 - made of nothing but names of fields
-    reader: Reader = function.scope["read_record"]
+    reader: Reader = function.scope["read"]
     return reader
-
-
-_NESTED: Final = {kind for kind in _RECORDS - {ApplicationDocuments, Document} if _has_extra(kind)}
-"""Records that are read in the function of the record that holds them."""
 
 
 @functools.cache
@@ -402,46 +365,49 @@ class _Function:
 
     scope: dict[str, Any] = attrs.field(factory=lambda: dict(SCOPE))
 
-    def record(self, kind: Any, value: str, record: str) -> str:
-        """Return the lines that make a record of an object."""
+    def lines(self, x: str, kind: Any) -> str:
+        """Return the lines that replace a JSON value by its meaning."""
+        if (element := _optional_element(kind)) is not None:
+            return f"if {x} is not None:\n{_indented(self.lines(x, element))}"
+        if kind in TEMPLATES:
+            read = self._name("read", READERS[kind])
+            return TEMPLATES[kind].strip().format(x=x, read=read)
+        if kind in _COMPILED or _is_document(kind):
+            return self._record(x, kind)
+        if (element := _array_element(kind)) is not None:
+            return self._array(x, element)
+        if (element := _mapping_element(kind)) is not None and kind != _BY_TYPE:
+            return self._mapping(x, element)
+        return f"{x} = {self._name('read', reader_of(kind))}({x}, None)"
+
+    def _record(self, value: str, kind: Any) -> str:
         shape = _Shape.of(kind)
-        cls = Document if _is_document(kind) else kind
-        lines = [f"{record} = {self._name('blank', _blank(cls))}()"]
+        record, x = self._name("record"), self._name("x")
+        lines = [f"{record} = {self._name('blank', _blank(shape.cls))}()"]
         if not shape.required:
             # Otherwise only a dict gets past the first key: nothing else that JSON has takes one.
             lines += [f"if type({value}) is not dict:", "    raise TypeError"]
-        x = self._name("x")
         for name, kind_of_field in shape.types.items():
-            taken = f"{x} = {value}[{name!r}]\n{self._read(x, kind_of_field)}"
+            taken = f"{x} = {value}[{name!r}]\n{self.lines(x, kind_of_field)}"
             if name in shape.defaults:
                 default = self._name("default", shape.defaults[name])
                 taken = f"{x} = {default}\nif {name!r} in {value}:\n{_indented(taken)}"
             lines += [taken, f"{record}.{name} = {x}"]
         for name, initial in shape.beside.items():
             lines.append(f"{record}.{name} = {self._name('initial', initial)}")
+        data: Any = shape.types.get("extracted_data")
+        if attrs.has(data) and not _has_extra(data):
+            rest = f"({value}['extracted_data'], {record}.extracted_data)"
+            leftovers = self._name("leftovers", _Shape.of(data).leftovers)
+            lines.append(f"{record}.extracted_extra = {leftovers}{rest}")
         leftovers = self._name("leftovers", shape.leftovers)
         lines += [
             f"if len({value}) != {shape.required}:",
             f"    {record}.extra = {leftovers}({value}, {record})",
-            f"{record}.__class__ = {self._name('cls', cls)}",
+            f"{record}.__class__ = {self._name('cls', shape.cls)}",
+            f"{value} = {record}",
         ]
         return "\n".join(lines)
-
-    def _read(self, x: str, kind: Any) -> str:
-        """Return the lines that replace a JSON value by its meaning."""
-        if (element := _optional_element(kind)) is not None:
-            return f"if {x} is not None:\n{_indented(self._read(x, element))}"
-        if kind in TEMPLATES:
-            read = self._name("read", READERS[kind])
-            return TEMPLATES[kind].strip().format(x=x, read=read)
-        if kind in _NESTED:
-            record = self._name("record")
-            return f"{self.record(kind, x, record)}\n{x} = {record}"
-        if (element := _array_element(kind)) in _NESTED or element in TEMPLATES:
-            return self._array(x, element)
-        if (element := _mapping_element(kind)) in _NESTED:
-            return self._mapping(x, element)
-        return f"{x} = {self._name('read', reader_of(kind))}({x}, None)"
 
     def _array(self, x: str, element: Any) -> str:
         items, item = map(self._name, ("items", "item"))
@@ -450,7 +416,7 @@ if type({x}) is not list:
     raise TypeError
 {items} = []
 for {item} in {x}:
-{_indented(self._read(item, element))}
+{_indented(self.lines(item, element))}
     {items}.append({item})
 {x} = tuple({items})
 """.strip()
@@ -462,7 +428,7 @@ if type({x}) is not dict:
     raise TypeError
 {items} = {{}}
 for {key}, {item} in {x}.items():
-{_indented(self._read(item, element))}
+{_indented(self.lines(item, element))}
     {items}[{key}] = {item}
 {x} = frozen_dict({items})
 """.strip()
