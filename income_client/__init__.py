@@ -92,8 +92,7 @@ if TYPE_CHECKING:
         PaystubEntry,
     )
     from .records.files import DownloadedFile, DownloadProgress
-    from .records.money import AmountPair
-    from .records.paystub import Paystub, PaystubAddress, PaystubApplicant
+    from .records.paystub import AmountPair, Paystub, PaystubAddress, PaystubApplicant
     from .records.window import Window
     from .settings import (
         BasicAuth,

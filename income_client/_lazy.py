@@ -51,8 +51,7 @@ NAMES: Final = {
         PaystubEntry
     """,
     "records.files": "DownloadedFile DownloadProgress",
-    "records.money": "AmountPair",
-    "records.paystub": "Paystub PaystubAddress PaystubApplicant",
+    "records.paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
     "records.window": "Window",
     "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",
     "walk.paginator": "ApplicationPaginator WalkProgress",

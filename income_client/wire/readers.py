@@ -24,8 +24,13 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from income_client import records
 from income_client.errors import ConfigurationError, PayloadFault
 from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
-from income_client.records.fields import BESIDE_THE_JSON, NO_EXTRA
-from income_client.records.mapping import FrozenDict, UntypedDict, shown_key
+from income_client.records.fields import (
+    BESIDE_THE_JSON,
+    NO_EXTRA,
+    FrozenDict,
+    UntypedDict,
+    shown_key,
+)
 from income_client.records.paystub import Paystub
 
 from .scalars import (

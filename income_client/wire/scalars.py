@@ -13,8 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from income_client.records.fields import Amount, ServiceTime, UtcTime
-from income_client.records.mapping import FrozenDict, UntypedDict
+from income_client.records.fields import Amount, FrozenDict, ServiceTime, UntypedDict, UtcTime
 
 from .times import (
     has_hour_24,

@@ -26,8 +26,7 @@ from income_client.records import (
     Paystub,
     Window,
 )
-from income_client.records.fields import NO_EXTRA
-from income_client.records.mapping import UntypedDict, shown_key
+from income_client.records.fields import NO_EXTRA, UntypedDict, shown_key
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 
 CLASSES = [kind for kind in vars(records).values() if attrs.has(kind) and kind is not Window]
