@@ -180,7 +180,7 @@ class PayloadFault:
     path: str
     """Where, as a JSON path such as ``$.applicants.applicant1.ssn``."""
     reason: str
-    """What was expected and which kind of value stood there; never the value."""
+    """What was expected and which kind of value was found; never the value."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
@@ -228,7 +228,7 @@ class SaturatedWindowError(IncomeClientError):
 
 
 class DownloadError(IncomeClientError):
-    """A document's file did not come whole, or cannot be kept where it was to go.
+    """A document's file did not come whole, or cannot be kept at its destination.
 
     Attributes:
         document_id: whose file it is.

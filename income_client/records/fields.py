@@ -50,7 +50,7 @@ for _name in _CHANGES:
 
 
 class UntypedDict(FrozenDict[str, Any]):
-    """Fields without a known meaning, as JSON gave them; the repr tells only how many."""
+    """Fields without a known meaning, as JSON gave them; the repr shows only how many."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class UntypedDict(FrozenDict[str, Any]):
 
 
 ServiceTime: TypeAlias = Annotated[datetime, "without zone, in the service's frame"]
-"""A naive time, as the service tells it."""
+"""A naive time, in the service's own zone."""
 
 UtcTime: TypeAlias = Annotated[datetime, "aware, in UTC"]
 """A time that ends in Z on the wire."""
@@ -71,7 +71,7 @@ NO_EXTRA: Final = UntypedDict()
 """The one empty mapping that all records without unknown fields share."""
 
 BESIDE_THE_JSON: Final[Mapping[str, bool]] = {"beside_the_json": True}
-"""Metadata of a field that is told by where a record was found, and is none of its members."""
+"""Metadata of a field that is not a member of the record's own JSON object."""
 
 
 def masked(_: object) -> str:

@@ -267,7 +267,7 @@ def _exactly(kind: Any) -> Callable[[Any], bool]:
 
 
 def _put(record: Any, name: str, value: Any) -> None:
-    """Set a field of a new record that nobody has seen yet, frozen or not."""
+    """Set a field of a record that is still being made, frozen or not."""
     object.__setattr__(record, name, value)
 
 
