@@ -220,10 +220,13 @@ class _Shape:
         A default that was sent explicitly is one of them, or it would be lost on
         the way back: a null for ``pages``, say.
         """
-        known = self.types
-        left = {key: untyped(item) for key, item in value.items() if key not in known}
-        for name, default in self.defaults.items():
-            if name in value and getattr(record, name) == default:
+        known, left = self.types, {}
+        for key in value:
+            if key not in known:
+                item = value[key]
+                left[key] = item if type(item) is str else untyped(item)
+        for name in self.defaults:
+            if name in value and getattr(record, name) == self.defaults[name]:
                 left[name] = value[name]
         return UntypedDict(left) if left else NO_EXTRA
 
