@@ -242,15 +242,9 @@ def converter() -> Converter:
     """Return the converter that has all rules, both ways."""
     made = Converter(detailed_validation=False)
     for kind, read in READERS.items():
-        if _is_class(kind):
-            made.register_structure_hook(kind, read)
-        else:
-            made.register_structure_hook_func(_exactly(kind), read)
+        made.register_structure_hook_func(_exactly(kind), read)
     for kind, write in {**WRITERS, object: _write_object}.items():
-        if _is_class(kind):
-            made.register_unstructure_hook(kind, write)
-        else:
-            made.register_unstructure_hook_func(_exactly(kind), write)
+        made.register_unstructure_hook_func(_exactly(kind), write)
     hook = made.register_structure_hook_factory
     hook(_is_container, _compiled)
     hook(attrs.has, _record_reader)
@@ -259,10 +253,6 @@ def converter() -> Converter:
     hook(_exactly(ApplicationDocuments), lambda kind: _with_sources(_compiled(kind)))
     made.register_unstructure_hook_factory(attrs.has, _record_writer)
     return made
-
-
-def _is_class(kind: Any) -> bool:
-    return type(kind) is type and kind is not object
 
 
 def _exactly(kind: Any) -> Callable[[Any], bool]:
