@@ -149,7 +149,7 @@ def test_a_time_is_read_by_the_rules_of_times(text: str, new: str, start: int, c
     """The short way of a compiled reader takes no other form of a time."""
     text = text[:start] + new + text[start + cut :]
     page = {**PAGE, "updated_after": text}
-    application = {**APPLICATION, "last_updated_at": text}
+    application = {**tree_of(text_of(APPLICATION)), "last_updated_at": text}
     assert bool(faults_of(ApplicationPage, page)) == (parse_service_time(text) is None)
     assert bool(faults_of(Application, application)) == (parse_utc_time(text) is None)
     _assert_read_or_refused(ApplicationPage, page)
