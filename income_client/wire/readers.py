@@ -368,7 +368,7 @@ class _Function:
         if (element := _optional_element(kind)) is not None:
             return f"if {x} is not None:\n{_indented(self.lines(x, element))}"
         if kind in TEMPLATES:
-            read = self._name("read", READERS[kind])
+            read = self._name("read", READERS.get(kind))
             return TEMPLATES[kind].strip().format(x=x, read=read)
         if kind in _COMPILED or _is_document(kind):
             return self._record(x, kind)

@@ -332,6 +332,14 @@ if type({x}) is not Decimal:
     else:
         {x} = {read}({x}, None)
 """,
+    tuple[str, ...]: """
+if type({x}) is not list:
+    raise TypeError
+for item in {x}:
+    if type(item) is not str:
+        raise TypeError
+{x} = tuple({x})
+""",
     Any: """
 if type({x}) is dict and not is_tracked({x}):
     {x} = untyped_dict({x})
