@@ -12,18 +12,17 @@ window already gave are recognised by their id. How wide the next window is foll
 hints; they change the number of requests only.
 """
 
-import math
 from collections import deque
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from typing import Final, assert_never
 
-from attrs import Factory, define
+from attrs import define
 
 from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
 
+from .density import Density
 from .tail import Tail
 from .windows import (
     Answer,
@@ -39,35 +38,12 @@ from .windows import (
     Second,
     believe,
     echoed_window,
-    second_of,
 )
 
 _MOST_DOUBTS: Final = 8
 """Times that an overfull second is asked for again because its rows moved."""
 _WORTH_SHARING: Final = 0.9
 """Pages that must lie ahead of a walker before another takes half of them."""
-
-FILL: Final = 0.85
-"""How full a page is aimed to be."""
-_GROWTH: Final = 4
-"""How much wider than the last a window may be."""
-_GROWTH_AFTER_EMPTY: Final = 16
-_EMPTY: Final = 0.0005
-"""Share of a page that an empty window counts as; a density of 0 has no logarithm."""
-_MEMORY: Final = 0.1
-"""Share of a page after which a density just seen counts as much as what was known before."""
-_HIDDEN: Final = 2.0
-"""How many times the rows seen a full page is taken to hold, where the density is known."""
-_HIDDEN_BLIND: Final = 3.3
-"""The same where nothing is known yet."""
-_SAMPLE: Final = 8
-"""Ids of a full page that must be found before their share is believed."""
-_TELLING: Final = 0.06
-"""Share of a page that must be expected before half of it means that a burst is over."""
-_USUAL: Final = 24
-"""Windows from which the usual density is taken."""
-_EVEN: Final = 6
-"""Windows left in a gap from which on it is divided evenly."""
 
 
 class WalkPlanner:
@@ -106,6 +82,7 @@ class WalkPlanner:
         self.duplicates: int = 0
         self.splits: int = 0
         self.present: int | None = None
+        self.density: Density = Density(limit)
         self._limit = limit
         self._walkers = walkers
         self._keep_saturated = keep_saturated
@@ -118,9 +95,8 @@ class WalkPlanner:
         self._tail: Tail | None = None
         if bounds.before is None or reached <= bounds.before:
             self._tail = Tail(bounds.after, reached=reached, until=bounds.before, lead=lead)
-        self._parts = [
-            self._part(gap) for gap in self._received.gaps(Window(bounds.after, reached))
-        ]
+        gaps = self._received.gaps(Window(bounds.after, reached))
+        self._parts = [_Part(gap.after, gap.before) for gap in gaps]
         end = 2**62 if bounds.before is None else bounds.before + 1
         self._overlap = Overlap(Window(bounds.after, end))
 
@@ -221,41 +197,37 @@ class WalkPlanner:
     def _question(self, part: "_Part") -> Question:
         if part.second and (form := part.second.next()):
             return Question(Kind.SECOND, Window(part.start, part.start + 1), form)
-        width = part.density.width(part.start, part.end)
+        width = self.density.width(part.start, part.end)
         if part.overfull is not None:
             width = max(1, min(width, part.overfull - 1))
         window = Window(part.start, part.start + width)
         return Question(Kind.WINDOW, window, self.bounds.around(window))
 
-    def _part(self, window: Window) -> "_Part":
-        return _Part(window.after, window.before, Density(self._limit))
-
     def _share(self) -> "_Part | None":
         """Cut the part with the most pages ahead in two, for a walker without work."""
-        fullest = max(self._parts, key=lambda part: part.pages_ahead, default=None)
-        if fullest is None or fullest.pages_ahead < _WORTH_SHARING:
+        if not self._parts:
             return None
+        pages, fullest = max(
+            ((self.density.pages(part.free_from, part.end), part) for part in self._parts),
+            key=lambda found: found[0],
+        )
         cut = (fullest.free_from + fullest.end + 1) // 2
-        if cut >= fullest.end:
+        if pages < _WORTH_SHARING or cut >= fullest.end:
             return None
-        half = _Part(cut, fullest.end, fullest.density.fork(fullest.start, cut))
+        self.density.divide(fullest.start, cut, fullest.end)
+        half = _Part(cut, fullest.end)
         fullest.end = cut
         self._parts.insert(self._parts.index(fullest) + 1, half)
         return half
 
-    def _set_apart_quiet(self, part: "_Part", rows: Rows) -> None:
-        """Make a separate part of what lies before the oldest of these applications.
-
-        Nothing is updated before it was made, so one question probably does for
-        all of it. It is a hint like any other: the rows are a sample.
-        """
-        if part.density.rate is not None or not rows:
-            return
-        oldest = second_of(min(row.application_date for row in rows.values()))
-        if part.start < oldest < part.end - 1:
-            quiet = self._part(Window(part.start, oldest))
-            self._parts.insert(self._parts.index(part), quiet)
-            part.start, part.overfull = oldest, None
+    def _receive_full(self, part: "_Part", window: Window, rows: Rows) -> None:
+        """Ask about less than a window that came back full, and apart for its quiet beginning."""
+        width = window.before - window.after
+        part.overfull = width if width > 1 else None
+        cut = self.density.full(window, rows)
+        if cut is not None:
+            self._parts.insert(self._parts.index(part), _Part(part.start, cut))
+            part.start, part.overfull = cut, None
 
     def _release(self, question: Question) -> "_Part":
         self._asked -= 1
@@ -268,7 +240,7 @@ class WalkPlanner:
         window = question.window
         width = window.before - window.after
         if not answer.is_full:
-            part.density.completed(window.after, width, answer.rows.keys())
+            self.density.complete(window, answer.rows)
             part.overfull = None
             covered, left = believe(window, question.bounds, answer.echo)
             at = self._parts.index(part)
@@ -277,9 +249,7 @@ class WalkPlanner:
             self._deliver(covered, question.bounds, answer.echo, answer.rows)
         elif width > 1:
             self.splits += 1
-            part.density.overfull(window.after, width, answer.rows.keys())
-            part.overfull = width
-            self._set_apart_quiet(part, answer.rows)
+            self._receive_full(part, window, answer.rows)
         else:
             part.second = Second(
                 window.after, self.bounds, question.bounds, answer, inclusive=self._inclusive
@@ -303,7 +273,7 @@ class WalkPlanner:
             part.second = None
             return
         window = Window(part.start, part.start + 1)
-        part.density.completed(window.after, 1, second.rows.keys())
+        self.density.complete(window, second.rows)
         part.pass_second()
         if part.start >= part.end:
             self._parts.remove(part)
@@ -341,13 +311,10 @@ class WalkPlanner:
         if self._tail is None or not window:
             return
         self._tail.interrupt()
-        part = self._part(window)
+        part = _Part(window.after, window.before)
         self._parts.append(part)
         if rows:
-            width = window.before - window.after
-            part.density.overfull(window.after, width, rows.keys())
-            part.overfull = width if width > 1 else None
-            self._set_apart_quiet(part, rows)
+            self._receive_full(part, window, rows)
 
     def _deliver(self, covers: Window, bounds: Bounds, echo: Window, rows: Rows) -> None:
         asked = bounds.reach
@@ -369,7 +336,6 @@ class _Part:
     """First second not yet received."""
     end: int
     """First second behind the part."""
-    density: "Density"
     asked: Question | None = None
     """The question in flight."""
     overfull: int | None = None
@@ -384,11 +350,6 @@ class _Part:
         """First second that no question in flight is about."""
         return self.asked.window.before if self.asked else self.start
 
-    @property
-    def pages_ahead(self) -> float:
-        """Pages that probably lie behind the question in flight."""
-        return self.density.pages(self.free_from, self.end)
-
     def pass_second(self) -> None:
         """Continue behind the first second."""
         self.start += 1
@@ -400,164 +361,4 @@ class _Part:
         if window.before == self.end:
             self.start = window.after
             return self
-        return _Part(window.after, window.before, self.density.for_another_part())
-
-
-@define(kw_only=True)
-class FullPage:
-    """A full page, remembered until the windows inside it are done.
-
-    It says two things: how many rows its span holds at least, and which rows they are. As
-    the narrower windows inside it come back, the share of its ids in them gives the rest.
-    """
-
-    end: int
-    """Where its window ended."""
-    rows: float
-    """Rows that must still be ahead, at the least."""
-    ids: AbstractSet[str]
-    """Those of its rows that may still turn up ahead."""
-    found: int = 0
-    """How many of them have."""
-    seen: int = 0
-    """All rows that turned up since."""
-
-    def learn(self, ids: AbstractSet[str]) -> None:
-        """Take the rows of a window inside it."""
-        before = len(self.ids)
-        self.ids = self.ids - ids
-        self.found += before - len(self.ids)
-        self.seen += len(ids)
-        self.rows -= len(ids)
-
-    def cut(self, position: int, at: int) -> "FullPage":
-        """End here, and return the rest, without the ids: they may lie in either part."""
-        rows = self.rows * (self.end - at) / (self.end - position)
-        behind = FullPage(end=self.end, rows=rows, ids=frozenset())
-        self.end, self.rows, self.ids = at, self.rows - rows, frozenset()
-        self.found = self.seen = 0
-        return behind
-
-    @property
-    def is_useful(self) -> bool:
-        """Whether it still says anything about the rows ahead."""
-        return self.rows > 0 or self.found >= _SAMPLE
-
-    def estimate(self, *, blind: bool) -> float:
-        """Return how many rows are probably ahead."""
-        at_least = max(1.0, self.rows * (_HIDDEN_BLIND if blind else _HIDDEN))
-        if self.found < _SAMPLE:
-            return at_least
-        by_share = self.seen / self.found * len(self.ids)
-        # Where every row was on the page it lists the oldest first: its share says nothing.
-        return max(by_share, at_least if self.found >= self.seen else 1.0)
-
-
-@define
-class _Seen:
-    """A window that was completed."""
-
-    rate: float
-    width: int
-    rows: int
-
-
-@define
-class Density:
-    """Estimates how wide the next window should be: as the rows just seen were spread.
-
-    A page is aimed to be 0.85 full. After a burst of rows, the next window is as wide as
-    usual again.
-    """
-
-    limit: int
-    """Rows at which a page counts as full."""
-    rate: float | None = None
-    """Rows a second, None while no window was completed."""
-    is_usual: bool = False
-    """Whether the rate is the usual one, taken up again after a burst."""
-    seen: deque[_Seen] = Factory(lambda: deque(maxlen=_USUAL))
-    """The windows completed last."""
-    full_pages: list[FullPage] = Factory(list)
-    """Full pages around the position, the narrowest last."""
-
-    def width(self, position: int, end: int) -> int:
-        """Return the width in seconds, 1 to ``end - position``, of the window to ask for."""
-        gap = end - position
-        wanted = min(self._wanted(position, gap), gap)
-        if wanted * _EVEN > gap:
-            wanted = math.ceil(gap / max(1, math.ceil(gap / max(wanted, 1) - 0.12)))
-        return max(1, int(wanted))
-
-    def _wanted(self, position: int, gap: int) -> float:
-        target = FILL * (self.limit - 1)
-        wanted: float = gap
-        if self.rate is not None:
-            wanted = target / self.rate
-            if not self.is_usual:
-                growth = _GROWTH if self.seen[-1].rows else _GROWTH_AFTER_EMPTY
-                wanted = min(wanted, self.seen[-1].width * growth)
-        if self.full_pages:
-            ahead = self.full_pages[-1].end - position
-            if wanted > ahead / 2:
-                rows = self.full_pages[-1].estimate(blind=self.rate is None)
-                wanted = min(wanted, target / rows * ahead)
-        return wanted
-
-    def pages(self, position: int, end: int) -> float:
-        """Return how many pages probably lie in ``[position, end)``."""
-        rows = (self.rate or 0.0) * (end - position)
-        for page in self.full_pages:
-            if page.end > position:
-                share = (min(page.end, end) - position) / (page.end - position)
-                rows = max(rows, page.estimate(blind=self.rate is None) * share)
-        return rows / (FILL * self.limit)
-
-    def completed(self, position: int, width: int, ids: AbstractSet[str]) -> None:
-        """Learn from a page that was not full."""
-        seen = _Seen(max(len(ids), _EMPTY * self.limit) / width, width, len(ids))
-        self.is_usual = False
-        if self.rate is None:
-            self.rate = seen.rate
-        else:
-            expected = self.rate * width
-            weight = max(seen.rows, expected) / (max(seen.rows, expected) + _MEMORY * self.limit)
-            self.rate = _pooled(self.rate, seen.rate, weight)
-            if expected > _TELLING * self.limit and seen.rows < expected / 2:
-                self._expect_the_usual()
-        self.seen.append(seen)
-        for page in self.full_pages:
-            page.learn(ids)
-        end = position + width
-        self.full_pages = [page for page in self.full_pages if page.end > end and page.is_useful]
-
-    def _expect_the_usual(self) -> None:
-        """Go back to the median of the densities seen, each weighted with its seconds."""
-        half = sum(seen.width for seen in self.seen) / 2
-        for seen in sorted(self.seen, key=lambda seen: seen.rate):
-            half -= seen.width
-            if half <= 0:
-                self.is_usual = seen.rate < (self.rate or 0.0)
-                self.rate = min(seen.rate, self.rate or seen.rate)
-                return
-
-    def overfull(self, position: int, width: int, ids: AbstractSet[str]) -> None:
-        """Learn from a full page: its window holds these rows at the least."""
-        self.full_pages.append(FullPage(end=position + width, rows=len(ids), ids=frozenset(ids)))
-
-    def fork(self, position: int, cut: int) -> "Density":
-        """Return what is known of ``cut`` and beyond, and forget it here."""
-        beyond = self.for_another_part()
-        for page in self.full_pages:
-            if page.end > cut:
-                beyond.full_pages.append(page.cut(position, cut))
-        return beyond
-
-    def for_another_part(self) -> "Density":
-        """Return the density without full pages, for another part of the same span."""
-        return Density(self.limit, self.rate, self.is_usual, self.seen.copy())
-
-
-def _pooled(known: float, seen: float, weight: float) -> float:
-    """Return the mean of two densities on a logarithmic scale."""
-    return math.exp(weight * math.log(seen) + (1 - weight) * math.log(known))
+        return _Part(window.after, window.before)
