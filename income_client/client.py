@@ -357,7 +357,7 @@ class IncomeClient:
         """
         from .walk.paginator import find_by_reference
 
-        return await find_by_reference(self._session, application_reference_id)
+        return await find_by_reference(self._session, application_reference_id, self._zone)
 
     # Many requests
 
@@ -394,13 +394,14 @@ class IncomeClient:
             ConfigurationError: an argument is invalid.
             CheckpointError: ``resume`` is damaged, or of a newer version.
         """
-        from .walk.checkpoint import walk_state
         from .walk.paginator import ApplicationPaginator
 
         after, before = service_bounds(updated_after, updated_before, self._zone)
         return ApplicationPaginator(
             self._session,
-            walk_state(after, before, resume),
+            after,
+            before,
+            resume,
             limit=limit,
             concurrency=concurrency,
             on_saturated=on_saturated,

@@ -235,7 +235,7 @@ class Poll:
             limit=self._limit,
             walkers=1,
             keep_saturated=True,
-            lead=self._lead,
+            is_followed=self._lead is not None,
             repeats=True,
         )
 
@@ -269,7 +269,7 @@ class Poll:
 
     def _open_page(self, page: Delivery) -> None:
         self._pages.append(page)
-        rows = [Row(row.application_id, page.covers) for row in page.applications]
+        rows = [Row(row.application_id, page.covers) for row in page.page.applications]
         # What is new first: the others are probably as they were.
         self._reading.extend(sorted(rows, key=self._is_seen))
 

@@ -1,6 +1,7 @@
 """List applications over the session: one list call, and the walk over all of them."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final, Literal, Self
@@ -31,9 +32,9 @@ from income_client.wire.times import (
     wire_time,
 )
 
-from .checkpoint import WalkState, write_checkpoint
+from .checkpoint import read_checkpoint, write_checkpoint
 from .planner import WalkPlanner
-from .tail import END_OF_TIME
+from .tail import END_OF_TIME, LONG_AGO
 from .windows import Bounds, Delivery, Pause, Question, second_of
 
 OnSaturated = Literal["raise", "report"]
@@ -41,13 +42,11 @@ ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
 
 _LEAST_LIMIT: Final = 2
 _READ_STRICTLY: Final[ReadPage] = partial(read_reply, ApplicationPage)
-_LONG_AGO: Final = 60
-"""Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
 _BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
 """Seconds before `Date` from which the present is looked for: `Date` may be of another zone."""
 _MOST_GUESSES: Final = 40
 """More than it takes to find one second of all time by halves."""
-_YEAR: Final = 366 * 86_400
+_HOUR: Final = 3_600
 
 
 @frozen
@@ -72,11 +71,12 @@ class ListReply:
 
 async def ask_page(
     session: SessionManager,
-    limit: int,
+    limit: int | None,
     zone: tzinfo,
     bounds: Bounds | None,
     *,
     read: ReadPage = _READ_STRICTLY,
+    reference: str | None = None,
 ) -> ListReply:
     """Make one list call (contract section 4.1); no bounds leave both to the service."""
     after = None if bounds is None else bounds.after
@@ -85,6 +85,7 @@ async def ask_page(
         updated_after=None if after is None else wire_time(after),
         updated_before=None if before is None else wire_time(before),
         limit=limit,
+        application_reference_id=reference,
     )
 
     def reply_of(response: Response) -> ListReply | IncomeClientError:
@@ -99,17 +100,19 @@ async def ask_page(
     return await session.call(request, reply_of)
 
 
-async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> ListReply:
+async def ask_present(
+    ask: Callable[[Bounds | None], Awaitable[ListReply]], reply: ListReply | None = None
+) -> ListReply:
     """Return a reply whose echoed upper bound is the service's present.
 
-    ``ask`` makes a list call of one row. A service with a widest window may cut one at its
-    upper end. Such a window ends a second earlier if it begins a second earlier, which the
-    present never does; so the present is looked for from later lower bounds, those close to
-    `Date` first, until it is found.
+    ``ask`` makes a list call, and ``reply`` was given to one without bounds. A service with
+    a widest window may cut one at its upper end. Such a window ends a second earlier if it
+    begins a second earlier, which the present never does; so the present is looked for from
+    later lower bounds, those close to `Date` first, until it is found.
     """
-    reply = await ask(None)
+    reply = reply or await ask(None)
     served_at, low, high = reply.served_at, reply.echoed, END_OF_TIME
-    if served_at is not None and low >= served_at - _LONG_AGO:
+    if served_at is not None and low >= served_at - LONG_AGO:
         return reply
     guesses = [] if served_at is None else [served_at - before for before in _BEFORE_DATE]
     for _ in range(_MOST_GUESSES):
@@ -133,31 +136,30 @@ async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> L
     raise UnexpectedResponseError("list_applications: the service tells no time")
 
 
-async def find_by_reference(session: SessionManager, reference: str) -> ApplicationSummary | None:
+async def find_by_reference(
+    session: SessionManager, reference: str, zone: tzinfo
+) -> ApplicationSummary | None:
     """Find the application with a reference, also where the service's default bounds hide it."""
     if reference is None:
         raise ConfigurationError("application_reference_id is None")
+    read = partial(read_found, reference)
+    found: list[ApplicationSummary] = []
 
-    async def listed(after: int | None, before: int | None) -> ApplicationPage:
-        request = list_applications(
-            updated_after=None if after is None else wire_time(after),
-            updated_before=None if before is None else wire_time(before),
-            application_reference_id=reference,
-        )
-        return await session.call(request, partial(read_found, reference, request))
+    async def ask(bounds: Bounds | None) -> ListReply:
+        reply = await ask_page(session, None, zone, bounds, read=read, reference=reference)
+        rows = reply.page.applications
+        found.extend(row for row in rows if row.application_reference_id == reference)
+        return reply
 
-    page = await listed(None, None)
-    if not page.applications:
-        page = await listed(0, None)
-    if not page.applications:
+    first = await ask(None)
+    if not found:
+        await ask(Bounds(0, None))
+    if not found and first.present <= END_OF_TIME:
         # An exclusive upper bound hides what was updated this very second.
-        future = min(second_of(page.updated_before), LAST_SECOND - _YEAR) + _YEAR
-        try:
-            page = await listed(0, future)
-        except InvalidRequestError:
-            return None
-    same = (row for row in page.applications if row.application_reference_id == reference)
-    return next(same, None)
+        present = (await ask_present(ask, first)).present
+        with suppress(InvalidRequestError):
+            await ask(Bounds(max(present - 2, FIRST_SECOND), min(present + _HOUR, LAST_SECOND)))
+    return found[0] if found else None
 
 
 @frozen(kw_only=True)
@@ -189,7 +191,9 @@ class ApplicationPaginator:
 
     Args:
         session: makes the requests.
-        state: the walk's outer bounds, and what an earlier one has covered.
+        after: lower bound, in seconds of the service's frame; None for 1970.
+        before: upper bound, likewise; None for the present.
+        resume: the checkpoint of an earlier walk, which includes its bounds.
         limit: rows of one page.
         concurrency: pages in flight at a time.
         on_saturated: whether rows of saturated windows are yielded.
@@ -198,12 +202,15 @@ class ApplicationPaginator:
 
     Raises:
         ConfigurationError: an argument is invalid.
+        CheckpointError: ``resume`` is invalid, or belongs to a walk over another span.
     """
 
     def __init__(
         self,
         session: SessionManager,
-        state: WalkState,
+        after: int | None,
+        before: int | None,
+        resume: str | None,
         *,
         limit: int,
         concurrency: int,
@@ -217,12 +224,19 @@ class ApplicationPaginator:
         check_count("concurrency", concurrency)
         if on_saturated not in ("raise", "report"):
             raise ConfigurationError('on_saturated is "raise" or "report"')
+        if resume is None:
+            # Nothing was updated before 1970.
+            beginning = min(0, 0 if before is None else before)
+            bounds = Bounds(beginning if after is None else after, before)
+            covered: list[Window] = []
+        else:
+            bounds, covered = read_checkpoint(resume, after, before)
         self._ask = partial(ask_page, session, limit, zone)
         self._planner = WalkPlanner(
-            state.bounds,
+            bounds,
             limit=limit,
             walkers=concurrency,
-            covered=state.covered,
+            covered=covered,
             keep_saturated=on_saturated == "report",
         )
         self._raises = on_saturated == "raise"
@@ -252,7 +266,7 @@ class ApplicationPaginator:
             delivery = await self._next_delivery()
             if delivery is None:
                 raise StopAsyncIteration
-            self._rows = iter(delivery.applications)
+            self._rows = iter(delivery.page.applications)
         return row
 
     async def pages(self) -> AsyncGenerator[ApplicationPage, None]:
@@ -267,11 +281,7 @@ class ApplicationPaginator:
         """
         try:
             while (delivery := self._take_rest() or await self._next_delivery()) is not None:
-                yield ApplicationPage(
-                    updated_after=delivery.bounds.starts_at,
-                    updated_before=delivery.bounds.ends_at,
-                    applications=delivery.applications,
-                )
+                yield delivery.page
         finally:
             await self.aclose()
 
@@ -314,15 +324,13 @@ class ApplicationPaginator:
         if self._handed_out is not None:
             self._acknowledge(self._handed_out)
             self._handed_out = None
-        delivery = self._take_ready()
         try:
-            while delivery is None:
+            while (delivery := self._take_ready()) is None:
                 self._start_requests()
                 if not self._tasks:
                     self._finish()
                     return None
                 await self._take_answer()
-                delivery = self._take_ready()
         except BaseException:
             await self.aclose()
             raise
@@ -334,7 +342,7 @@ class ApplicationPaginator:
         ready = self._planner.ready
         while ready:
             delivery = ready.popleft()
-            if delivery.applications:
+            if delivery.page.applications:
                 return delivery
             self._acknowledge(delivery)
         return None
@@ -344,21 +352,20 @@ class ApplicationPaginator:
         rows = tuple(self._rows)
         if not rows or self._handed_out is None:
             return None
-        return evolve(self._handed_out, applications=rows)
+        return evolve(self._handed_out, page=evolve(self._handed_out.page, applications=rows))
 
     def _acknowledge(self, delivery: Delivery) -> None:
         planner = self._planner
         planner.acknowledge(delivery)
         span = planner.span
-        if span:
-            fraction = planner.covered.seconds / (span.before - span.after)
-            # The span of an open walk grows with time.
-            self._covered_fraction = max(self._covered_fraction, fraction)
+        fraction = planner.covered.seconds / max(1, span.before - span.after)
+        # The span of an open walk grows with time.
+        self._covered_fraction = max(self._covered_fraction, fraction)
         emit = self._instrumentation.emit
         if emit is not None:
             covered = PageCovered(
                 window=delivery.covers,
-                rows=len(delivery.applications),
+                rows=len(delivery.page.applications),
                 covered_fraction=self._covered_fraction,
                 requests=planner.requests,
             )

@@ -1,10 +1,9 @@
 """The planner of a walk: which window to ask for next, and what a page of it settles.
 
-A walk covers a span of whole seconds. Up to the present, each second belongs to one
-*part*, which is walked from its start to its end with at most one question in flight; the
-rest is the *tail*. What pages have settled is *received*, and what the consumer is done
-with is *covered*. Parts and received windows partition what lies before the tail after
-every step.
+A walk covers a span of whole seconds. Up to the present, each second that is not settled
+yet belongs to one *part*, which is walked from its start to its end with at most one
+question in flight; the rest is the *tail*. A second is *covered* once the consumer is done
+with its rows. Parts and settled seconds partition what lies before the tail after every step.
 
 The outer bounds go out exactly as given. An inner cut overlaps by one second, so that all
 four meanings of the bounds return every row of a window, and rows that a neighbouring
@@ -14,9 +13,9 @@ hints; they change the number of requests only.
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, assert_never
+from typing import Final
 
-from attrs import define
+from attrs import define, evolve
 
 from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
@@ -29,7 +28,6 @@ from .windows import (
     Bounds,
     Delivery,
     Intervals,
-    Kind,
     Overlap,
     Pause,
     Question,
@@ -37,13 +35,13 @@ from .windows import (
     Saturation,
     Second,
     believe,
-    echoed_window,
 )
 
 _MOST_DOUBTS: Final = 8
 """Times that an overfull second is asked for again because its rows moved."""
 _WORTH_SHARING: Final = 0.9
 """Pages that must lie ahead of a walker before another takes half of them."""
+_ENDLESS: Final = 2**62
 
 
 class WalkPlanner:
@@ -56,7 +54,7 @@ class WalkPlanner:
         walkers: questions that may be in flight at a time.
         covered: windows that an earlier walk over the same bounds has covered.
         keep_saturated: whether rows of saturated windows are delivered.
-        lead: for a walk that another will follow, as `Tail` has it; None otherwise.
+        is_followed: whether another walk begins where this one ends, as `Tail` has it.
         repeats: whether a row is delivered with each page that holds it. What was read of
             an application after one page may be out of date when another one lists it.
     """
@@ -69,7 +67,7 @@ class WalkPlanner:
         walkers: int,
         covered: Iterable[Window] = (),
         keep_saturated: bool = False,
-        lead: int | None = None,
+        is_followed: bool = False,
         repeats: bool = False,
     ) -> None:
         self.bounds = bounds
@@ -81,53 +79,59 @@ class WalkPlanner:
         self.rows: int = 0
         self.duplicates: int = 0
         self.splits: int = 0
-        self.present: int | None = None
         self.density: Density = Density(limit)
         self._limit = limit
         self._walkers = walkers
         self._keep_saturated = keep_saturated
         self._repeats = repeats
-        self._received = Intervals(self.covered)
-        self._asked = 0
+        self._in_flight = 0
+        self._overlap = Overlap()
         self._saturation = Saturation()
-        self._inclusive = False
         reached = max((window.before for window in self.covered), default=bounds.after)
-        self._tail: Tail | None = None
-        if bounds.before is None or reached <= bounds.before:
-            self._tail = Tail(bounds.after, reached=reached, until=bounds.before, lead=lead)
-        gaps = self._received.gaps(Window(bounds.after, reached))
+        gaps = self.covered.gaps(Window(bounds.after, reached))
         self._parts = [_Part(gap.after, gap.before) for gap in gaps]
-        end = 2**62 if bounds.before is None else bounds.before + 1
-        self._overlap = Overlap(Window(bounds.after, end))
+        self._tail = Tail(
+            bounds.after, reached=reached, until=bounds.before, is_followed=is_followed
+        )
 
     @property
     def is_finished(self) -> bool:
         """Whether every question of the walk is answered."""
-        return self._tail is None and not self._parts
+        return self._tail.is_finished and not self._parts
+
+    @property
+    def present(self) -> int | None:
+        """The second before which all is settled or planned; None before the first page."""
+        return self._tail.reached if self.requests else None
 
     @property
     def span(self) -> Window:
         """The seconds that the walk answers for as far as is known by now."""
-        ends = [window.before for window in (*self._received, *self.planned)]
-        return Window(self.bounds.after, max(ends, default=self.bounds.after))
+        return Window(self.bounds.after, self._tail.reached)
 
     @property
     def planned(self) -> list[Window]:
-        """The windows before the tail that are not received, those in flight included."""
+        """The windows before the tail that are not settled, those in flight included."""
         return [Window(part.start, part.end) for part in self._parts]
 
     def next(self) -> Question | Pause | None:
         """Return what to do now; None where there is nothing to do before a page comes."""
-        if self._asked >= self._walkers:
+        if self._in_flight >= self._walkers:
             return None
-        if not self._parts:
-            return self._next_of_tail() if self._asked == 0 else None
-        part = next((part for part in self._parts if part.asked is None), None) or self._share()
-        if part is None:
+        if self._parts:
+            part = next((part for part in self._parts if part.asked is None), None) or self._share()
+            if part is None:
+                return None
+            question = part.asked = self._question(part)
+        elif self._in_flight or self._tail.is_finished:
             return None
-        part.asked = self._question(part)
-        self._asked += 1
-        return part.asked
+        else:
+            bounds = self._tail.next()
+            if isinstance(bounds, Pause):
+                return bounds
+            question = Question(bounds, Window(self._tail.reached, self._tail.reached))
+        self._in_flight += 1
+        return question
 
     def receive(
         self, question: Question, page: ApplicationPage, *, served_at: int | None = None
@@ -140,73 +144,57 @@ class WalkPlanner:
             served_at: the second at which the service says that it answered.
 
         Raises:
-            UnexpectedResponseError: the service answered another question, or gives the
-                same rows to all of them.
+            UnexpectedResponseError: the service answered another question, which will be
+                asked again, or gives the same rows to all of them.
         """
         self.requests += 1
-        answer = Answer(
-            echo=echoed_window(page.updated_after, page.updated_before),
-            rows={row.application_id: row for row in page.applications},
-            is_full=len(page.applications) >= self._limit,
-            served_at=served_at,
-        )
-        match question.kind:
-            case Kind.TAIL:
-                self._receive_tail(question, answer)
-            case Kind.SECOND:
-                self._receive_form(question, answer)
-            case Kind.WINDOW:
-                self._receive_window(question, answer)
-            case _:
-                assert_never(question.kind)
+        answer = Answer.of(page, self._limit, served_at)
+        part = self._release(question)
+        if part is None:
+            self._receive_tail(question.bounds, answer)
+        elif part.second is None:
+            self._receive_window(part, question, answer)
+        else:
+            part.second.receive(question.bounds, answer)
+            self._judge(part, part.second)
 
     def refuse(self, question: Question) -> bool:
-        """Record that the service refused a question; return whether there is another way."""
-        if question.kind is Kind.TAIL and self._tail:
+        """Record that the service refused a question; return whether there is another way.
+
+        If there is none, the question is still in flight.
+        """
+        part = next((part for part in self._parts if part.asked is question), None)
+        if part is None:
             is_handled = self._tail.refuse(question.bounds)
-            self._asked -= is_handled
+            self._in_flight -= is_handled
             return is_handled
-        if question.kind is Kind.SECOND:
-            part = self._release(question)
-            if part.second:
-                part.second.refuse(question.bounds)
-                self._judge(part, part.second)
-        return question.kind is Kind.SECOND
+        if part.second is None:
+            return False
+        self._release(question)
+        part.second.refuse(question.bounds)
+        self._judge(part, part.second)
+        return True
 
     def drop(self, question: Question) -> None:
         """Take a question back that failed or was cancelled; it will be asked again."""
-        if question.kind is Kind.TAIL and self._tail:
-            self._asked -= 1
+        if self._release(question) is None:
             self._tail.interrupt()
-        else:
-            self._release(question)
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Record that the consumer is done with a delivery."""
         self.covered.add(delivery.covers)
 
-    def _next_of_tail(self) -> Question | Pause | None:
-        if self._tail is None:
-            return None
-        bounds = self._tail.next()
-        if isinstance(bounds, Pause):
-            return bounds
-        self._asked += 1
-        return Question(Kind.TAIL, Window(self._tail.reached, self._tail.reached), bounds)
-
     def _question(self, part: "_Part") -> Question:
         if part.second and (form := part.second.next()):
-            return Question(Kind.SECOND, Window(part.start, part.start + 1), form)
+            return Question(form, Window(part.start, part.start + 1))
         width = self.density.width(part.start, part.end)
         if part.overfull is not None:
             width = max(1, min(width, part.overfull - 1))
         window = Window(part.start, part.start + width)
-        return Question(Kind.WINDOW, window, self.bounds.around(window))
+        return Question(self.bounds.around(window), window)
 
     def _share(self) -> "_Part | None":
         """Cut the part with the most pages ahead in two, for a walker without work."""
-        if not self._parts:
-            return None
         pages, fullest = max(
             ((self.density.pages(part.free_from, part.end), part) for part in self._parts),
             key=lambda found: found[0],
@@ -220,6 +208,30 @@ class WalkPlanner:
         self._parts.insert(self._parts.index(fullest) + 1, half)
         return half
 
+    def _release(self, question: Question) -> "_Part | None":
+        """Return the part that a question was about; None for the tail."""
+        self._in_flight -= 1
+        part = next((part for part in self._parts if part.asked is question), None)
+        if part is not None:
+            part.asked = None
+        return part
+
+    def _receive_window(self, part: "_Part", question: Question, answer: Answer) -> None:
+        window, bounds = question.window, question.bounds
+        if not answer.is_full:
+            covered, left = believe(window, bounds, answer.echo)
+            self.density.complete(window, answer.rows)
+            at = self._parts.index(part)
+            self._parts[at:at] = [_Part(rest.after, rest.before) for rest in left]
+            self._pass(part, window.before)
+            self._deliver(covered, bounds, answer, answer.rows)
+        elif window.before - window.after > 1:
+            self.splits += 1
+            self._receive_full(part, window, answer.rows)
+        else:
+            part.second = Second(window.after, self.bounds, bounds, answer, self._saturation)
+            self._judge(part, part.second)
+
     def _receive_full(self, part: "_Part", window: Window, rows: Rows) -> None:
         """Ask about less than a window that came back full, and apart for its quiet beginning."""
         width = window.before - window.after
@@ -229,42 +241,16 @@ class WalkPlanner:
             self._parts.insert(self._parts.index(part), _Part(part.start, cut))
             part.start, part.overfull = cut, None
 
-    def _release(self, question: Question) -> "_Part":
-        self._asked -= 1
-        part = next(part for part in self._parts if part.asked is question)
-        part.asked = None
-        return part
-
-    def _receive_window(self, question: Question, answer: Answer) -> None:
-        part = self._release(question)
-        window = question.window
-        width = window.before - window.after
-        if not answer.is_full:
-            self.density.complete(window, answer.rows)
-            part.overfull = None
-            covered, left = believe(window, question.bounds, answer.echo)
-            at = self._parts.index(part)
-            rest = (*left, Window(window.before, part.end))
-            self._parts[at : at + 1] = [part.left_in(window) for window in rest if window]
-            self._deliver(covered, question.bounds, answer.echo, answer.rows)
-        elif width > 1:
-            self.splits += 1
-            self._receive_full(part, window, answer.rows)
-        else:
-            part.second = Second(
-                window.after, self.bounds, question.bounds, answer, inclusive=self._inclusive
-            )
-            self._judge(part, part.second)
-
-    def _receive_form(self, question: Question, answer: Answer) -> None:
-        part = self._release(question)
-        if part.second:
-            part.second.receive(question.bounds, answer)
-            self._judge(part, part.second)
+    def _pass(self, part: "_Part", end: int) -> None:
+        """Continue a part behind what is settled of it."""
+        part.start = end
+        part.second = part.overfull = None
+        part.doubts = 0
+        if part.start >= part.end:
+            self._parts.remove(part)
 
     def _judge(self, part: "_Part", second: Second) -> None:
         """Close a second about which everything was asked that can be."""
-        self._inclusive = second.inclusive = self._inclusive or second.inclusive
         if second.next() is not None:
             return
         if second.is_whole and not second.covered and part.doubts < _MOST_DOUBTS:
@@ -272,60 +258,47 @@ class WalkPlanner:
             part.doubts += 1
             part.second = None
             return
-        window = Window(part.start, part.start + 1)
-        self.density.complete(window, second.rows)
-        part.pass_second()
-        if part.start >= part.end:
-            self._parts.remove(part)
-        if second.covered:
-            self._deliver(window, self.bounds.around(window), second.echo, second.rows)
-            return
-        if self._saturation.contradicts(window.after, second.rows):
+        if not second.covered and self._saturation.contradicts(part.start, second.rows):
+            part.second = None
             raise UnexpectedResponseError("the service gives the same rows whatever it is asked")
+        window = Window(part.start, part.start + 1)
+        bounds = self.bounds.around(window)
+        self.density.complete(window, second.rows)
+        self._pass(part, window.before)
+        if second.covered:
+            self._deliver(window, bounds, second.answer, second.rows)
+            return
         self.saturated.append(window)
-        self._received.add(window)
         if self._keep_saturated:
             nothing = Window(window.after, window.after)
-            self._deliver(nothing, self.bounds.around(window), second.echo, second.rows)
+            self._deliver(nothing, bounds, second.answer, second.rows)
         else:
             self.withheld.update(second.rows)
 
-    def _receive_tail(self, question: Question, answer: Answer) -> None:
-        self._asked -= 1
-        if self._tail is None:
-            return
-        step = self._tail.receive(question.bounds, answer)
-        self.present = self._tail.reached
-        if step.is_walked:
-            self._walk(step.span, answer.rows if answer.is_full else {})
-        elif not answer.is_full:
-            covered, left = believe(step.span, question.bounds, answer.echo)
-            for window in left:
-                self._walk(window, {})
-            self._deliver(covered, question.bounds, answer.echo, answer.rows)
-        if step.is_finished:
-            self._tail = None
+    def _receive_tail(self, bounds: Bounds, answer: Answer) -> None:
+        start = self._tail.reached
+        is_answer = self._tail.receive(bounds, answer)
+        span = Window(start, self._tail.reached)
+        if is_answer:
+            covered, left = believe(span, bounds, answer.echo)
+            self._parts += [_Part(rest.after, rest.before) for rest in left]
+            self._deliver(covered, bounds, answer, answer.rows)
+        elif span.after < span.before:
+            part = _Part(span.after, span.before)
+            self._parts.append(part)
+            if answer.is_full:
+                self._receive_full(part, span, answer.rows)
 
-    def _walk(self, window: Window, rows: Rows) -> None:
-        """Leave a window of the tail to the walkers, with the rows of a full page if it was one."""
-        if self._tail is None or not window:
-            return
-        self._tail.interrupt()
-        part = _Part(window.after, window.before)
-        self._parts.append(part)
-        if rows:
-            self._receive_full(part, window, rows)
-
-    def _deliver(self, covers: Window, bounds: Bounds, echo: Window, rows: Rows) -> None:
-        asked = bounds.reach
+    def _deliver(self, covers: Window, bounds: Bounds, answer: Answer, rows: Rows) -> None:
+        asked, echo = bounds.reach, answer.echo
         reach = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
         fresh = rows.keys() if self._repeats else self._overlap.admit(reach, rows.keys())
         self.rows += len(fresh)
         self.duplicates += len(rows) - len(fresh)
         applications = tuple(row for key, row in rows.items() if key in fresh)
-        self.ready.append(Delivery(covers=covers, bounds=echo, applications=applications))
-        self._received.add(covers)
-        self._overlap.forget(self._received)
+        self.ready.append(Delivery(covers, evolve(answer.page, applications=applications)))
+        ahead = [] if self._tail.is_finished else [Window(self._tail.reached, _ENDLESS)]
+        self._overlap.forget([*self.planned, *ahead])
 
 
 @define(eq=False)
@@ -333,7 +306,7 @@ class _Part:
     """Seconds that are walked from start to end, with at most one question in flight."""
 
     start: int
-    """First second not yet received."""
+    """First second not yet settled."""
     end: int
     """First second behind the part."""
     asked: Question | None = None
@@ -348,17 +321,4 @@ class _Part:
     @property
     def free_from(self) -> int:
         """First second that no question in flight is about."""
-        return self.asked.window.before if self.asked else self.start
-
-    def pass_second(self) -> None:
-        """Continue behind the first second."""
-        self.start += 1
-        self.second = self.overfull = None
-        self.doubts = 0
-
-    def left_in(self, window: Window) -> "_Part":
-        """Return the part that is left of this one in a window."""
-        if window.before == self.end:
-            self.start = window.after
-            return self
-        return _Part(window.after, window.before)
+        return self.start if self.asked is None else self.asked.window.before

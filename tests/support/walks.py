@@ -46,7 +46,7 @@ class Walk:
     @property
     def ids(self) -> list[str]:
         """The ids delivered, in order."""
-        return [row.application_id for page in self.delivered for row in page.applications]
+        return [row.application_id for one in self.delivered for row in one.page.applications]
 
     def run(self) -> "Walk":
         """Walk to the end."""

@@ -18,7 +18,7 @@ def test_rows_of_a_saturated_second_are_delivered_on_request() -> None:
     walked = walk(world, BASE, BASE + 10, limit=10, keep_saturated=True).run()
     assert walked.planner.saturated == [Window(BASE + 5, BASE + 6)]
     assert len(walked.ids) == 10
-    assert not walked.planner.covered.covers(Window(BASE + 5, BASE + 6))
+    assert walked.planner.covered.gaps(Window(BASE + 5, BASE + 6))
 
 
 def test_a_small_open_walk_takes_two_requests() -> None:
@@ -69,7 +69,7 @@ def test_a_walk_that_is_followed_takes_one_request(lower: bool, upper: bool) -> 
     """Where a page holds all since the last, nothing but the present is asked for."""
     rules = ServiceRules(lower_closed=lower, upper_closed=upper)
     world = World([BASE + n for n in range(100)], now=BASE + 90, rules=rules)
-    walked = walk(world, BASE - 1, None, limit=1000, lead=0).run()
+    walked = walk(world, BASE - 1, None, limit=1000, is_followed=True).run()
     assert walked.planner.requests == 1
     assert walked.planner.present == BASE + 89
     assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 89)]
@@ -79,6 +79,6 @@ def test_a_walk_that_is_followed_takes_one_request(lower: bool, upper: bool) -> 
 def test_a_walk_that_is_followed_goes_through_a_full_page() -> None:
     """It is walked up to the present that it told, and no further."""
     world = World([BASE + n for n in range(500)], now=BASE + 400)
-    walked = walk(world, BASE - 1, None, limit=20, lead=0, walkers=3).run()
+    walked = walk(world, BASE - 1, None, limit=20, is_followed=True, walkers=3).run()
     assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 399)]
     assert len(walked.ids) == len(set(walked.ids)) >= 399
