@@ -23,7 +23,7 @@ from income_client.http.session import SessionManager
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
 from income_client.walk.paginator import ListReply, ask_page, ask_present
-from income_client.walk.windows import Bounds, Pause, Question
+from income_client.walk.windows import Bounds, Question
 from income_client.wire.times import Rounding, service_second
 
 from .batches import Batch, Batches
@@ -275,14 +275,14 @@ class PollRunner:
                 self._refused_since = None
                 self._schedule.succeed()
                 self._monitor.poll_finished(self.reached)
-            case Pause(seconds):
-                await self._schedule.unless_stopped(self._clock.sleep(seconds))
             case Question() as question:
                 await self._ask(poll, question)
             case Read() as read:
                 await self._read(poll, read)
 
     async def _ask(self, poll: Poll, question: Question) -> None:
+        if question.delay:
+            await self._schedule.unless_stopped(self._clock.sleep(question.delay))
         try:
             reply = await self._schedule.unless_stopped(self._source.ask(question.bounds))
             if reply is None:

@@ -25,7 +25,7 @@ from income_client.records.dead_letters import DeadLetter, key_of_application, k
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question, second_of
+from income_client.walk.windows import Bounds, Delivery, Intervals, Question, second_of
 from income_client.wire.times import FIRST_SECOND
 
 from .checkpoint import Checkpoint, Progress
@@ -161,7 +161,7 @@ class Poll:
             return None
         return self._present.no_later_than(self._listing.present + 1)
 
-    def next(self) -> Question | Pause | Read | None:
+    def next(self) -> Question | Read | None:
         """Return the next step; None when the poll is over."""
         while True:
             if self._reading:

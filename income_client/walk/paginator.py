@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from attrs import evolve, frozen
 
@@ -35,7 +35,7 @@ from income_client.wire.times import (
 from .checkpoint import read_checkpoint, write_checkpoint
 from .planner import WalkPlanner
 from .tail import END_OF_TIME, LONG_AGO
-from .windows import Bounds, Delivery, Pause, Question, second_of
+from .windows import Bounds, Delivery, Question, second_of
 
 OnSaturated = Literal["raise", "report"]
 ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
@@ -98,6 +98,14 @@ async def ask_page(
         return ListReply(page, service_second(moment, zone, rounding=Rounding.DOWN))
 
     return await session.call(request, reply_of)
+
+
+async def _ask_later(
+    ask: Callable[[Bounds], Awaitable[ListReply]], clock: Clock, question: Question
+) -> ListReply:
+    if question.delay:
+        await clock.sleep(question.delay)
+    return await ask(question.bounds)
 
 
 async def ask_present(
@@ -231,7 +239,7 @@ class ApplicationPaginator:
             covered: list[Window] = []
         else:
             bounds, covered = read_checkpoint(resume, after, before)
-        self._ask = partial(ask_page, session, limit, zone)
+        self._ask = partial(_ask_later, partial(ask_page, session, limit, zone), clock)
         self._planner = WalkPlanner(
             bounds,
             limit=limit,
@@ -240,10 +248,8 @@ class ApplicationPaginator:
             keep_saturated=on_saturated == "report",
         )
         self._raises = on_saturated == "raise"
-        self._clock = clock
         self._instrumentation = session.instrumentation
-        self._tasks: BoundedTasks[Question | Pause] = BoundedTasks()
-        self._pause: Pause | None = None
+        self._tasks: BoundedTasks[Question] = BoundedTasks()
         self._handed_out: Delivery | None = None
         self._rows: Iterator[ApplicationSummary] = iter(())
         self._covered_fraction = 0.0
@@ -314,9 +320,8 @@ class ApplicationPaginator:
     async def aclose(self) -> None:
         """End the requests in flight; iterating again asks again for what they were for."""
         # Taken back before anything is awaited: a second cancellation must not lose them.
-        for key in self._tasks.keys:
-            if isinstance(key, Question):
-                self._planner.drop(key)
+        for question in self._tasks.keys:
+            self._planner.drop(question)
         await self._tasks.cancel()
 
     async def _next_delivery(self) -> Delivery | None:
@@ -373,23 +378,12 @@ class ApplicationPaginator:
 
     def _start_requests(self) -> None:
         """Put every walker to work, unless deliveries are waiting to be taken."""
-        while not self._planner.ready and self._pause is None:
-            action = self._planner.next()
-            if action is None:
-                return
-            if isinstance(action, Pause):
-                self._pause = action
-            else:
-                self._tasks.start(action, self._ask(action.bounds))
-        if self._pause is not None and not self._tasks:
-            self._tasks.start(self._pause, self._clock.sleep(self._pause.seconds))
+        while not self._planner.ready and (question := self._planner.next()) is not None:
+            self._tasks.start(question, self._ask(question))
 
     async def _take_answer(self) -> None:
         finished = await self._tasks.next()
-        question: Any = finished.key
-        if isinstance(question, Pause):
-            self._pause = None
-            return
+        question = finished.key
         match finished.error:
             case None:
                 self._receive(question, finished.result)

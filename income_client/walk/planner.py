@@ -29,7 +29,6 @@ from .windows import (
     Delivery,
     Intervals,
     Overlap,
-    Pause,
     Question,
     Rows,
     Saturation,
@@ -42,6 +41,7 @@ _MOST_DOUBTS: Final = 8
 _WORTH_SHARING: Final = 0.9
 """Pages that must lie ahead of a walker before another takes half of them."""
 _ENDLESS: Final = 2**62
+_SECOND: Final = 1.0
 
 
 class WalkPlanner:
@@ -114,8 +114,8 @@ class WalkPlanner:
         """The windows before the tail that are not settled, those in flight included."""
         return [Window(part.start, part.end) for part in self._parts]
 
-    def next(self) -> Question | Pause | None:
-        """Return what to do now; None where there is nothing to do before a page comes."""
+    def next(self) -> Question | None:
+        """Return what to ask now; None where there is nothing to ask before a page comes."""
         if self._in_flight >= self._walkers:
             return None
         if self._parts:
@@ -126,10 +126,9 @@ class WalkPlanner:
         elif self._in_flight or self._tail.is_finished:
             return None
         else:
-            bounds = self._tail.next()
-            if isinstance(bounds, Pause):
-                return bounds
-            question = Question(bounds, Window(self._tail.reached, self._tail.reached))
+            window = Window(self._tail.reached, self._tail.reached)
+            delay = _SECOND if self._tail.must_wait else 0.0
+            question = Question(self._tail.next(), window, delay)
         self._in_flight += 1
         return question
 
@@ -177,8 +176,7 @@ class WalkPlanner:
 
     def drop(self, question: Question) -> None:
         """Take a question back that failed or was cancelled; it will be asked again."""
-        if self._release(question) is None:
-            self._tail.interrupt()
+        self._release(question)
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Record that the consumer is done with a delivery."""

@@ -7,7 +7,7 @@ upper bound hides the current second; so that page is asked for with a bound in
 the future, the walk's own if it has one. Where the service cuts long windows, the
 bound is brought near, and the present asked for right after the page must still lie
 before it. Where the service lowers such a bound to the present, or refuses it, two
-complete pages replace it that were served in different seconds with no call
+complete pages replace it that were served in different seconds with no other page
 between them.
 
 The present is the bound that the service echoes when it is asked without an upper one.
@@ -26,7 +26,7 @@ from typing import Final
 from income_client.records.window import Window
 from income_client.wire.times import LAST_SECOND
 
-from .windows import Answer, Bounds, Pause
+from .windows import Answer, Bounds
 
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY
@@ -35,7 +35,6 @@ END_OF_TIME: Final = 3_786_912_000
 """The beginning of 2090: an echo beyond it means no bound, and gives no time."""
 LONG_AGO: Final = 60
 """Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
-_SECOND: Final = Pause(1.0)
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round
 up, and what is written in a second may become visible just after it."""
@@ -70,13 +69,11 @@ class Tail:
         self._last: Window | None = None
         """The first of two pages that replace one with a bound in the future."""
         self._unmoved = 0
-        self._must_wait = False
+        self.must_wait: bool = False
+        """Whether the service's clock must move before the next question is asked."""
 
-    def next(self) -> Bounds | Pause:
-        """Return the bounds to ask with, or the pause to make before asking again."""
-        if self._must_wait:
-            self._must_wait = False
-            return _SECOND
+    def next(self) -> Bounds:
+        """Return the bounds to ask with."""
         after = max(self._start, self.reached - (1 if self._last is None else 2))
         if not self._asks_for_last:
             return Bounds(after, None)
@@ -87,10 +84,6 @@ class Tail:
     def _far(self) -> int:
         """The bound of the last page where the service cuts no windows."""
         return min(self.reached + _YEAR, LAST_SECOND) if self._until is None else self._until
-
-    def interrupt(self) -> None:
-        """Record a call that failed: the last page no longer counts as one of two."""
-        self._last = None
 
     def refuse(self, bounds: Bounds) -> bool:
         """Record a refusal; return whether there is another way to ask."""
@@ -104,6 +97,7 @@ class Tail:
 
         Return whether the page answers for the seconds that are passed by this.
         """
+        self.must_wait = False
         if bounds.before is None:
             return self._receive_present(bounds, answer)
         echo = answer.echo
@@ -211,8 +205,8 @@ class Tail:
     def _wait(self) -> bool:
         """Wait for the service's clock to move; return False where it does not."""
         self._unmoved += 1
-        self._must_wait = self._unmoved <= _PATIENCE
-        return self._must_wait
+        self.must_wait = self._unmoved <= _PATIENCE
+        return self.must_wait
 
     def _advance(self, present: int) -> None:
         self.reached = max(self.reached, present)

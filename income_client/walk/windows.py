@@ -57,13 +57,8 @@ class Question:
     """The bounds to send."""
     window: Window
     """The seconds that it is responsible for; empty for a question about the walk's end."""
-
-
-@frozen
-class Pause:
-    """The walk can continue only after the service's clock has moved."""
-
-    seconds: float
+    delay: float = 0.0
+    """Seconds to wait before it is asked, so that the service's clock can move."""
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,7 @@ from attrs import field, frozen
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.tail import Tail
-from income_client.walk.windows import Answer, Bounds, Pause
+from income_client.walk.windows import Answer, Bounds
 
 NOW = 1000
 DAY = 86_400
@@ -24,12 +24,13 @@ class Told:
     before: int
     is_full: bool = False
     served_at: int | None = None
+    is_late: bool = False
+    """Whether the tail waited for the service's clock before it asked."""
 
 
 REFUSED = "refused"
-PAUSE = "pause"
-Turn = tuple[tuple[int, int | None], Told | str] | str
-"""The bounds that the tail must ask with and the service's answer, or a pause."""
+Turn = tuple[tuple[int, int | None], Told | str]
+"""The bounds that the tail must ask with, and the service's answer."""
 
 
 @frozen(kw_only=True)
@@ -55,8 +56,9 @@ NEAR = (NOW - 1, NOW + 59)
 NO_FUTURE: list[Turn] = [PRESENT, (LAST, REFUSED)]
 CLOSED: dict[str, Any] = {"until": NOW}
 ALL = (0, NOW)
-UNMOVED: list[Turn] = [PAUSE, ((NOW - 2, None), Told(NOW - 2, NOW))]
+UNMOVED: Turn = ((NOW - 2, None), Told(NOW - 2, NOW, is_late=True))
 OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True))
+STILL_OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True, is_late=True))
 ALL_FULL: Turn = (ALL, Told(*ALL, is_full=True))
 FOLLOWED: dict[str, Any] = {"is_followed": True}
 
@@ -91,8 +93,7 @@ TALKS: dict[str, Talk] = {
             *NO_FUTURE,
             (NEXT_PRESENT, Told(NOW - 1, NOW + 1)),
             ((NOW - 2, None), Told(NOW - 2, NOW + 1)),
-            PAUSE,
-            ((NOW - 2, None), Told(NOW - 2, NOW + 2)),
+            ((NOW - 2, None), Told(NOW - 2, NOW + 2, is_late=True)),
         ],
         reached=NOW + 1,
         is_finished=True,
@@ -151,7 +152,7 @@ TALKS: dict[str, Talk] = {
             *NO_FUTURE,
             (NEXT_PRESENT, Told(NOW - 1, NOW)),
             ((NOW - 2, None), Told(NOW - 2, NOW)),
-            *UNMOVED * 3,
+            *[UNMOVED] * 3,
         ],
         reached=NOW,
         is_finished=True,
@@ -160,8 +161,8 @@ TALKS: dict[str, Talk] = {
         turns=[
             PRESENT,
             (LAST, Told(*LAST, is_full=True)),
-            *(OVERFULL, PAUSE) * 3,
             OVERFULL,
+            *[STILL_OVERFULL] * 3,
         ],
         reached=NOW + 1,
         is_answer=False,
@@ -288,35 +289,18 @@ def test_the_tail_asks_and_ends_as_the_answers_tell(talk: Talk) -> None:
     tail, is_answer = begun(**talk.tail), True
     for turn in talk.turns:
         assert not tail.is_finished
-        action = tail.next()
-        if isinstance(turn, str):
-            assert isinstance(action, Pause)
-            continue
+        must_wait, bounds = tail.must_wait, tail.next()
         asked, told = turn
-        assert action == Bounds(*asked)
-        assert isinstance(action, Bounds)
+        assert bounds == Bounds(*asked)
         if isinstance(told, str):
-            assert tail.refuse(action)
+            assert tail.refuse(bounds)
             continue
-        is_answer = tail.receive(action, answer(told))
+        assert must_wait is told.is_late
+        is_answer = tail.receive(bounds, answer(told))
     assert (tail.reached, tail.is_finished) == (talk.reached, talk.is_finished)
     assert is_answer is talk.is_answer
     if talk.then is not None:
         assert tail.next() == Bounds(*talk.then)
-
-
-def test_a_failed_call_in_between_makes_the_first_of_two_pages_worthless() -> None:
-    """After an interruption two pages are needed again."""
-    tail = begun()
-    for before in (NOW + 1, NOW + 1, NOW + 2):
-        bounds = tail.next()
-        assert isinstance(bounds, Bounds)
-        if bounds.before is not None:
-            tail.refuse(bounds)
-            bounds = Bounds(bounds.after, None)
-        tail.receive(bounds, answer(Told(bounds.after, before)))
-        tail.interrupt()
-    assert not tail.is_finished
 
 
 @pytest.mark.parametrize("until", [None, NOW])

@@ -6,7 +6,7 @@ from income_client.emulator import ServiceRules, World
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Question
+from income_client.walk.windows import Bounds
 from tests.support.walks import BASE, Walk, walk
 
 MEANINGS = [(lower, upper) for lower in (False, True) for upper in (False, True)]
@@ -31,7 +31,7 @@ def test_a_service_without_upper_bounds_needs_no_second_page() -> None:
     """An echo centuries ahead of the service's own clock is no bound: the page is complete."""
     planner = WalkPlanner(Bounds(0, None), limit=10, walkers=1)
     question = planner.next()
-    assert isinstance(question, Question)
+    assert question is not None
     endless = ApplicationPage(
         updated_after=EPOCH,
         updated_before=EPOCH.replace(year=9999),
@@ -47,7 +47,7 @@ def test_the_present_is_taken_from_the_clock_where_the_echo_has_none() -> None:
     world = World([BASE + n for n in range(50)], now=BASE + 60)
     walked: Walk = walk(world, BASE - 1, None, limit=20)
     question = walked.planner.next()
-    assert isinstance(question, Question)
+    assert question is not None
     rows = tuple(walked._row(key) for key in world.ids[:20])
     page = ApplicationPage(
         updated_after=EPOCH, updated_before=EPOCH.replace(year=9999), applications=rows
