@@ -16,7 +16,7 @@ from attrs import frozen
 
 from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Question
+from income_client.walk.windows import Answer, Bounds, Question
 
 from .table import Row, at_most
 from .walking_data import HARD, MILD, YEAR, SimulatedList, seconds_of
@@ -76,7 +76,8 @@ class _Ours:
 
     def receive(self, question: Question) -> None:
         planner = self._planner
-        planner.receive(question, self._service.page(question.bounds), served_at=self._service.now)
+        page = self._service.page(question.bounds)
+        planner.receive(question, Answer.of(page, LARGEST_LIMIT, self._service.now))
         while planner.ready:
             planner.acknowledge(planner.ready.popleft())
 

@@ -18,7 +18,13 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.events import PageCovered, WindowSplit
-from income_client.http.endpoints import Request, Response, check_limit, list_applications
+from income_client.http.endpoints import (
+    LARGEST_LIMIT,
+    Request,
+    Response,
+    check_limit,
+    list_applications,
+)
 from income_client.http.replies import read_found, read_reply, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
@@ -35,7 +41,7 @@ from income_client.wire.times import (
 from .checkpoint import read_checkpoint, write_checkpoint
 from .planner import WalkPlanner
 from .tail import END_OF_TIME, LONG_AGO
-from .windows import Bounds, Delivery, Question, second_of
+from .windows import Answer, Bounds, Delivery, Question
 
 OnSaturated = Literal["raise", "report"]
 ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
@@ -49,26 +55,6 @@ _MOST_GUESSES: Final = 40
 _HOUR: Final = 3_600
 
 
-@frozen
-class ListReply:
-    """The page of a list call, and when it was served."""
-
-    page: ApplicationPage
-    """The rows, and the bounds that the service applied."""
-    served_at: int | None
-    """The second of the service's frame at which it says that it answered."""
-
-    @property
-    def echoed(self) -> int:
-        """The upper bound that the service applied: the present, unless it cut the window."""
-        return second_of(self.page.updated_before)
-
-    @property
-    def present(self) -> int:
-        """The present, if the window was not cut: the smaller of the echo and `Date`."""
-        return self.echoed if self.served_at is None else min(self.echoed, self.served_at)
-
-
 async def ask_page(
     session: SessionManager,
     limit: int | None,
@@ -77,7 +63,7 @@ async def ask_page(
     *,
     read: ReadPage = _READ_STRICTLY,
     reference: str | None = None,
-) -> ListReply:
+) -> Answer:
     """Make one list call (contract section 4.1); no bounds leave both to the service."""
     after = None if bounds is None else bounds.after
     before = None if bounds is None else bounds.before
@@ -88,29 +74,28 @@ async def ask_page(
         application_reference_id=reference,
     )
 
-    def reply_of(response: Response) -> ListReply | IncomeClientError:
+    def answer_of(response: Response) -> Answer | IncomeClientError:
         page = read(request, response)
         if isinstance(page, IncomeClientError):
             return page
         moment = served_at(response)
-        if moment is None:
-            return ListReply(page, None)
-        return ListReply(page, service_second(moment, zone, rounding=Rounding.DOWN))
+        second = None if moment is None else service_second(moment, zone, rounding=Rounding.DOWN)
+        return Answer.of(page, limit or LARGEST_LIMIT, second)
 
-    return await session.call(request, reply_of)
+    return await session.call(request, answer_of)
 
 
 async def _ask_later(
-    ask: Callable[[Bounds], Awaitable[ListReply]], clock: Clock, question: Question
-) -> ListReply:
+    ask: Callable[[Bounds], Awaitable[Answer]], clock: Clock, question: Question
+) -> Answer:
     if question.delay:
         await clock.sleep(question.delay)
     return await ask(question.bounds)
 
 
 async def ask_present(
-    ask: Callable[[Bounds | None], Awaitable[ListReply]], reply: ListReply | None = None
-) -> ListReply:
+    ask: Callable[[Bounds | None], Awaitable[Answer]], reply: Answer | None = None
+) -> Answer:
     """Return a reply whose echoed upper bound is the service's present.
 
     ``ask`` makes a list call, and ``reply`` was given to one without bounds. A service with
@@ -119,7 +104,7 @@ async def ask_present(
     later lower bounds, those close to `Date` first, until it is found.
     """
     reply = reply or await ask(None)
-    served_at, low, high = reply.served_at, reply.echoed, END_OF_TIME
+    served_at, low, high = reply.served_at, reply.echo.before, END_OF_TIME
     if served_at is not None and low >= served_at - LONG_AGO:
         return reply
     guesses = [] if served_at is None else [served_at - before for before in _BEFORE_DATE]
@@ -129,12 +114,12 @@ async def ask_present(
         low = max(low, FIRST_SECOND + 2)
         later = await ask(Bounds(low - 1, None))
         earlier = await ask(Bounds(low - 2, None))
-        if earlier.echoed >= later.echoed:
+        if earlier.echo.before >= later.echo.before:
             return earlier
-        low = max(low, later.echoed)
+        low = max(low, later.echo.before)
         guess = guesses.pop(0) if guesses else (low + high) // 2
         try:
-            found = (await ask(Bounds(guess, None))).echoed
+            found = (await ask(Bounds(guess, None))).echo.before
         except InvalidRequestError:  # the guess lies in the future
             found = guess
         if found > guess:
@@ -153,7 +138,7 @@ async def find_by_reference(
     read = partial(read_found, reference)
     found: list[ApplicationSummary] = []
 
-    async def ask(bounds: Bounds | None) -> ListReply:
+    async def ask(bounds: Bounds | None) -> Answer:
         reply = await ask_page(session, None, zone, bounds, read=read, reference=reference)
         rows = reply.page.applications
         found.extend(row for row in rows if row.application_reference_id == reference)
@@ -253,7 +238,6 @@ class ApplicationPaginator:
         self._handed_out: Delivery | None = None
         self._rows: Iterator[ApplicationSummary] = iter(())
         self._covered_fraction = 0.0
-        self._has_raised = False
 
     def __aiter__(self) -> Self:
         return self
@@ -269,10 +253,10 @@ class ApplicationPaginator:
             IncomeClientError: a request failed for good; iterating again tries again.
         """
         while (row := next(self._rows, None)) is None:
-            delivery = await self._next_delivery()
-            if delivery is None:
+            page = await self._next_page()
+            if page is None:
                 raise StopAsyncIteration
-            self._rows = iter(delivery.page.applications)
+            self._rows = iter(page.applications)
         return row
 
     async def pages(self) -> AsyncGenerator[ApplicationPage, None]:
@@ -286,8 +270,8 @@ class ApplicationPaginator:
             IncomeClientError: a request failed for good; iterating again tries again.
         """
         try:
-            while (delivery := self._take_rest() or await self._next_delivery()) is not None:
-                yield delivery.page
+            while (page := self._take_rest() or await self._next_page()) is not None:
+                yield page
         finally:
             await self.aclose()
 
@@ -324,7 +308,7 @@ class ApplicationPaginator:
             self._planner.drop(question)
         await self._tasks.cancel()
 
-    async def _next_delivery(self) -> Delivery | None:
+    async def _next_page(self) -> ApplicationPage | None:
         self._tasks.check_is_free()
         if self._handed_out is not None:
             self._acknowledge(self._handed_out)
@@ -341,7 +325,7 @@ class ApplicationPaginator:
             raise
         self._start_requests()
         self._handed_out = delivery
-        return delivery
+        return delivery.page
 
     def _take_ready(self) -> Delivery | None:
         ready = self._planner.ready
@@ -352,12 +336,12 @@ class ApplicationPaginator:
             self._acknowledge(delivery)
         return None
 
-    def _take_rest(self) -> Delivery | None:
+    def _take_rest(self) -> ApplicationPage | None:
         """Take what is left of a page that was handed out row by row."""
         rows = tuple(self._rows)
         if not rows or self._handed_out is None:
             return None
-        return evolve(self._handed_out, page=evolve(self._handed_out.page, applications=rows))
+        return evolve(self._handed_out.page, applications=rows)
 
     def _acknowledge(self, delivery: Delivery) -> None:
         planner = self._planner
@@ -383,29 +367,25 @@ class ApplicationPaginator:
 
     async def _take_answer(self) -> None:
         finished = await self._tasks.next()
-        question = finished.key
+        planner, question = self._planner, finished.key
         match finished.error:
             case None:
-                self._receive(question, finished.result)
-            case InvalidRequestError() if self._planner.refuse(question):
+                splits = planner.splits
+                planner.receive(question, finished.result)
+                if planner.splits > splits and (emit := self._instrumentation.emit) is not None:
+                    rows = len(finished.result.page.applications)
+                    emit(WindowSplit(window=question.window, rows=rows))
+            case InvalidRequestError() if planner.refuse(question):
                 pass
             case error:
-                self._planner.drop(question)
+                planner.drop(question)
                 raise error
-
-    def _receive(self, question: Question, reply: ListReply) -> None:
-        planner = self._planner
-        splits = planner.splits
-        planner.receive(question, reply.page, served_at=reply.served_at)
-        emit = self._instrumentation.emit
-        if emit is not None and planner.splits > splits:
-            emit(WindowSplit(window=question.window, rows=len(reply.page.applications)))
 
     def _finish(self) -> None:
         planner = self._planner
         if not planner.saturated:
             self._covered_fraction = 1.0
-        if planner.saturated and self._raises and not self._has_raised:
-            self._has_raised = True
+        if planner.saturated and self._raises:
+            self._raises = False
             rows = tuple(planner.withheld.values())
             raise SaturatedWindowError(tuple(planner.saturated), rows)

@@ -18,7 +18,7 @@ from typing import Final
 from attrs import define, evolve
 
 from income_client.errors import UnexpectedResponseError
-from income_client.records.applications import ApplicationPage, ApplicationSummary
+from income_client.records.applications import ApplicationSummary
 from income_client.records.window import Window
 
 from .density import Density
@@ -80,7 +80,6 @@ class WalkPlanner:
         self.duplicates: int = 0
         self.splits: int = 0
         self.density: Density = Density(limit)
-        self._limit = limit
         self._walkers = walkers
         self._keep_saturated = keep_saturated
         self._repeats = repeats
@@ -132,22 +131,14 @@ class WalkPlanner:
         self._in_flight += 1
         return question
 
-    def receive(
-        self, question: Question, page: ApplicationPage, *, served_at: int | None = None
-    ) -> None:
-        """Take the page of a question; what it completes is put into ``ready``.
-
-        Args:
-            question: one that ``next`` returned.
-            page: the reply.
-            served_at: the second at which the service says that it answered.
+    def receive(self, question: Question, answer: Answer) -> None:
+        """Take the answer to a question; what it completes is put into ``ready``.
 
         Raises:
-            UnexpectedResponseError: the service answered another question, which will be
-                asked again, or gives the same rows to all of them.
+            UnexpectedResponseError: it answers another question, so that this one will be
+                asked again; or the service gives the same rows to all of them.
         """
         self.requests += 1
-        answer = Answer.of(page, self._limit, served_at)
         part = self._release(question)
         if part is None:
             self._receive_tail(question.bounds, answer)

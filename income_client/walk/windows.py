@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -74,7 +74,12 @@ class Answer:
     is_full: bool
     """Whether the page holds as many rows as it could, so that some may be hidden."""
     served_at: int | None
-    """The second at which the service says that it answered."""
+    """The second of the service's frame at which it says that it answered."""
+
+    @property
+    def present(self) -> int:
+        """The present, if the window was not cut: the smaller of the echo and `Date`."""
+        return self.echo.before if self.served_at is None else min(self.echo.before, self.served_at)
 
     @classmethod
     def of(cls, page: ApplicationPage, limit: int, served_at: int | None) -> "Answer":
@@ -148,16 +153,6 @@ class Intervals:
 
     def __iter__(self) -> Iterator[Window]:
         return map(Window, self._starts, self._ends)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Intervals):
-            return NotImplemented
-        return self._starts == other._starts and self._ends == other._ends
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Intervals({', '.join(map(str, self))})"
 
     @property
     def seconds(self) -> int:

@@ -12,7 +12,7 @@ from income_client.emulator import ListReply, Refused, ServiceRules, World, list
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Delivery, Question
+from income_client.walk.windows import Answer, Bounds, Delivery, Question
 
 BASE: Final = 1_700_000_000
 """The second at which the worlds of these tests begin."""
@@ -65,7 +65,8 @@ class Walk:
             assert self.planner.refuse(question), f"{question} was refused: {reply.reason}"
         else:
             served_at = self.world.now if self.tells_time else None
-            self.planner.receive(question, self._page(reply), served_at=served_at)
+            answer = Answer.of(self._page(reply), self.limit, served_at)
+            self.planner.receive(question, answer)
         assert self.planner.requests <= self.most_requests, "the walk does not end"
         while self.planner.ready:
             delivery = self.planner.ready.popleft()
