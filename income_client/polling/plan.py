@@ -232,7 +232,7 @@ class Poll:
             limit=self._limit,
             walkers=1,
             keep_saturated=True,
-            is_followed=self._lead is not None,
+            lead=self._lead,
             repeats=True,
         )
 

@@ -40,7 +40,7 @@ from income_client.wire.times import (
 
 from .checkpoint import read_checkpoint, write_checkpoint
 from .planner import WalkPlanner
-from .tail import END_OF_TIME, LONG_AGO
+from .tail import END_OF_TIME
 from .windows import Answer, Bounds, Delivery, Question
 
 OnSaturated = Literal["raise", "report"]
@@ -48,6 +48,8 @@ ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
 
 _LEAST_LIMIT: Final = 2
 _READ_STRICTLY: Final[ReadPage] = partial(read_reply, ApplicationPage)
+_LONG_AGO: Final = 60
+"""Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
 _BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
 """Seconds before `Date` from which the present is looked for: `Date` may be of another zone."""
 _MOST_GUESSES: Final = 40
@@ -105,7 +107,7 @@ async def ask_present(
     """
     reply = reply or await ask(None)
     served_at, low, high = reply.served_at, reply.echo.before, END_OF_TIME
-    if served_at is not None and low >= served_at - LONG_AGO:
+    if served_at is not None and low >= served_at - _LONG_AGO:
         return reply
     guesses = [] if served_at is None else [served_at - before for before in _BEFORE_DATE]
     for _ in range(_MOST_GUESSES):

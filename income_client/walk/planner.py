@@ -54,7 +54,7 @@ class WalkPlanner:
         walkers: questions that may be in flight at a time.
         covered: windows that an earlier walk over the same bounds has covered.
         keep_saturated: whether rows of saturated windows are delivered.
-        is_followed: whether another walk begins where this one ends, as `Tail` has it.
+        lead: for a walk that another will follow, as `Tail` has it; None otherwise.
         repeats: whether a row is delivered with each page that holds it. What was read of
             an application after one page may be out of date when another one lists it.
     """
@@ -67,7 +67,7 @@ class WalkPlanner:
         walkers: int,
         covered: Iterable[Window] = (),
         keep_saturated: bool = False,
-        is_followed: bool = False,
+        lead: int | None = None,
         repeats: bool = False,
     ) -> None:
         self.bounds = bounds
@@ -89,9 +89,7 @@ class WalkPlanner:
         reached = max((window.before for window in self.covered), default=bounds.after)
         gaps = self.covered.gaps(Window(bounds.after, reached))
         self._parts = [_Part(gap.after, gap.before) for gap in gaps]
-        self._tail = Tail(
-            bounds.after, reached=reached, until=bounds.before, is_followed=is_followed
-        )
+        self._tail = Tail(bounds.after, reached=reached, until=bounds.before, lead=lead)
 
     @property
     def is_finished(self) -> bool:

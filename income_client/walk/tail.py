@@ -17,8 +17,8 @@ from there. A walk whose upper bound has passed needs none of this; it asks for 
 span first, since most are small.
 
 A walk that another walk will follow need not chase the present: it ends at the first one
-that is echoed, unless that lies long before the service's own `Date`, as the end of a
-window that was cut short does.
+that is echoed, if that fits the service's own `Date`. Otherwise the end may have been cut
+off, and the walk continues like any other.
 """
 
 from typing import Final
@@ -33,13 +33,11 @@ _YEAR: Final = 366 * _DAY
 _CENTURY: Final = 100 * _YEAR
 END_OF_TIME: Final = 3_786_912_000
 """The beginning of 2090: an echo beyond it means no bound, and gives no time."""
-LONG_AGO: Final = 60
-"""Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round
 up, and what is written in a second may become visible just after it."""
 _SKEW: Final = 5
-"""Seconds after the present at which the upper bound of a reply to a later question may lie."""
+"""Seconds by which two times of the service may differ and be the same present."""
 _PATIENCE: Final = 3
 """Pauses after which a service clock that does not move is taken as it is."""
 
@@ -47,19 +45,20 @@ _PATIENCE: Final = 3
 class Tail:
     """The end of a walk: everything from ``reached`` on, for which its other parts do not answer.
 
-    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. A walk that is
-    followed by another ends at the first present.
+    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``lead`` is for
+    a walk that another will follow: the seconds by which the service's `Date` is known to run
+    ahead of the present that it echoes, or behind it if negative.
     """
 
     def __init__(
-        self, start: int, *, reached: int, until: int | None, is_followed: bool = False
+        self, start: int, *, reached: int, until: int | None, lead: int | None = None
     ) -> None:
         self.reached: int = reached
         self.is_finished: bool = until is not None and reached > until
         """Whether nothing is left to ask once the other parts are done."""
         self._start = start
         self._until = until
-        self._is_followed = is_followed
+        self._lead = lead
         self._asks_for_last = until is not None
         self._is_present_known = False
         self._future_works = True
@@ -137,7 +136,7 @@ class Tail:
         if self._is_before_page_ahead(bounds, echo) and not answer.is_full:
             self._advance(present)
             self.is_finished = True
-        elif is_open and (is_ahead or (is_endless and not self._is_followed)):
+        elif is_open and (is_ahead or (is_endless and self._lead is None)):
             self.is_finished = True
         elif self._until is not None and present > self._until:
             self._end()
@@ -162,8 +161,10 @@ class Tail:
         return False
 
     def _is_enough(self, present: int, served_at: int | None) -> bool:
-        is_first = self._is_followed and not self._is_present_known
-        return is_first and served_at is not None and present >= served_at - LONG_AGO
+        """Return whether a walk that is followed may end at this present."""
+        if self._lead is None or served_at is None or self._is_present_known:
+            return False
+        return abs(served_at - self._lead - present) <= _SKEW
 
     def _continue(self, bounds: Bounds, answer: Answer, present: int) -> bool:
         """Leave what lies before the present to the walkers, unless this page is all of it."""

@@ -60,7 +60,7 @@ UNMOVED: Turn = ((NOW - 2, None), Told(NOW - 2, NOW, is_late=True))
 OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True))
 STILL_OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True, is_late=True))
 ALL_FULL: Turn = (ALL, Told(*ALL, is_full=True))
-FOLLOWED: dict[str, Any] = {"is_followed": True}
+FOLLOWED: dict[str, Any] = {"lead": 0}
 
 TALKS: dict[str, Talk] = {
     "the present is taken one second earlier than it is echoed": Talk(
@@ -219,13 +219,13 @@ TALKS: dict[str, Talk] = {
     ),
     "a followed walk ends at a present close to Date": Talk(
         tail=FOLLOWED,
-        turns=[((0, None), Told(0, NOW, served_at=NOW + 50))],
+        turns=[((0, None), Told(0, NOW, served_at=NOW + 4))],
         reached=NOW - 1,
         is_finished=True,
     ),
-    "a followed walk ends at a present after Date": Talk(
-        tail=FOLLOWED,
-        turns=[((0, None), Told(0, NOW, served_at=NOW - 7_200))],
+    "a followed walk knows how far Date is from the present": Talk(
+        tail={"lead": -7_200},
+        turns=[((0, None), Told(0, NOW, served_at=NOW - 7_203))],
         reached=NOW - 1,
         is_finished=True,
     ),
@@ -278,9 +278,9 @@ def answer(told: Told) -> Answer:
     )
 
 
-def begun(*, reached: int = 0, until: int | None = None, is_followed: bool = False) -> Tail:
+def begun(*, reached: int = 0, until: int | None = None, lead: int | None = None) -> Tail:
     """Make a tail."""
-    return Tail(max(0, reached - 1), reached=reached, until=until, is_followed=is_followed)
+    return Tail(max(0, reached - 1), reached=reached, until=until, lead=lead)
 
 
 @pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
