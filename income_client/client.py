@@ -388,7 +388,7 @@ class IncomeClient:
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
         """Find the application with a reference of the partner's (contract section 4.1).
 
-        Takes one request, and up to three if the first finds nothing: bounds that are
+        Takes one request, and three as a rule if the first finds nothing: bounds that are
         left to the service may hide old applications, and those updated this very second.
 
         Args:

@@ -56,6 +56,8 @@ class Tail:
         self.reached: int = reached
         self.is_finished: bool = until is not None and reached > until
         """Whether nothing is left to ask once the other parts are done."""
+        self.must_wait: bool = False
+        """Whether the service's clock must move before the next question is asked."""
         self._start = start
         self._until = until
         self._lead = lead
@@ -68,8 +70,6 @@ class Tail:
         self._last: Window | None = None
         """The first of two pages that replace one with a bound in the future."""
         self._unmoved = 0
-        self.must_wait: bool = False
-        """Whether the service's clock must move before the next question is asked."""
 
     def next(self) -> Bounds:
         """Return the bounds to ask with."""
