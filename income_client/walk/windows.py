@@ -4,7 +4,7 @@ Everything here is a value or a rule about values. `planner` decides what is ask
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Final
@@ -211,15 +211,15 @@ class Overlap:
         self._pages.append((reach, ids))
         return fresh
 
-    def forget(self, planned: Iterable[Window]) -> None:
-        """Drop the pages that no planned window, its neighbouring seconds included, touches."""
-        self._pages = [
-            (reach, ids)
-            for reach, ids in self._pages
-            if any(
-                window.after <= reach.before and reach.after <= window.before for window in planned
-            )
-        ]
+    def forget(self, planned: Sequence[Window]) -> None:
+        """Drop the pages that touch none of these windows, which are in ascending order."""
+        ends = [window.before for window in planned]
+        kept = []
+        for reach, ids in self._pages:
+            at = bisect_left(ends, reach.after)
+            if at < len(planned) and planned[at].after <= reach.before:
+                kept.append((reach, ids))
+        self._pages = kept
 
 
 class Saturation:
