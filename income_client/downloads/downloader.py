@@ -459,7 +459,7 @@ class _Download:
 
 def _subject_of(facts: FileFacts, link: Link) -> str:
     """Return which file is meant, by its document and its address without the signature."""
-    address = link.address.partition("?")[0]
+    address = f"{link.url.scheme}://{link.url.raw_authority}{link.url.raw_path}"
     names = (facts.application_id, facts.document_id, str(facts.file), address)
     text = "\n".join(name or "" for name in names)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
