@@ -6,10 +6,10 @@ module: its errors show the addresses, which open the files.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import Final, Self, cast
 
 import aiohttp
 from yarl import URL
@@ -78,7 +78,7 @@ class FilePool:
             "Accept-Encoding": "identity",
         }
         self._proxy = proxy
-        self._replies: set[FileReply] = set()
+        self.replies: set[FileReply] = set()
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed: bool = False
@@ -90,32 +90,15 @@ class FilePool:
         if self._is_elsewhere():
             raise elsewhere()
 
-    @asynccontextmanager
-    async def get(
-        self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
-    ) -> AsyncIterator["FileReply"]:
-        """Ask for a file once; the connection is closed if the block ends before the body does.
+    async def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> "FileReply":
+        """Ask for a file once, and return the reply: a context that ends with its connection.
 
-        Args:
-            link: the address, checked.
-            headers: further header fields, such as Range.
-            timeouts: ``connect`` and ``read``, within which together the reply begins.
-
-        Raises:
-            ClientClosedError: the pool is closed, or belongs to another event loop.
-            DownloadError: no reply came, or it cannot be used.
+        It begins within the time to connect and the time to read together.
         """
         self.check_open()
         if self._proxy is not None and is_this_machine(link.host):
             check_peer(_LOOPBACK, self._policy)
-        reply = await self._send(link, headers, timeouts)
-        found = FileReply(self, reply, timeouts.read)
-        self._replies.add(found)
-        try:
-            yield found
-        finally:
-            self._replies.discard(found)
-            found.leave()
+        return FileReply(self, await self._send(link, headers, timeouts), timeouts.read)
 
     async def aclose(self) -> None:
         """Close the connections; a second time does nothing.
@@ -127,7 +110,7 @@ class FilePool:
             raise elsewhere()
         self.is_closed = True
         # aiohttp forgets readers of a body when its session is closed, and their time limit too.
-        for reply in self._replies:
+        for reply in tuple(self.replies):
             reply.leave()
         session, self._session = self._session, None
         if session is not None:
@@ -205,9 +188,13 @@ class FileReply:
         self._seconds = seconds
         self.status: int = reply.status
         self.headers: Mapping[str, str] = _headers_of(reply)
+        pool.replies.add(self)
 
-    def __repr__(self) -> str:
-        return f"<FileReply {self.status}>"
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
     @property
     def is_delimited(self) -> bool:
@@ -253,6 +240,7 @@ class FileReply:
 
     def leave(self) -> None:
         """Give the connection back if the body was read to its end, else close it."""
+        self._pool.replies.discard(self)
         if self._reply.content.at_eof():
             self._reply.release()
         else:
