@@ -5,7 +5,6 @@ bytes go by the destination.
 """
 
 import asyncio
-import hashlib
 import io
 import math
 import os
@@ -32,8 +31,8 @@ from .address_book import AddressBook, Ask
 from .destinations import (
     ANOTHER,
     BinaryStream,
-    FolderPlace,
-    PathPlace,
+    DiskPlace,
+    FoldersSeen,
     Place,
     Present,
     Published,
@@ -43,8 +42,7 @@ from .http import FilePool, FileReply
 from .links import Link, read_link, redirected
 from .naming import FileFacts, NameTemplate
 from .object_store import Store, StorePlace, is_store
-from .part_file import FoldersSeen, mark_of, read_mark
-from .spool import Digest, SomeSpool
+from .part_file import Spool, digits_of
 from .transfer import (
     FIRST_BYTE,
     REDIRECTS,
@@ -252,7 +250,7 @@ class _Download:
                 if self.job.keep_partial and not self._is_whole:
                     await spool.keep()
 
-    async def _filled(self, spool: SomeSpool) -> DownloadedFile:
+    async def _filled(self, spool: Spool) -> DownloadedFile:
         transfer = await self._begun(spool)
         if transfer.total is None or transfer.received < transfer.total:
             await self._persistently(partial(self._transfer, transfer, spool))
@@ -260,18 +258,18 @@ class _Download:
         published = await self.job.place.publish(
             spool, content_type=transfer.content_type, overwrite=self.job.overwrite
         )
-        return self._downloaded(published, spool.digest, transfer.content_type)
+        return self._downloaded(published, transfer.content_type)
 
-    async def _begun(self, spool: SomeSpool) -> Transfer:
+    async def _begun(self, spool: Spool) -> Transfer:
         """Return a transfer that continues the part that was left, if it is of this version."""
         policy = self._shared.policy
-        mark = read_mark(spool.mark)
-        if mark is None:
+        if not spool.size:
             return Transfer(policy)
         stored = await self._persistently(self._stored_file)
-        if mark != mark_of(self._subject, stored.size, stored.etag) or spool.size > mark.total:
+        version = _version_of(self._subject, stored.size, stored.etag)
+        if version is None or version != spool.version or spool.size > (stored.size or 0):
             return Transfer(policy)
-        transfer = Transfer(policy, size=spool.size, etag=mark.etag, total=mark.total)
+        transfer = Transfer(policy, size=spool.size, etag=stored.etag, total=stored.size)
         transfer.content_type = stored.content_type
         return transfer
 
@@ -282,14 +280,12 @@ class _Download:
         if not alike and not self.job.overwrite:
             raise DownloadError(ANOTHER)
         md5 = _MD5_ETAG.fullmatch(stored.etag or "")
-        place = self.job.place
+        if md5 is None:
+            return None
         for one in alike:
-            if md5 is None or md5["md5"] != await place.hash_of(one, "md5"):
-                continue
-            sha256 = await place.hash_of(one, "sha256")
-            await place.accept(one)
-            there = Published(one.path, was_there=True)
-            return self._downloaded(there, Digest(one.size, sha256), stored.content_type)
+            there = await one.take(md5["md5"])
+            if there is not None:
+                return self._downloaded(there, stored.content_type)
         return None
 
     async def _stored_file(self, link: Link) -> StoredFile:
@@ -300,7 +296,7 @@ class _Download:
 
         return await self._request(link, FIRST_BYTE, read)
 
-    async def _transfer(self, transfer: Transfer, spool: SomeSpool, link: Link) -> bool | None:
+    async def _transfer(self, transfer: Transfer, spool: Spool, link: Link) -> bool | None:
         """Make one request for what is missing; return True once the file is whole, else None."""
         subject = _subject_of(self.job.facts, link)
         if subject != self._subject:
@@ -314,14 +310,13 @@ class _Download:
             ending = error
         return transfer.ended(ending) or None
 
-    async def _take(self, transfer: Transfer, spool: SomeSpool, reply: FileReply) -> None:
+    async def _take(self, transfer: Transfer, spool: Spool, reply: FileReply) -> None:
         clock = self._shared.clock
         starts_over = transfer.head(
             reply.status, reply.headers, is_delimited=reply.is_delimited, now=clock.monotonic()
         )
         if starts_over:
-            mark = mark_of(self._subject, transfer.total, transfer.etag)
-            await spool.start_over(None if mark is None else str(mark))
+            await spool.start_over(_version_of(self._subject, transfer.total, transfer.etag))
         while True:
             try:
                 piece = await reply.read()
@@ -440,9 +435,7 @@ class _Download:
         except Exception as error:  # noqa: BLE001 - raised again outside of this package's frames
             raise ProgressError(error) from None
 
-    def _downloaded(
-        self, published: Published, digest: Digest, content_type: str | None
-    ) -> DownloadedFile:
+    def _downloaded(self, published: Published, content_type: str | None) -> DownloadedFile:
         facts = self.job.facts
         return DownloadedFile(
             document_id=facts.document_id,
@@ -450,8 +443,8 @@ class _Download:
             document_type=facts.document_type,
             file=facts.file,
             path=published.path,
-            size=digest.size,
-            sha256=digest.sha256,
+            size=published.size,
+            sha256=published.sha256,
             content_type=content_type,
             was_there=published.was_there,
         )
@@ -460,9 +453,13 @@ class _Download:
 def _subject_of(facts: FileFacts, link: Link) -> str:
     """Return which file is meant, by its document and its address without the signature."""
     address = link.address.partition("?")[0]
-    names = (facts.application_id, facts.document_id, str(facts.file), address)
-    text = "\n".join(name or "" for name in names)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return digits_of(facts.application_id, facts.document_id, facts.file, address)
+
+
+def _version_of(subject: str, total: int | None, etag: str | None) -> str | None:
+    """Return digits that tell one version of one file; None if it cannot be told from others."""
+    # An entity tag tells versions of one object apart, not objects: it counts with the subject.
+    return None if total is None or etag is None else digits_of(subject, total, etag)
 
 
 def place_of(
@@ -511,7 +508,9 @@ def _on_disk(
         is_folder = None
     if is_folder is None:
         raise ConfigurationError("the destination's path is too long, or invalid on this system")
-    return FolderPlace(Path(path), template, facts, seen) if is_folder else PathPlace(Path(path))
+    if is_folder:
+        return DiskPlace.below(Path(path), template, facts, seen)
+    return DiskPlace.at(Path(path))
 
 
 def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:

@@ -10,11 +10,11 @@ from income_client.records.files import DownloadedFile
 from income_client.settings import is_plain_function
 
 from .address_book import Ask
+from .destinations import FoldersSeen
 from .downloader import Downloader, FileJob, OnProgress, ProgressError, place_of
 from .many import Get, Meant, OneDocument, meant_by
 from .naming import FileFacts, NameTemplate
 from .object_store import is_store
-from .part_file import FoldersSeen
 
 _SAMPLE: Final = FileFacts(
     application_id="a", document_type="t", document_id="d", file=0, file_reference_id="r"

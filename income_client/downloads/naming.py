@@ -8,18 +8,19 @@ differs from one to the next.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from enum import Enum
 from string import Formatter
-from typing import Final, Self, TypeAlias, assert_never
+from typing import Final, Self, TypeAlias
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from income_client.errors import ConfigurationError
 
 DEFAULT_TEMPLATE: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 """Where files go in a folder unless the caller says otherwise."""
 
+_EXTENSION: Final = ".{ext}"
+_Piece: TypeAlias = tuple[str, str | None, str | None, str | None]
+"""Text, and name, format and conversion of the field behind it, as of `string.Formatter`."""
 _MOST_COMPONENTS: Final = 8
 _LONGEST_NAME: Final = 255
 _LONGEST_NUMBER: Final = 6
@@ -29,7 +30,7 @@ LONGEST: Final = 120
 
 # Control, format (bidirectional ones too), surrogates, private, unassigned, line separators.
 _GONE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_REPLACED: Final = frozenset('/\\:*?"<>|')
+_REPLACED: Final = dict.fromkeys(map(ord, '/\\:*?"<>|'), "_")
 _NOT_FIRST: Final = ".-~ "
 _NOT_LAST: Final = ". "
 _MARK: Final = re.compile(r"~[0-9a-f]{8}\Z", re.IGNORECASE)
@@ -132,21 +133,7 @@ class FileFacts:
     """The lender's own name for the file, which need not be the only one of its kind."""
 
 
-class NameField(Enum):
-    """Field of a template."""
-
-    APPLICATION_ID = "application_id"
-    DOCUMENT_TYPE = "document_type"
-    DOCUMENT_ID = "document_id"
-    FILE = "file"
-    FILE_REFERENCE_ID = "file_reference_id"
-    EXT = "ext"
-
-
-_Piece: TypeAlias = str | NameField
-_Component: TypeAlias = tuple[_Piece, ...]
-
-_FIELDS: Final = {field.value: field for field in NameField}
+_FIELDS: Final = tuple(one.name for one in fields(FileFacts))
 
 
 @frozen
@@ -164,14 +151,16 @@ class FileName:
         """Return the last component, for a file with this extension."""
         return f"{self.stem}.{extension}" if self.has_extension else self.stem
 
+    def all(self) -> list[str]:
+        """Return all that the last component can be, the likeliest first."""
+        return [self.named(one) for one in EXTENSIONS] if self.has_extension else [self.stem]
+
 
 @frozen
 class NameTemplate:
     """How names are made of the facts; `read` makes one of a text."""
 
-    text: str
-    """As the caller wrote it."""
-    components: tuple[_Component, ...]
+    components: tuple[tuple[_Piece, ...], ...]
     """Its pieces, by component; an ``{ext}`` at the end is left out."""
     has_extension: bool
     """Whether it ends with ``.{ext}``."""
@@ -181,13 +170,13 @@ class NameTemplate:
         """Read a template such as `DEFAULT_TEMPLATE`; raise `ConfigurationError` if invalid."""
         if not isinstance(text, str):
             raise ConfigurationError("a name template must be a str")
-        pieces = tuple(_pieces(text))
-        has_extension = pieces[-1:] == (NameField.EXT,)
-        if has_extension:
-            pieces = _without_dot(pieces[:-1])
-        components = tuple(_components(pieces))
+        stem = text.removesuffix(_EXTENSION)
+        try:
+            components = tuple(tuple(Formatter().parse(one)) for one in stem.split("/"))
+        except ValueError:
+            raise ConfigurationError("a name template has a brace without its partner") from None
         _check(components)
-        return cls(text=text, components=components, has_extension=has_extension)
+        return cls(components, has_extension=stem != text)
 
     def of(self, facts: FileFacts) -> FileName:
         """Return the name of a file; raise if a field is not known of this document."""
@@ -195,57 +184,24 @@ class NameTemplate:
         return FileName(tuple(folders), stem, self.has_extension)
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
-    try:
-        parsed = list(Formatter().parse(text))
-    except ValueError:
-        raise ConfigurationError("a name template has a brace without its partner") from None
-    for literal, name, spec, conversion in parsed:
-        if literal:
-            yield literal
-        if name is None:
-            continue
-        if spec or conversion or name not in _FIELDS:
-            raise ConfigurationError(
-                f"a name template has plain fields only, of {', '.join(_FIELDS)}",
-            )
-        yield _FIELDS[name]
-
-
-def _without_dot(pieces: Sequence[_Piece]) -> tuple[_Piece, ...]:
-    last = pieces[-1] if pieces else None
-    if not isinstance(last, str) or not last.endswith("."):
-        raise ConfigurationError("in a name template, {ext} must follow a dot")
-    return (*pieces[:-1], last[:-1])
-
-
-def _components(pieces: Sequence[_Piece]) -> Iterator[_Component]:
-    component: list[_Piece] = []
-    for piece in pieces:
-        if isinstance(piece, NameField):
-            component.append(piece)
-            continue
-        first, *others = piece.split("/")
-        component.append(first)
-        for other in others:
-            yield tuple(one for one in component if one)
-            component = [other]
-    yield tuple(one for one in component if one)
-
-
-def _check(components: tuple[_Component, ...]) -> None:
-    fields = {piece for component in components for piece in component}
-    if fields.isdisjoint({NameField.DOCUMENT_ID, NameField.FILE_REFERENCE_ID}):
+def _check(components: tuple[tuple[_Piece, ...], ...]) -> None:
+    pieces = [piece for component in components for piece in component]
+    names = {name for _, name, _, _ in pieces if name is not None}
+    if "ext" in names:
+        raise ConfigurationError("in a name template, {ext} must be at the end, behind a dot")
+    if not names <= set(_FIELDS) or any(spec or change for _, _, spec, change in pieces):
+        raise ConfigurationError(
+            f"a name template has plain fields only, of {', '.join((*_FIELDS, 'ext'))}",
+        )
+    if names.isdisjoint({"document_id", "file_reference_id"}):
         raise ConfigurationError(
             "a name template must contain {document_id} or {file_reference_id}"
         )
-    if NameField.EXT in fields:
-        raise ConfigurationError("in a name template, {ext} must be at the end, and only there")
     if len(components) > _MOST_COMPONENTS:
         raise ConfigurationError(f"a name template has at most {_MOST_COMPONENTS} components")
     for component in components:
         # A field becomes a text that is safe anywhere.
-        sample = "".join(piece if isinstance(piece, str) else "x" for piece in component)
+        sample = "".join(text if name is None else f"{text}x" for text, name, _, _ in component)
         if not is_safe_text(sample) or not is_safe_at_ends(sample) or ".." in sample:
             raise ConfigurationError(
                 "a component of a name template is empty, or its own text is not safe: no '..', "
@@ -256,39 +212,24 @@ def _check(components: tuple[_Component, ...]) -> None:
 
 
 def _longest(piece: _Piece) -> int:
-    if isinstance(piece, str):
-        return len(piece.encode())
-    return _LONGEST_NUMBER if piece is NameField.FILE else LONGEST
+    text, name, _, _ = piece
+    field = {None: 0, "file": _LONGEST_NUMBER}.get(name, LONGEST)
+    return len(text.encode()) + field
 
 
-def _filled(component: _Component, facts: FileFacts) -> str:
-    texts = (piece if isinstance(piece, str) else _value(piece, facts) for piece in component)
-    return without_reserved("".join(texts))
-
-
-def _value(field: NameField, facts: FileFacts) -> str:
-    value: str | None
-    match field:
-        case NameField.APPLICATION_ID:
-            value = facts.application_id
-        case NameField.DOCUMENT_TYPE:
-            value = facts.document_type
-        case NameField.DOCUMENT_ID:
-            value = facts.document_id
-        case NameField.FILE:
-            return str(facts.file)
-        case NameField.FILE_REFERENCE_ID:
-            value = facts.file_reference_id
-        case NameField.EXT:
-            raise AssertionError("the extension is no fact")
-        case _:
-            assert_never(field)
-    if value is None:
-        raise ConfigurationError(
-            f"the name template has {{{field.value}}}, which is not known of this document: "
-            "pass it along, or use a template without it",
-        )
-    return safe_component(value)
+def _filled(component: tuple[_Piece, ...], facts: FileFacts) -> str:
+    filled = ""
+    for text, name, _, _ in component:
+        filled += text
+        if name is not None:
+            value = getattr(facts, name)
+            if value is None:
+                raise ConfigurationError(
+                    f"the name template has {{{name}}}, which is not known of this document: "
+                    "pass it along, or use a template without it",
+                )
+            filled += safe_component(str(value))
+    return without_reserved(filled)
 
 
 def safe_component(text: str) -> str:
@@ -324,6 +265,8 @@ def _tidy(text: str) -> str:
 
 
 def _clean(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text.translate(_REPLACED)
     signs = (_sign(sign) for sign in unicodedata.normalize("NFC", text))
     # What has gone may have kept two signs apart that are one.
     return unicodedata.normalize("NFC", "".join(signs))
@@ -333,7 +276,7 @@ def _sign(sign: str) -> str:
     category = unicodedata.category(sign)
     if category in _GONE:
         return ""
-    if sign in _REPLACED or (category == "Zs" and sign != " "):
+    if ord(sign) in _REPLACED or (category == "Zs" and sign != " "):
         return "_"
     return sign
 

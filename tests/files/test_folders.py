@@ -1,17 +1,18 @@
 """Folders for files: made for their owner alone, and no link below them is followed."""
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from income_client.downloads.part_file import folder_at
+from income_client.disk import check_folder, make_folder
 
 
 def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
     """All that is missing is made, and a second time is as good."""
     for _ in range(2):
-        folder = folder_at(tmp_path / "a" / "b", ("c", "d"), make=True)
+        folder = make_folder(tmp_path / "a" / "b", ("c", "d"))
         assert folder == tmp_path / "a" / "b" / "c" / "d"
     made = list(tmp_path.rglob("*"))
     assert len(made) == 4
@@ -21,9 +22,9 @@ def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
 def test_nothing_is_made_unless_that_is_meant(tmp_path: Path) -> None:
     """To look for a file makes no folder."""
     with pytest.raises(FileNotFoundError):
-        folder_at(tmp_path, ("a",))
+        check_folder(tmp_path, ("a",))
     with pytest.raises(FileNotFoundError):
-        folder_at(tmp_path / "a")
+        check_folder(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -31,17 +32,19 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     """It is the caller's to say who may look into it."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a").chmod(0o755)
-    folder_at(tmp_path, ("a",), make=True)
+    make_folder(tmp_path, ("a",))
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o755
 
 
-@pytest.mark.parametrize("make", [True, False])
-def test_a_link_below_the_folder_is_no_folder(tmp_path: Path, make: bool) -> None:
+@pytest.mark.parametrize("folder_at", [make_folder, check_folder])
+def test_a_link_below_the_folder_is_no_folder(
+    tmp_path: Path, folder_at: Callable[..., Path]
+) -> None:
     """It is neither followed nor replaced."""
     (tmp_path / "true").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "true")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("link", "dangling"):
         with pytest.raises(OSError, match="a symbolic link stands"):
-            folder_at(tmp_path, (name,), make=make)
+            folder_at(tmp_path, (name,))
     assert not (tmp_path / "nowhere").exists()

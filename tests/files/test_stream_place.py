@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from income_client.downloads.destinations import Published, StreamPlace
+from income_client.downloads.destinations import StreamPlace
+from income_client.downloads.part_file import PartFile
 from income_client.errors import DownloadError
 from tests.support.cancelled import CancelledAt
-from tests.support.places import LONG, PDF, put
+from tests.support.places import LONG, PDF, Landed, put
 
 
 class Picky(io.RawIOBase):
@@ -45,7 +46,7 @@ async def test_a_stream_gets_the_whole_file() -> None:
     stream.write(b"before ")
     place = StreamPlace(stream)
     assert await place.present() == ()
-    assert await put(place, LONG) == Published(None, was_there=False)
+    assert await put(place, LONG) == Landed(None, was_there=False)
     assert stream.getvalue() == b"before " + LONG
 
 
@@ -70,7 +71,7 @@ async def test_nothing_goes_out_of_a_file_that_is_not_whole() -> None:
 async def test_a_stream_that_takes_little_gets_all() -> None:
     """A raw stream says how much it took; the rest is offered again."""
     stream = Picky(300_000)
-    assert await put(StreamPlace(stream), LONG) == Published(None, was_there=False)
+    assert await put(StreamPlace(stream), LONG) == Landed(None, was_there=False)
     assert stream.taken == LONG
 
 
@@ -97,7 +98,7 @@ async def test_a_stream_that_does_not_say_took_all() -> None:
             self.taken += data
 
     stream = Silent()
-    assert await put(StreamPlace(stream), LONG) == Published(None, was_there=False)
+    assert await put(StreamPlace(stream), LONG) == Landed(None, was_there=False)
     assert stream.taken == LONG
 
 
@@ -171,6 +172,6 @@ async def test_a_spool_serves_once() -> None:
     async with spool:
         await spool.write(PDF)
         await place.publish(spool)
-        for work in (place.publish(spool), spool.finish()):
+        for work in (place.publish(spool), spool.finish(PartFile.discard)):
             with pytest.raises(DownloadError, match="closed"):
                 await work

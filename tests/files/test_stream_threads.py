@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from income_client.downloads.destinations import Published, StreamPlace
+from income_client.downloads.destinations import StreamPlace
 from income_client.errors import DownloadError
-from tests.support.places import LONG, PDF, put
+from tests.support.places import LONG, PDF, Landed, put
 
 
 class Gated(io.BytesIO):
@@ -54,7 +54,7 @@ async def test_streams_that_block_leave_the_threads_of_the_loop_alone() -> None:
                 await stream.began.wait()
             assert await asyncio.to_thread(lambda: 5) == 5
             elsewhere = await put(StreamPlace(io.BytesIO()), LONG)
-            assert elsewhere == Published(None, was_there=False)
+            assert elsewhere == Landed(None, was_there=False)
             assert not any(task.done() for task in tasks)
         finally:
             gate.set()
