@@ -452,7 +452,7 @@ class _Download:
 
 def _subject_of(facts: FileFacts, link: Link) -> str:
     """Return which file is meant, by its document and its address without the signature."""
-    address = link.address.partition("?")[0]
+    address = f"{link.url.scheme}://{link.url.raw_authority}{link.url.raw_path}"
     return digits_of(facts.application_id, facts.document_id, facts.file, address)
 
 

@@ -140,7 +140,7 @@ class FilePool:
         try:
             async with asyncio.timeout(timeouts.connect + timeouts.read):
                 reply = await session.get(
-                    URL(link.address, encoded=True),
+                    link.url,
                     headers=self._headers | dict(headers),
                     allow_redirects=False,
                     timeout=socket_limits(timeouts),
