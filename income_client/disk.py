@@ -61,15 +61,10 @@ def make_private(path: Path) -> None:
     with suppress(OSError):
         descriptor = open_file(path, os.O_RDONLY)
         try:
-            if not is_private(os.fstat(descriptor)):
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
                 _set_private(descriptor)
         finally:
             os.close(descriptor)
-
-
-def is_private(facts: os.stat_result) -> bool:
-    """Say whether the owner alone may do anything with a file."""
-    return not stat.S_IMODE(facts.st_mode) & 0o077
 
 
 def size_of_file(path: Path) -> int | None:

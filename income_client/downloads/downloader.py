@@ -42,7 +42,7 @@ from .http import FilePool, FileReply
 from .links import Link, read_link, redirected
 from .naming import FileFacts, NameTemplate
 from .object_store import Store, StorePlace, is_store
-from .part_file import Spool, digits_of
+from .part_file import Spool, digits_of, version_of
 from .transfer import (
     FIRST_BYTE,
     REDIRECTS,
@@ -266,7 +266,7 @@ class _Download:
         if not spool.size:
             return Transfer(policy)
         stored = await self._persistently(self._stored_file)
-        version = _version_of(self._subject, stored.size, stored.etag)
+        version = version_of(self._subject, stored.size, stored.etag)
         if version is None or version != spool.version or spool.size > (stored.size or 0):
             return Transfer(policy)
         transfer = Transfer(policy, size=spool.size, etag=stored.etag, total=stored.size)
@@ -316,7 +316,7 @@ class _Download:
             reply.status, reply.headers, is_delimited=reply.is_delimited, now=clock.monotonic()
         )
         if starts_over:
-            await spool.start_over(_version_of(self._subject, transfer.total, transfer.etag))
+            await spool.start_over(version_of(self._subject, transfer.total, transfer.etag))
         while True:
             try:
                 piece = await reply.read()
@@ -454,12 +454,6 @@ def _subject_of(facts: FileFacts, link: Link) -> str:
     """Return which file is meant, by its document and its address without the signature."""
     address = f"{link.url.scheme}://{link.url.raw_authority}{link.url.raw_path}"
     return digits_of(facts.application_id, facts.document_id, facts.file, address)
-
-
-def _version_of(subject: str, total: int | None, etag: str | None) -> str | None:
-    """Return digits that tell one version of one file; None if it cannot be told from others."""
-    # An entity tag tells versions of one object apart, not objects: it counts with the subject.
-    return None if total is None or etag is None else digits_of(subject, total, etag)
 
 
 def place_of(

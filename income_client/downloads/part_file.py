@@ -1,19 +1,17 @@
 """A file on its way: written and hashed in threads while more of it comes, then put in its place.
 
-On the disk it is a hidden part beside its target. The name of a part says what it is a part of,
-so that a later process can continue what a killed one has left; a lock on it says whether a
-process is at work on it.
+On the disk it is a hidden part beside its target. The name of a part tells which version of which
+file it is, so that a later process can continue what a killed one has left; a lock on it says
+whether a process is at work on it.
 """
 
 import asyncio
 import errno
 import hashlib
 import os
-import re
 import secrets
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
@@ -23,7 +21,6 @@ from typing import IO, Final, Self, TypeVar
 
 from income_client.concurrency import outlast, run_to_the_end
 from income_client.disk import (
-    is_private,
     new_file,
     open_file,
     size_of_file,
@@ -43,18 +40,11 @@ BLOCK: Final = 2**20
 
 _AHEAD: Final = 32 * BLOCK
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_FIRST_DIGITS: Final = re.compile(r"[0-9a-f]{8}")
-_NO_BOOT: Final = "00000000"
 _NO_VERSION: Final = "-"
+_PART: Final = ".part"
 _TRIES: Final = 16
-_DAY_SECONDS: Final = 86_400
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK},
-)
-# Version 0.1 wrote longer texts for versions: its parts are found, and never continued.
-_NAME: Final = re.compile(
-    r"\.(?P<target>[0-9a-f]{16})\.(?P<version>[A-Za-z0-9_=-]{1,136})"
-    r"\.(?P<boot>[0-9a-f]{8})\.[0-9a-f]{8}\.part",
 )
 _CLOSED: Final = "the file is closed"
 
@@ -65,10 +55,23 @@ def digits_of(*texts: object) -> str:
     return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def version_of(subject: str, total: int | None, etag: str | None) -> str | None:
+    """Return digits of one version of one file; None if it cannot be told from others.
+
+    Args:
+        subject: which file: an entity tag tells versions of one object apart, not objects.
+        total: its length in bytes.
+        etag: its strong entity tag.
+    """
+    # After a loss of power the tail of a file may be zeros: another boot's is not continued.
+    boot = _boot_id()
+    return digits_of(subject, total, etag, boot) if total is not None and etag and boot else None
+
+
 def parts_of(target: str, names: Iterable[str]) -> list[str]:
     """Return those of these names of files that are parts of a target."""
     beginning = f".{digits_of(target)}."
-    return [name for name in names if name.startswith(beginning) and _NAME.fullmatch(name)]
+    return [name for name in names if name.startswith(beginning) and name.endswith(_PART)]
 
 
 class PartFile:
@@ -146,7 +149,6 @@ class PartFile:
             sync_descriptor(self._file.fileno())
             self._let_go()
         if overwrite:
-            size_of_file(target)  # which is replaced only if it is a file
             part.replace(target)
         else:
             _name_once(part, target)
@@ -171,7 +173,7 @@ class PartFile:
 
     def keep(self) -> None:
         """Close it, and leave it for the next process if that can continue it."""
-        if self.version is None or self.size == 0 or not self._is_locked or boot_id() is None:
+        if self.version is None or self.size == 0 or not self._is_locked:
             self.discard()
         self.close()
 
@@ -203,9 +205,9 @@ class PartFile:
 
 def create(folder: Path, target: str, version: str | None) -> PartFile:
     """Make an empty part of a target in a folder."""
-    beginning = f".{digits_of(target)}.{version or _NO_VERSION}.{boot_id() or _NO_BOOT}"
+    beginning = f".{digits_of(target)}.{version or _NO_VERSION}"
     for _ in range(_TRIES):
-        path = folder / f"{beginning}.{secrets.token_hex(4)}.part"
+        path = folder / f"{beginning}.{secrets.token_hex(4)}{_PART}"
         with ExitStack() as stack:
             file = stack.enter_context(os.fdopen(new_file(path), "r+b", buffering=0))
             # Between these two lines another process may have taken it for an abandoned one.
@@ -230,7 +232,7 @@ def adopt(folder: Path, names: Iterable[str]) -> PartFile | None:
 
 def _left(path: Path) -> PartFile | None:
     """Open a part unless a process is at work on it; one that cannot be continued is not read."""
-    name = _NAME.fullmatch(path.name)
+    version = path.name.split(".")[2]
     # What fails is a link, a folder, gone, another user's, or locked by a process at work.
     with suppress(OSError), ExitStack() as stack:
         descriptor = open_file(path, os.O_RDWR)
@@ -238,32 +240,23 @@ def _left(path: Path) -> PartFile | None:
         facts = os.fstat(descriptor)
         is_ours = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid()
         # Where there are no locks, there may be a process at work.
-        if name is None or not is_ours or not _lock(descriptor) or not _is_at(path, descriptor):
-            return None
-        is_of_this_boot = name["boot"] == (boot_id() or _NO_BOOT)
-        # What another boot has written may be another machine's on the same network folder.
-        if not is_of_this_boot and time.time() - facts.st_mtime < _DAY_SECONDS:
-            return None
-        part = PartFile(file, path, name["version"], is_locked=True)
-        # A second link to it is a target that was published just before the end. After a loss
-        # of power the tail of a file may be zeros: that of another boot is not trusted.
-        is_whole = is_of_this_boot and boot_id() is not None and facts.st_nlink == 1
-        if is_whole and is_private(facts) and name["version"] != _NO_VERSION:
-            part.read_in()
-        stack.pop_all()
-        return part
+        if is_ours and _lock(descriptor) and _is_at(path, descriptor):
+            part = PartFile(file, path, version, is_locked=True)
+            # With a second link it is a target that was published just before the end.
+            if version != _NO_VERSION and facts.st_nlink == 1:
+                part.read_in()
+            stack.pop_all()
+            return part
     return None
 
 
 @cache
-def boot_id() -> str | None:
-    """Return 8 hex digits that tell this boot of the machine from others; None if unknown."""
+def _boot_id() -> str | None:
+    """Return what tells this boot of the machine from others; None if unknown."""
     try:
-        text = _BOOT_ID.read_text("ascii")
+        return _BOOT_ID.read_text("ascii")
     except (OSError, UnicodeError):
         return None
-    found = _FIRST_DIGITS.match(text)
-    return None if found is None else found[0]
 
 
 def _name_once(part: Path, final: Path) -> None:

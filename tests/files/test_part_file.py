@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from income_client.downloads import part_file
-from income_client.downloads.part_file import PartFile, adopt, create, parts_of
+from income_client.downloads.part_file import PartFile, adopt, create, parts_of, version_of
 from tests.support.parts import VERSION, contents, left
 
 
@@ -56,8 +56,7 @@ def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
     assert contents(tmp_path) == {}
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
-def test_nothing_but_a_file_is_replaced(tmp_path: Path, overwrite: bool) -> None:
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     """A folder, a link or a pipe at the target is an error, and stays."""
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
@@ -68,7 +67,7 @@ def test_nothing_but_a_file_is_replaced(tmp_path: Path, overwrite: bool) -> None
     for name in ("folder", "link", "dangling", "pipe"):
         part = create(tmp_path, name, VERSION)
         with pytest.raises(FileExistsError):
-            part.publish(tmp_path / name, overwrite=overwrite)
+            part.publish(tmp_path / name, overwrite=False)
         part.discard()
     assert victim.read_bytes() == b"mine"
     assert len(list(tmp_path.iterdir())) == 5
@@ -166,23 +165,26 @@ def test_the_longest_is_adopted_and_the_others_go(tmp_path: Path) -> None:
     assert contents(tmp_path) == {".part": b"z"}
 
 
-@pytest.mark.parametrize("boot", [None, "ffffffff"])
-def test_what_another_boot_has_left_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str | None
+def test_what_another_boot_has_left_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a loss of power its end may be zeros; where boots are not told apart, none is known."""
+    version = version_of("subject", 5, '"etag"')
+    assert version == version_of("subject", 5, '"etag"')
+    monkeypatch.setattr(part_file, "_boot_id", lambda: "another")
+    assert version_of("subject", 5, '"etag"') not in (version, None)
+    monkeypatch.setattr(part_file, "_boot_id", lambda: None)
+    assert version_of("subject", 5, '"etag"') is None
+
+
+@pytest.mark.parametrize(("total", "etag"), [(None, '"a"'), (5, None)])
+def test_what_cannot_be_told_from_others_has_no_version(
+    total: int | None, etag: str | None
 ) -> None:
-    """After a loss of power its end may be zeros; a day later nobody can be at work on it."""
-    part = left(tmp_path, b"content")
-    monkeypatch.setattr(part_file, "boot_id", lambda: boot)
-    assert adopt_in(tmp_path) is None
-    assert contents(tmp_path) == {".part": b"content"}
-    os.utime(part, (0, 0))
-    assert adopt_in(tmp_path) is None
-    assert contents(tmp_path) == {}
+    """Without a length or a strong tag, bytes of two versions could be joined."""
+    assert version_of("subject", total, etag) is None
 
 
-def test_what_others_can_write_is_not_believed(tmp_path: Path) -> None:
-    """A part with a wider mode or with another name is removed; its other name keeps it."""
-    left(tmp_path, b"wide").chmod(0o644)
+def test_what_was_published_loses_its_other_name(tmp_path: Path) -> None:
+    """A process that is killed between the two steps of publishing leaves both."""
     os.link(left(tmp_path, b"published"), tmp_path / "a.pdf")
     assert adopt_in(tmp_path) is None
     assert contents(tmp_path) == {"a.pdf": b"published"}
@@ -265,7 +267,7 @@ def test_a_part_of_version_0_1_is_found_and_of_another_version(
 ) -> None:
     """Its name has a longer text in place of the version, which is that of no file."""
     made = left(tmp_path, b"old")
-    made.rename(tmp_path / made.name.replace(VERSION, version))
+    made.rename(tmp_path / made.name.replace(VERSION, f"{version}.0a0b0c0d"))
     part = adopt_in(tmp_path)
     assert part is None or part.version == version
     assert (part is None) == (version == "-")
