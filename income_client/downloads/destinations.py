@@ -65,7 +65,7 @@ class Place(Protocol):
     async def begin(self) -> Spool:
         """Return what the bytes are written to, with what an earlier process has left.
 
-        It is left as a context: what is neither kept nor published is thrown away.
+        It is left as a context.
         """
 
     async def publish(
@@ -172,7 +172,8 @@ class DiskPlace:
             await on_disk(lambda: spools.append(Spool(self._create, adopt(self._folder, parts))))
         except BaseException:
             for spool in spools:  # cancelled meanwhile: nobody else will end it
-                await spool.keep()
+                spool.keeps_partial = True
+                await spool.aclose()
             raise
         return spools[0]
 

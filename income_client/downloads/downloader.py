@@ -230,7 +230,6 @@ class _Download:
         self._renewals = 0
         self._reported = 0
         self._subject = ""
-        self._is_whole = False
 
     async def file(self) -> DownloadedFile:
         """Get the file, unless it is there already."""
@@ -244,17 +243,13 @@ class _Download:
             if found is not None:
                 return found
         async with await place.begin() as spool:
-            try:
-                return await self._filled(spool)
-            finally:
-                if self.job.keep_partial and not self._is_whole:
-                    await spool.keep()
+            spool.keeps_partial = self.job.keep_partial
+            return await self._filled(spool)
 
     async def _filled(self, spool: Spool) -> DownloadedFile:
         transfer = await self._begun(spool)
         if transfer.total is None or transfer.received < transfer.total:
             await self._persistently(partial(self._transfer, transfer, spool))
-        self._is_whole = True
         published = await self.job.place.publish(
             spool, content_type=transfer.content_type, overwrite=self.job.overwrite
         )

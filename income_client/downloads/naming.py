@@ -39,49 +39,36 @@ _RESERVED: Final = frozenset(
     | {f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"},
 )
 
-UNKNOWN: Final = "bin"
-"""The extension of a file that nothing is known of."""
-
-_BY_MEDIA_TYPE: Final = {
-    "application/pdf": "pdf",
-    "application/x-pdf": "pdf",
-    "image/png": "png",
-    "image/jpeg": "jpg",
-    "image/jpg": "jpg",
-    "image/pjpeg": "jpg",
-    "image/tiff": "tif",
-    "image/tif": "tif",
-    "image/gif": "gif",
-    "image/bmp": "bmp",
-    "image/x-ms-bmp": "bmp",
-    "image/webp": "webp",
-    "image/heic": "heic",
-    "image/heif": "heic",
-    "text/plain": "txt",
-    "text/csv": "csv",
-    "application/csv": "csv",
-    "application/json": "json",
-    "application/xml": "xml",
-    "text/xml": "xml",
-    "text/html": "html",
-    "application/xhtml+xml": "html",
-    "application/rtf": "rtf",
-    "text/rtf": "rtf",
-    "message/rfc822": "eml",
-    "application/zip": "zip",
-    "application/x-zip-compressed": "zip",
-    "application/msword": "doc",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.ms-excel": "xls",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+_KNOWN: Final = {
+    "pdf": ("application/pdf", "application/x-pdf"),
+    "png": ("image/png",),
+    "jpg": ("image/jpeg", "image/jpg", "image/pjpeg"),
+    "tif": ("image/tiff", "image/tif"),
+    "gif": ("image/gif",),
+    "bmp": ("image/bmp", "image/x-ms-bmp"),
+    "webp": ("image/webp",),
+    "heic": ("image/heic", "image/heif"),
+    "txt": ("text/plain",),
+    "csv": ("text/csv", "application/csv"),
+    "json": ("application/json",),
+    "xml": ("application/xml", "text/xml"),
+    "html": ("text/html", "application/xhtml+xml"),
+    "rtf": ("application/rtf", "text/rtf"),
+    "eml": ("message/rfc822",),
+    "zip": ("application/zip", "application/x-zip-compressed"),
+    "doc": ("application/msword",),
+    "docx": ("application/vnd.openxmlformats-officedocument.wordprocessingml.document",),
+    "xls": ("application/vnd.ms-excel",),
+    "xlsx": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",),
 }
+"""Extensions, and the media types that have each, the usual one first."""
+_UNKNOWN: Final = "bin"
+_BY_MEDIA_TYPE: Final = {name: extension for extension, names in _KNOWN.items() for name in names}
 
-EXTENSIONS: Final = (*dict.fromkeys(_BY_MEDIA_TYPE.values()), UNKNOWN)
+EXTENSIONS: Final = (*_KNOWN, _UNKNOWN)
 """Every extension that a file can get, the likeliest first."""
 
-MEDIA_TYPES: Final = {
-    extension: media_type for media_type, extension in reversed(_BY_MEDIA_TYPE.items())
-}
+MEDIA_TYPES: Final = {extension: names[0] for extension, names in _KNOWN.items()}
 """The usual media type of each extension; that of unknown files is not among them."""
 
 _SIGNATURES: Final = (
@@ -114,7 +101,7 @@ def extension_of(content_type: str | None, head: bytes) -> str:
     for extension, signature in _SIGNATURES:
         if re.match(signature, head, re.DOTALL):
             return extension
-    return UNKNOWN
+    return _UNKNOWN
 
 
 @frozen
@@ -202,7 +189,7 @@ def _check(components: tuple[tuple[_Piece, ...], ...]) -> None:
     for component in components:
         # A field becomes a text that is safe anywhere.
         sample = "".join(text if name is None else f"{text}x" for text, name, _, _ in component)
-        if not is_safe_text(sample) or not is_safe_at_ends(sample) or ".." in sample:
+        if not sample or _tidy(sample) != sample or ".." in sample:
             raise ConfigurationError(
                 "a component of a name template is empty, or its own text is not safe: no '..', "
                 'no dot, dash, tilde or space in front, no dot or space behind, none of \\:*?"<>|',
@@ -229,39 +216,29 @@ def _filled(component: tuple[_Piece, ...], facts: FileFacts) -> str:
                     "pass it along, or use a template without it",
                 )
             filled += safe_component(str(value))
-    return without_reserved(filled)
+    return _without_reserved(filled)
 
 
 def safe_component(text: str) -> str:
     """Return one component of a path for any text: at most `LONGEST` bytes, never empty."""
     # A text that was changed ends with a hash of the original, so that no two texts get the same
     # name. One that ends like this by itself counts as changed for the same reason.
-    tidy = _tidy(text)
+    tidy = _without_reserved(_tidy(text)) or "_"
     if tidy == text and tidy == _cut(tidy, LONGEST) and not _MARK.search(text):
         return text
     mark = f"~{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     return (_cut(tidy, LONGEST - len(mark)).rstrip(_NOT_LAST) or "_") + mark
 
 
-def without_reserved(component: str) -> str:
+def _without_reserved(component: str) -> str:
     """Return a component that is not the name of a device on Windows."""
     # Such a name is reserved with any extension behind it, and with spaces before that.
     stem = component.partition(".")[0].rstrip(" ")
     return f"_{component}" if stem.upper() in _RESERVED else component
 
 
-def is_safe_text(text: str) -> bool:
-    """Say whether a text has none of the characters that are taken out or replaced."""
-    return _clean(text) == text
-
-
-def is_safe_at_ends(text: str) -> bool:
-    """Say whether a component is not empty and begins and ends with allowed characters."""
-    return bool(text) and text[0] not in _NOT_FIRST and text[-1] not in _NOT_LAST
-
-
 def _tidy(text: str) -> str:
-    return without_reserved(_clean(text).lstrip(_NOT_FIRST).rstrip(_NOT_LAST)) or "_"
+    return _clean(text).lstrip(_NOT_FIRST).rstrip(_NOT_LAST)
 
 
 def _clean(text: str) -> str:

@@ -297,8 +297,8 @@ class Spool:
     """A file that is being written; every method raises `DownloadError` if the disk has failed.
 
     While a block is written and hashed in a thread, the next one is gathered, so that the disk and
-    the network work at the same time. Leaving it as a context discards the file, unless it was
-    kept or finished.
+    the network work at the same time. Leaving it as a context discards the file, unless that was
+    published, or what there is of it may stay.
 
     Args:
         create: makes an empty file for a version, with the first block.
@@ -307,6 +307,8 @@ class Spool:
     Attributes:
         size: bytes accepted so far, those of an earlier process included.
         version: digits of what is being written.
+        keeps_partial: whether what is not finished stays for the next process, if that can
+            continue it.
     """
 
     def __init__(
@@ -317,6 +319,7 @@ class Spool:
         self._is_new = left is None
         self.size: int = 0 if left is None else left.size
         self.version = None if left is None else left.version
+        self.keeps_partial = False
         self._pieces: list[bytes] = []
         self._gathered = 0
         self._writing: asyncio.Future[PartFile] | None = None
@@ -325,7 +328,7 @@ class Spool:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._end(is_kept=False)
+        await self.aclose()
 
     async def write(self, piece: bytes) -> None:
         """Append a piece; wait only while another block is on its way to the disk."""
@@ -359,13 +362,24 @@ class Spool:
             on_cancel: called in the event loop to ask the work to end early.
             executor: whose thread, where the work waits for others than the disk.
         """
+        self.keeps_partial = False
         await self._written()
         block = self._take_block()
         return await on_disk(lambda: work(self._put(block)), on_cancel, executor)
 
-    async def keep(self) -> None:
-        """Leave what was written for the next process, if that can continue it."""
-        await self._end(is_kept=True)
+    async def aclose(self) -> None:
+        """Discard or keep what is not published; again does nothing."""
+        cancellation = None
+        if self._writing is not None:
+            cancellation = await outlast(self._writing)
+            done, self._writing = self._writing, None
+            done.exception()  # the download has an error or a result already
+        is_kept = self.keeps_partial and (self._gathered > 0 or not self._is_new)
+        block = self._take_block() if is_kept else b""
+        if block or (self._file is not None and not self._file.is_closed):
+            await run_to_the_end(lambda: self._ended(block, is_kept=is_kept))
+        if cancellation is not None:
+            raise cancellation
 
     def _take_block(self) -> bytes:
         block = b"".join(self._pieces)
@@ -400,19 +414,6 @@ class Spool:
             self._file.discard()
             raise
         return self._file
-
-    async def _end(self, *, is_kept: bool) -> None:
-        cancellation = None
-        if self._writing is not None:
-            cancellation = await outlast(self._writing)
-            done, self._writing = self._writing, None
-            done.exception()  # the download has an error or a result already
-        is_kept = is_kept and (self._gathered > 0 or not self._is_new)
-        block = self._take_block() if is_kept else b""
-        if block or (self._file is not None and not self._file.is_closed):
-            await run_to_the_end(lambda: self._ended(block, is_kept=is_kept))
-        if cancellation is not None:
-            raise cancellation
 
     def _ended(self, block: bytes, *, is_kept: bool) -> None:
         with suppress(OSError, DownloadError):

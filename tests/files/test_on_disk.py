@@ -194,7 +194,8 @@ async def test_what_was_left_is_gone_on_with(tmp_path: Path, kind: str) -> None:
     place = place_at(tmp_path, kind)
     spool = await place.begin()
     assert (spool.size, spool.version) == (70_000, VERSION)
-    await spool.keep()
+    spool.keeps_partial = True
+    await spool.aclose()
     assert await put(place, LONG) == Landed(tmp_path / "doc-1.pdf", was_there=False)
     assert tree(tmp_path) == {"doc-1.pdf": LONG}
 

@@ -113,7 +113,7 @@ async def test_another_version_starts_from_its_front(tmp_path: Path) -> None:
         await spool.write(b"new")
         assert await finished(spool) == digest_of(b"new")
         assert contents(tmp_path) == {".part": b"new"}
-        await spool.keep()
+        spool.keeps_partial = True
     async with spool_in(tmp_path) as again:
         assert (again.size, again.version) == (3, "02" * 8)
 
@@ -136,7 +136,7 @@ async def test_what_is_kept_is_gone_on_with(tmp_path: Path, pieces: list[bytes])
         await spool.start_over(VERSION)
         for piece in pieces:
             await spool.write(piece)
-        await spool.keep()
+        spool.keeps_partial = True
     assert contents(tmp_path) == {".part": whole}
     async with spool_in(tmp_path) as again:
         assert (again.size, again.version) == (len(whole), VERSION)
@@ -160,7 +160,7 @@ async def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> Non
         assert not caught.value.retryable
         with pytest.raises(DownloadError, match="closed"):
             await finished(spool)
-        await spool.keep()
+        spool.keeps_partial = True
     assert contents(tmp_path) == {}
 
 
@@ -183,14 +183,9 @@ async def test_cancelled_at_any_await_it_leaves_nothing_unmeant(
 
     async def work() -> None:
         async with spool_in(tmp_path) as spool:
-            try:
-                await spool.start_over(VERSION)
-                for piece in MANY:
-                    await spool.write(piece)
-                await finished(spool)
-            finally:
-                if ending == "keep":
-                    await spool.keep()
+            spool.keeps_partial = ending == "keep"
+            await spool.start_over(VERSION)
+            await write_all(spool, MANY)
 
     for number in range(1000):
         attempt = CancelledAt(work(), number)

@@ -46,20 +46,15 @@ async def put(
     """Write a file in pieces, continuing what is left of it, and publish it."""
     try:
         async with await place.begin() as spool:
-            try:
-                if spool.version != VERSION:
-                    await spool.start_over(VERSION)
-                for start in range(spool.size, len(content), 300_000):
-                    await spool.write(content[start : start + 300_000])
-                published = await place.publish(
-                    spool, content_type=content_type, overwrite=overwrite
-                )
-                assert published.size == len(content)
-                assert published.sha256 == hashlib.sha256(content).hexdigest()
-                return Landed(published.path, published.was_there)
-            finally:
-                if keep:
-                    await spool.keep()
+            spool.keeps_partial = keep
+            if spool.version != VERSION:
+                await spool.start_over(VERSION)
+            for start in range(spool.size, len(content), 300_000):
+                await spool.write(content[start : start + 300_000])
+            published = await place.publish(spool, content_type=content_type, overwrite=overwrite)
+            assert published.size == len(content)
+            assert published.sha256 == hashlib.sha256(content).hexdigest()
+            return Landed(published.path, published.was_there)
     except DownloadError as error:
         return error.again()
 
