@@ -77,7 +77,7 @@ def size_of_file(path: Path) -> int | None:
         return found.st_size
     kinds = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"))
     kind = next((text for is_kind, text in kinds if is_kind(found.st_mode)), "no regular file")
-    raise FileExistsError(errno.EEXIST, f"{kind} stands where it is to go")
+    raise FileExistsError(errno.EEXIST, f"{kind} is in its place")
 
 
 def check_folder(path: Path, inner: Sequence[str] = ()) -> Path:
@@ -87,7 +87,7 @@ def check_folder(path: Path, inner: Sequence[str] = ()) -> Path:
         path = path / name
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode):
-            raise OSError(errno.ELOOP, "a symbolic link stands where a folder is to be")
+            raise OSError(errno.ELOOP, "a symbolic link is in the place of a folder")
         _check_is_folder(found)
     return path
 

@@ -19,7 +19,7 @@ from income_client.errors import ConfigurationError, DownloadError
 from .naming import FileFacts, FileName, NameTemplate, extension_of
 from .part_file import BLOCK, PartFile, Spool, adopt, create, on_disk, parts_of
 
-ANOTHER: Final = "another file is there already; it was left as it is, for want of overwrite=True"
+ANOTHER: Final = "another file is there already; overwrite=True would replace it"
 """Error message for a place that is taken."""
 
 _MOST_FOLDERS: Final = 4096
@@ -277,9 +277,9 @@ class BinaryStream(Protocol):
     """What a caller gives to be written to."""
 
     def write(self, data: bytes, /) -> Any:
-        """Take bytes, and tell how many if not all.
+        """Take bytes, and return how many if not all.
 
-        None stands for all of them; of an `io.RawIOBase`, for none.
+        None means all of them; of an `io.RawIOBase`, none.
         """
 
 

@@ -109,7 +109,7 @@ class FileFacts:
     """What is known of a file before it is there."""
 
     application_id: str | None
-    """Id of the application, None where the document does not tell."""
+    """Id of the application, None where the document does not say."""
     document_type: str | None
     """Type of the document, such as ``paystub``."""
     document_id: str

@@ -1,7 +1,7 @@
 """A file on its way: written and hashed in threads while more of it comes, then put in its place.
 
-On the disk it is a hidden part beside its target. The name of a part tells which version of which
-file it is, so that a later process can continue what a killed one has left; a lock on it says
+On the disk it is a hidden part beside its target. The name of a part identifies a version of a
+file, so that a later process can continue what a killed one has left; a lock on it says
 whether a process is at work on it.
 """
 
@@ -50,16 +50,16 @@ _CLOSED: Final = "the file is closed"
 
 
 def digits_of(*texts: object) -> str:
-    """Return 16 hex digits that tell these texts from others."""
+    """Return 16 hex digits that identify these texts."""
     joined = "\n".join(map(str, texts))
     return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def version_of(subject: str, total: int | None, etag: str | None) -> str | None:
-    """Return digits of one version of one file; None if it cannot be told from others.
+    """Return digits of one version of one file; None if nothing identifies it.
 
     Args:
-        subject: which file: an entity tag tells versions of one object apart, not objects.
+        subject: which file: an entity tag identifies a version of one object only.
         total: its length in bytes.
         etag: its strong entity tag.
     """
@@ -252,7 +252,7 @@ def _left(path: Path) -> PartFile | None:
 
 @cache
 def _boot_id() -> str | None:
-    """Return what tells this boot of the machine from others; None if unknown."""
+    """Return what identifies this boot of the machine; None if unknown."""
     try:
         return _BOOT_ID.read_text("ascii")
     except (OSError, UnicodeError):

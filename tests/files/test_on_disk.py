@@ -147,7 +147,7 @@ async def test_a_link_or_a_folder_in_its_place_is_an_error(
     victim.write_bytes(b"mine")
     target = tmp_path / "doc-1.pdf"
     place = place_at(tmp_path, kind)
-    for is_link, text in ((True, "a symbolic link stands"), (False, "a folder stands")):
+    for is_link, text in ((True, "a symbolic link is"), (False, "a folder is")):
         if is_link:
             target.symlink_to(victim)
         else:
@@ -169,7 +169,7 @@ async def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
     place = DiskPlace.below(top, SORTED, FACTS)
     (top / "app-1").symlink_to(elsewhere)
     for outcome in (await put(place, PDF), await refusal_of(place)):
-        assert "a symbolic link stands" in str(outcome)
+        assert "a symbolic link is" in str(outcome)
     (top / "app-1").unlink()
     (top / "app-1").write_bytes(b"file")
     for outcome in (await put(place, PDF), await refusal_of(place)):

@@ -1,5 +1,7 @@
-"""Folders for files: made for their owner alone, and no link below them is followed."""
+"""Folders for files, made for their owner alone, and faults of the disk without a path."""
 
+import errno
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from income_client.disk import check_folder, make_folder
+from income_client.downloads.part_file import disk_fault
 
 
 def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
@@ -45,6 +48,24 @@ def test_a_link_below_the_folder_is_no_folder(
     (tmp_path / "link").symlink_to(tmp_path / "true")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("link", "dangling"):
-        with pytest.raises(OSError, match="a symbolic link stands"):
+        with pytest.raises(OSError, match="a symbolic link is"):
             folder_at(tmp_path, (name,))
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "number",
+    [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ENAMETOOLONG],
+)
+def test_a_fault_has_the_words_of_the_system(number: int) -> None:
+    """Its path is left out: names of files can tell of people."""
+    fault = disk_fault(OSError(number, os.strerror(number), "/home/S3CRET", None, "/S3CRET"))
+    words = os.strerror(number)
+    assert str(fault) == f"the file cannot be kept: {words[0].lower()}{words[1:]}"
+    assert not fault.retryable
+
+
+def test_one_without_words_gets_them() -> None:
+    """A number is enough, and so is nothing."""
+    assert "cannot be kept" in str(disk_fault(OSError()))
+    assert "cannot be kept" in str(disk_fault(OSError("odd")))
