@@ -5,7 +5,6 @@ bytes go by the destination.
 """
 
 import asyncio
-import hashlib
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,8 +28,7 @@ from .http import FilePool, FileReply
 from .links import read_link, redirected
 from .many import Ask, Job, facts_of
 from .naming import FileFacts
-from .part_file import mark_of, read_mark
-from .spool import Digest, SomeSpool
+from .part_file import Spool, digits_of, version_of
 from .transfer import (
     FIRST_BYTE,
     REDIRECTS,
@@ -205,30 +203,24 @@ class _Download:
             if found is not None:
                 return found
         async with await self._place.begin() as spool:
-            is_whole = False
-            try:
+            spool.keeps_partial = self._job.keep_partial
+            if spool.size:
                 await self._continue(spool)
-                transfer = self._transfer
-                if transfer.total is None or transfer.received < transfer.total:
-                    await self._persistently(partial(self._receive, spool))
-                is_whole = True
-                published = await self._place.publish(
-                    spool, content_type=transfer.content_type, overwrite=self._job.overwrite
-                )
-            finally:
-                if self._job.keep_partial and not is_whole:
-                    await spool.keep()
-            return self._downloaded(published, spool.digest, transfer.content_type)
+            transfer = self._transfer
+            if transfer.total is None or transfer.received < transfer.total:
+                await self._persistently(partial(self._receive, spool))
+            published = await self._place.publish(
+                spool, content_type=transfer.content_type, overwrite=self._job.overwrite
+            )
+            return self._downloaded(published, transfer.content_type)
 
-    async def _continue(self, spool: SomeSpool) -> None:
+    async def _continue(self, spool: Spool) -> None:
         """Continue the part that was left, if it is of this version."""
-        mark = read_mark(spool.mark)
-        if mark is None:
-            return
         stored = await self._persistently(self._stored_file)
-        if mark == mark_of(self._subject, stored.size, stored.etag) and spool.size <= mark.total:
+        version = version_of(self._subject, stored.size, stored.etag)
+        if version is not None and version == spool.version and spool.size <= (stored.size or 0):
             self._transfer = Transfer(
-                self._shared.policy, size=spool.size, etag=mark.etag, total=mark.total
+                self._shared.policy, size=spool.size, etag=stored.etag, total=stored.size
             )
             self._transfer.content_type = stored.content_type
 
@@ -239,21 +231,19 @@ class _Download:
         if not alike and not self._job.overwrite:
             raise DownloadError(ANOTHER)
         md5 = _MD5_ETAG.fullmatch(stored.etag or "")
-        place = self._place
+        if md5 is None:
+            return None
         for one in alike:
-            if md5 is None or md5["md5"] != await place.hash_of(one, "md5"):
-                continue
-            sha256 = await place.hash_of(one, "sha256")
-            await place.accept(one)
-            there = Published(one.path, was_there=True)
-            return self._downloaded(there, Digest(one.size, sha256), stored.content_type)
+            there = await one.take(md5["md5"])
+            if there is not None:
+                return self._downloaded(there, stored.content_type)
         return None
 
     async def _stored_file(self) -> StoredFile:
         with await self._reply(FIRST_BYTE) as reply:
             return read_stored_file(reply.status, reply.headers)
 
-    async def _receive(self, spool: SomeSpool) -> bool | None:
+    async def _receive(self, spool: Spool) -> bool | None:
         """Make one request for what is missing; return True once the file is whole, else None."""
         transfer = self._transfer
         ending: IncomeClientError | None = None
@@ -264,14 +254,13 @@ class _Download:
             ending = error
         return transfer.ended(ending) or None
 
-    async def _take(self, reply: FileReply, spool: SomeSpool) -> None:
+    async def _take(self, reply: FileReply, spool: Spool) -> None:
         now, transfer = self._shared.clock.monotonic, self._transfer
         starts_over = transfer.head(
             reply.status, reply.headers, is_delimited=reply.is_delimited, now=now()
         )
         if starts_over:
-            mark = mark_of(self._subject, transfer.total, transfer.etag)
-            await spool.start_over(None if mark is None else str(mark))
+            await spool.start_over(version_of(self._subject, transfer.total, transfer.etag))
         while True:
             try:
                 piece = await reply.read()
@@ -382,9 +371,7 @@ class _Download:
         except Exception as error:  # noqa: BLE001 - raised again outside of this package's frames
             raise ProgressError(error) from None
 
-    def _downloaded(
-        self, published: Published, digest: Digest, content_type: str | None
-    ) -> DownloadedFile:
+    def _downloaded(self, published: Published, content_type: str | None) -> DownloadedFile:
         facts = self.facts
         return DownloadedFile(
             document_id=facts.document_id,
@@ -392,8 +379,8 @@ class _Download:
             document_type=facts.document_type,
             file=facts.file,
             path=published.path,
-            size=digest.size,
-            sha256=digest.sha256,
+            size=published.size,
+            sha256=published.sha256,
             content_type=content_type,
             was_there=published.was_there,
         )
@@ -401,9 +388,8 @@ class _Download:
 
 def _subject_of(facts: FileFacts, address: str) -> str:
     """Return which file is meant, by its document and its address without the signature."""
-    names = (facts.application_id, facts.document_id, str(facts.file), address.partition("?")[0])
-    text = "\n".join(name or "" for name in names)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    path = address.partition("?")[0]
+    return digits_of(facts.application_id, facts.document_id, facts.file, path)
 
 
 class _Answer:

@@ -24,10 +24,9 @@ from income_client.records.documents import (
 from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.settings import check_count, is_plain_function
 
-from .destinations import BinaryStream, FolderPlace, PathPlace, Place, StreamPlace
+from .destinations import BinaryStream, DiskPlace, FoldersSeen, Place, StreamPlace
 from .naming import FileFacts, NameTemplate
 from .object_store import Store, StorePlace, is_store
-from .part_file import FoldersSeen
 
 Y = TypeVar("Y")
 
@@ -193,8 +192,8 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     if is_folder is None:
         raise ConfigurationError("the destination's path is too long, or invalid on this system")
     if is_folder:
-        return partial(FolderPlace, Path(path), template, seen=FoldersSeen())
-    return lambda _: PathPlace(Path(path))
+        return partial(DiskPlace.below, Path(path), template, seen=FoldersSeen())
+    return lambda _: DiskPlace.at(Path(path))
 
 
 def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:

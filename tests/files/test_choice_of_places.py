@@ -10,20 +10,21 @@ from pathlib import Path, PurePosixPath
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
-from income_client.downloads.destinations import FolderPlace, PathPlace, StreamPlace
+from income_client.downloads.destinations import StreamPlace
 from income_client.downloads.many import places_in
 from income_client.downloads.object_store import StorePlace
 from income_client.errors import ConfigurationError
-from tests.support.places import FACTS, FLAT
+from tests.support.places import FACTS, FLAT, PDF, Landed, put
 
 
-def test_a_path_is_a_folder_or_a_file(tmp_path: Path) -> None:
+async def test_a_path_is_a_folder_or_a_file(tmp_path: Path) -> None:
     """A folder exists, or ends with a separator; any other path is that of a file."""
-    for folder in (str(tmp_path), tmp_path, f"{tmp_path}/new/", PurePosixPath(tmp_path)):
-        assert isinstance(places_in(folder, FLAT)(FACTS), FolderPlace)
-    for file in (str(tmp_path / "a"), tmp_path / "a"):
-        assert isinstance(places_in(file, FLAT)(FACTS), PathPlace)
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").mkdir()
+    for folder in ("old", "new/"):
+        where = await put(places_in(f"{tmp_path}/{folder}", FLAT)(FACTS), PDF)
+        assert where == Landed(tmp_path / folder / "doc-1.pdf", was_there=False)
+    for path in (str(tmp_path / "a"), tmp_path / "b", PurePosixPath(tmp_path / "c")):
+        assert await put(places_in(path, FLAT)(FACTS), PDF) == Landed(Path(path), was_there=False)
 
 
 def test_a_binary_stream_is_one_to_be_written_to() -> None:
