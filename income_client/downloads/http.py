@@ -8,7 +8,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, cast
 
 import aiohttp
@@ -16,22 +16,19 @@ from yarl import URL
 
 from income_client.errors import ClientClosedError, DownloadError, UnsafeLinkError
 from income_client.hosts import is_this_machine
-from income_client.http.connection_watch import WatchedRequest
+from income_client.http.faults import FAILURES, fault_of
 from income_client.http.transport import (
-    FAILURES,
-    LostError,
-    cleaned,
-    elsewhere,
-    fault_of,
+    Pool,
+    SocketLimits,
+    WatchedRequest,
+    new_connector,
     own_name,
-    send_once,
-    socket_limits,
 )
 from income_client.settings import DownloadPolicy, Secret, Timeouts
 
 from .links import Link, check_peer
 
-_KEEP_ALIVE_SECONDS: Final = 15.0
+_KINDS_OF_TIMEOUTS: Final = 16
 _READ_BUFFER_BYTES: Final = 256 * 1024
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 1.0
@@ -78,17 +75,12 @@ class FilePool:
             "Accept-Encoding": "identity",
         }
         self._proxy = proxy
-        self._replies: set[FileReply] = set()
-        self._session: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.is_closed: bool = False
+        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(SocketLimits)
+        self._pool = Pool(self._opened)
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` if no request can be made from the running loop."""
-        if self.is_closed:
-            raise ClientClosedError("the client was closed")
-        if self._is_elsewhere():
-            raise elsewhere()
+        self._pool.check()
 
     @asynccontextmanager
     async def get(
@@ -110,11 +102,11 @@ class FilePool:
             check_peer(_LOOPBACK, self._policy)
         reply = await self._send(link, headers, timeouts)
         found = FileReply(self, reply, timeouts.read)
-        self._replies.add(found)
+        self._pool.replies.add(reply)
         try:
             yield found
         finally:
-            self._replies.discard(found)
+            self._pool.replies.discard(reply)
             found.leave()
 
     async def aclose(self) -> None:
@@ -123,27 +115,20 @@ class FilePool:
         Raises:
             ClientClosedError: the connections belong to another event loop.
         """
-        if self._session is not None and self._is_elsewhere():
-            raise elsewhere()
-        self.is_closed = True
-        # aiohttp forgets readers of a body when its session is closed, and their time limit too.
-        for reply in self._replies:
-            reply.leave()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._pool.aclose()
 
     async def _send(
         self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
     ) -> aiohttp.ClientResponse:
-        session = self._opened()
+        limits = self._limits(timeouts)
         try:
             async with asyncio.timeout(timeouts.connect + timeouts.read):
-                reply = await session.get(
+                return await self._pool.open().get(
                     URL(link.address, encoded=True),
                     headers=self._headers | dict(headers),
                     allow_redirects=False,
-                    timeout=socket_limits(timeouts),
+                    timeout=limits.connecting,
+                    middlewares=limits.middlewares,
                     proxy=None if self._proxy is None else URL(self._proxy.reveal()),
                     ssl=True if self._policy.ssl is None else self._policy.ssl,
                 )
@@ -151,44 +136,26 @@ class FilePool:
             fault: DownloadError = UnsafeLinkError(
                 f"{link.host}: {refused.message}", reason=refused.reason
             )
-        except LostError as lost:
-            fault = lost.fault.download_error()
-        except FAILURES as error:
-            fault = fault_of(error).download_error()
-        except Exception as bug:  # noqa: BLE001 - raised again
-            if session.closed:
-                self.check_open()
-            raise cleaned(bug) from None
-        else:
-            return reply
-        if session.closed:
-            self.check_open()
+        except ClientClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - judged there
+            fault = self._pool.fault_of(error).download_error()
         raise fault
 
-    def _is_elsewhere(self) -> bool:
-        return self._loop is not None and self._loop is not asyncio.get_running_loop()
-
     def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # The proxy is the caller's own choice, wherever it is.
-            factory = partial(_checked_socket, self._policy) if self._proxy is None else None
-            self._loop = asyncio.get_running_loop()
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    keepalive_timeout=_KEEP_ALIVE_SECONDS,
-                    socket_factory=factory,
-                ),
-                request_class=WatchedRequest,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                middlewares=(send_once,),
-                trust_env=False,
-                auto_decompress=False,
-                read_bufsize=_READ_BUFFER_BYTES,
-            )
-            # Instrumentation adds trace configs to every session: an address is a secret here.
-            self._session.trace_configs.clear()
-        return self._session
+        # The proxy is the caller's own choice, wherever it is.
+        factory = partial(_checked_socket, self._policy) if self._proxy is None else None
+        session = aiohttp.ClientSession(
+            connector=new_connector(factory),
+            request_class=WatchedRequest,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=_READ_BUFFER_BYTES,
+        )
+        # Instrumentation adds trace configs to every session: an address is a secret here.
+        session.trace_configs.clear()
+        return session
 
 
 class FileReply:

@@ -4,11 +4,10 @@ Invalid arguments and addresses are refused here, before anything is sent. Impor
 and resolves no name.
 """
 
-import enum
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from attrs import field, frozen
@@ -36,13 +35,6 @@ _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*"
 _SCHEMES: Final = ("https", "http")
 
 
-class Origin(enum.Enum):
-    """Which of the two configured hosts a request is for."""
-
-    API = "api"
-    TOKEN = "token"  # noqa: S105 - the name of a host, not a secret
-
-
 @frozen(kw_only=True)
 class Request:
     """One request, without the credentials that will go with it."""
@@ -50,21 +42,13 @@ class Request:
     name: str
     """The call, for logs and errors: ``get_application``."""
     path: str
-    """Absolute and percent-encoded, below the origin."""
+    """Absolute and percent-encoded, below the address that it is for."""
     query: str = field(default="", repr=False)
     """Percent-encoded, without the question mark."""
-    method: str = "GET"
-    """GET, or POST for the token request."""
-    origin: Origin = Origin.API
-    """The only host that it may be sent to."""
     form: bytes | None = field(default=None, repr=False)
-    """Body of a form post."""
+    """What is posted to the token endpoint; None for every other request, a GET of the API."""
     subject: str | None = None
     """The application id that the request is about, for logs and errors."""
-
-
-def _nothing() -> None:
-    pass
 
 
 @frozen(kw_only=True)
@@ -79,19 +63,11 @@ class Response:
     """The content, decompressed."""
     kept: bytes | None = field(default=None, repr=False)
     """What an error made of it keeps of the content; None unless the client keeps error bodies."""
-    discard: Callable[[], None] = field(default=_nothing, repr=False, eq=False)
-    """Closes the connection of a reply that cannot be the answer to its request."""
 
 
 def token_request() -> Request:
     """Ask for an access token with the client's credentials (contract section 5.1)."""
-    return Request(
-        name="token",
-        method="POST",
-        path="/token",
-        origin=Origin.TOKEN,
-        form=b"grant_type=client_credentials",
-    )
+    return Request(name="token", path="/token", form=b"grant_type=client_credentials")
 
 
 def list_applications(
@@ -168,8 +144,8 @@ def check_limit(limit: object) -> None:
         raise ConfigurationError(f"limit is a whole number from 1 to {LARGEST_LIMIT}")
 
 
-def _application_path(application_id: str) -> str:
-    if _is_plain_id(application_id):
+def _application_path(application_id: Any) -> str:
+    if isinstance(application_id, str) and _PLAIN_ID.fullmatch(application_id):
         return f"{_APPLICATIONS}/{application_id}"
     _check_id("application_id", application_id)
     if application_id in {".", ".."}:
@@ -184,13 +160,7 @@ def _quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def _is_plain_id(text: object) -> bool:
-    return isinstance(text, str) and _PLAIN_ID.fullmatch(text) is not None
-
-
 def _check_id(name: str, text: object) -> None:
-    if _is_plain_id(text):
-        return
     if not isinstance(text, str) or not text:
         found = "an empty one" if text == "" else type(text).__name__
         raise ConfigurationError(f"{name} must be a non-empty str, found {found}")
@@ -212,11 +182,6 @@ class Addresses:
     """Origin and path prefix of the API, without a slash at the end."""
     token: str
     """The same of the token endpoint."""
-
-    def of(self, request: Request) -> str:
-        """Return the whole address of a request."""
-        root = self.api if request.origin is Origin.API else self.token
-        return f"{root}{request.path}?{request.query}" if request.query else root + request.path
 
 
 def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
