@@ -4,7 +4,6 @@ Invalid arguments and addresses are refused here, before anything is sent. Impor
 and resolves no name.
 """
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -14,6 +13,7 @@ from attrs import field, frozen
 from yarl import URL
 
 from income_client.errors import ConfigurationError
+from income_client.hosts import is_ip, is_this_machine, plain_host
 from income_client.settings import Secret
 
 LARGEST_LIMIT: Final = 1000
@@ -29,8 +29,6 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 _TEXT: Final = re.compile(r"[!-\[\]-~]{1,2048}")
 """Printable ASCII but the backslash, which some parsers read as a slash."""
-_LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
-_HOST_NAME: Final = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
 _SCHEMES: Final = ("https", "http")
 
@@ -209,11 +207,6 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
     )
 
 
-def host_of(address: str) -> str | None:
-    """Return the host alone of an address that was checked."""
-    return URL(address, encoded=True).raw_host
-
-
 def proxy_address(proxy: str) -> Secret:
     """Check the address of an HTTP proxy, which may hold the proxy's own credentials.
 
@@ -224,7 +217,7 @@ def proxy_address(proxy: str) -> Secret:
         ConfigurationError: it is not of that form.
     """
     url = _parsed(proxy)
-    is_proxy = url is not None and url.scheme in _SCHEMES and _is_host(url.raw_host)
+    is_proxy = url is not None and url.scheme in _SCHEMES and _host_in(url) is not None
     if not is_proxy:
         # As above.
         del proxy, url
@@ -241,7 +234,7 @@ def check_route(found: Addresses, proxy: Secret) -> None:
     Raises:
         ConfigurationError: an address is http, and the proxy is on another machine.
     """
-    is_here = _is_loopback(host_of(proxy.reveal()) or "")
+    is_here = _is_loopback(URL(proxy.reveal(), encoded=True))
     for name, address in (("base_url", found.api), ("auth_url", found.token)):
         if not is_here and address.startswith("http:"):
             raise ConfigurationError(
@@ -276,30 +269,19 @@ def _address_fault(name: str, address: object) -> str | None:
     return next((f"{name} {fault}" for is_wrong, fault in _FAULTS if is_wrong(url)), None)
 
 
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
+def _host_in(url: URL) -> str | None:
+    """Return the host of an address as `plain_host` spells it; None if it is not one."""
+    raw = url.raw_host or ""
+    if ":" in raw:
+        return plain_host(f"[{raw}]")
+    host = plain_host(raw.removesuffix("."))
+    # Only a name may end with a dot.
+    return None if host is not None and raw.endswith(".") and is_ip(host) else host
 
 
-def _is_host(host: str | None) -> bool:
-    host = (host or "").lower()
-    if ":" in host:
-        return "%" not in host and _ip(host) is not None
-    if _HOST_NAME.fullmatch(host) is None:
-        return False
-    # A last label of digits is one of the old ways to write an IPv4 address.
-    last_label = host.removesuffix(".").rpartition(".")[2]
-    is_numeric = last_label.isdigit() or last_label.startswith("0x")
-    return not is_numeric or _ip(host) is not None
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    ip = _ip(host)
-    return ip is not None and ip.is_loopback and getattr(ip, "ipv4_mapped", None) is None
+def _is_loopback(url: URL) -> bool:
+    host = _host_in(url)
+    return host is not None and is_this_machine(host)
 
 
 def _is_plain_path(path: str) -> bool:
@@ -310,10 +292,10 @@ def _is_plain_path(path: str) -> bool:
 _FAULTS: Final[Sequence[tuple[Callable[[URL], bool], str]]] = (
     (lambda url: url.scheme not in _SCHEMES, "is neither https nor http"),
     (lambda url: "@" in url.raw_authority, "holds a user name or a password; these go into auth"),
-    (lambda url: not _is_host(url.raw_host), "names no host"),
+    (lambda url: _host_in(url) is None, "names no host"),
     (lambda url: not _is_plain_path(url.raw_path), "holds a path that is not plain"),
     (
-        lambda url: url.scheme == "http" and not _is_loopback(url.raw_host or ""),
+        lambda url: url.scheme == "http" and not _is_loopback(url),
         "is http; credentials go over https, or over http to loopback",
     ),
 )

@@ -274,7 +274,7 @@ class Deadlines:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._running: dict[Deadline, None] = {}
+        self.running: dict[Deadline, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -283,26 +283,21 @@ class Deadlines:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._timer = loop, None
-            self._running.clear()
-        self._running.pop(deadline, None)
-        self._running[deadline] = None
+            self.running.clear()
+        self.running.pop(deadline, None)
+        self.running[deadline] = None
         deadline.ends_at = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
 
-    def stop(self, deadline: "Deadline") -> None:
-        """Stop the time of a deadline."""
-        self._running.pop(deadline, None)
-        deadline.ends_at = math.inf
-
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         now = loop.time()
-        for deadline in list(self._running):
+        for deadline in list(self.running):
             if deadline.ends_at > now:
                 self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
                 return
-            del self._running[deadline]
+            del self.running[deadline]
             # Where the loop was held up, what came in the meantime is taken in first.
             loop.call_soon(deadline.expire, now)
 
@@ -337,7 +332,8 @@ class Deadline:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        self._deadlines.stop(self)
+        self._deadlines.running.pop(self, None)
+        self.ends_at = math.inf
         # A cancellation from outside continues, also one that came at the same time.
         if self._is_expiring and self._task.uncancel() <= self._cancelling:
             self.has_passed = kind is asyncio.CancelledError

@@ -45,7 +45,6 @@ Read = Callable[[Response], T]
 
 _LOGGER: Final = logging.getLogger("income_client.session")
 _OK: Final = 200
-_FORM: Final = "application/x-www-form-urlencoded"
 
 
 class SessionManager:
@@ -96,12 +95,14 @@ class SessionManager:
                 raise ConfigurationError("token_store is for OAuth2ClientCredentials")
             self.credentials = FixedCredentials(credentials.authorization())
             return
+        # The token endpoint has a deadline and a gate of its own, and shares the retry budget.
+        gate = Gate()
         # A copy, so that the cache and the session do not refer to each other.
-        tokens = _TokenRequests(copy.copy(self), credentials)
+        requests = copy.copy(self)
         self.credentials = TokenCache(
-            tokens.request,
+            lambda: _TokenRequest(requests, credentials, gate).run(),
             self.clock,
-            gate=tokens.gate,
+            gate=gate,
             instrumentation=self.instrumentation,
             store=_store(token_store),
             load_seconds=self.timeouts.deadline / 4,
@@ -115,7 +116,7 @@ class SessionManager:
         """
         try:
             self.transport.pool.check()
-            return await _Call(self, request, read).run()
+            return await _Call(self, request, read, self.gate).run()
         except IncomeClientError as error:
             failure = error.again()
         except asyncio.CancelledError as cancelled:
@@ -259,28 +260,17 @@ class _Sending(Generic[T]):
             _LOGGER.debug("%s: %s", label(self._request), shown, extra=facts)
 
 
-class _TokenRequests:
-    """Requests tokens from the service (contract section 5.1).
-
-    They share the retry budget with the calls, and have a deadline and a gate of their own: that is
-    closed by a 429 for as long as the endpoint asks.
-    """
-
-    def __init__(self, session: SessionManager, credentials: OAuth2ClientCredentials) -> None:
-        self._session = session
-        header = credentials.authorization().reveal()
-        self._headers = {"Authorization": header, "Content-Type": _FORM}
-        self.gate: Gate = Gate()
-
-    async def request(self) -> Token:
-        """Request a token, with retries."""
-        return await _TokenRequest(self._session, self._headers, self.gate).run()
-
-
 class _TokenRequest(_Sending[Token]):
-    def __init__(self, session: SessionManager, headers: Mapping[str, str], gate: Gate) -> None:
+    """A request for a token (contract section 5.1)."""
+
+    def __init__(
+        self, session: SessionManager, credentials: OAuth2ClientCredentials, gate: Gate
+    ) -> None:
         super().__init__(session, token_request(), self._read_token, gate)
-        self._headers = headers
+        self._headers = {
+            "Authorization": credentials.authorization().reveal(),
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         self._sent_at = 0.0
 
     async def _attempt(self) -> Token:
@@ -294,9 +284,7 @@ class _TokenRequest(_Sending[Token]):
 class _Call(_Sending[T]):
     """One call: waits for the gate, the token, a slot and its turn, and sends its attempts."""
 
-    def __init__(self, session: SessionManager, request: Request, read: Read[T]) -> None:
-        super().__init__(session, request, read, session.gate)
-        self._has_repeated = False
+    _has_repeated = False
 
     async def _attempt(self) -> T:
         """Make one attempt; the first token that is refused is replaced on the way."""

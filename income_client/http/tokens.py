@@ -5,7 +5,6 @@ them. Nothing here shows a token or what a reply of the token endpoint held.
 """
 
 import asyncio
-import enum
 import logging
 import math
 import re
@@ -49,20 +48,9 @@ _SCHEME: Final = "Bearer "
 _ACCESS_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
 
 
-class TokenState(enum.Enum):
-    """How far a token is from its end."""
-
-    FRESH = "fresh"
-    """Used as it is."""
-    STALE = "stale"
-    """Used, while a new one is requested."""
-    EXPIRED = "expired"
-    """Not used any more."""
-
-
 @frozen(kw_only=True)
 class Token:
-    """A token, and the moments of a monotonic clock at which its state changes.
+    """A token, and the moments of a monotonic clock between which it is used.
 
     The margins scale with its life, so that a token of a minute is neither
     renewed at every call nor used up to its last instant.
@@ -77,7 +65,7 @@ class Token:
     lifetime: float
     """Seconds from then to its end."""
     stale_at: float = field(init=False)
-    """When it should be replaced."""
+    """When it is stale: used, while a new one is requested."""
     expired_at: float = field(init=False)
     """When it stops being sent, a little before it expires."""
 
@@ -92,12 +80,6 @@ class Token:
     @expired_at.default
     def _expired_at(self) -> float:
         return self.obtained_at + self.lifetime - min(_SAFETY_MARGIN, self.lifetime / 20)
-
-    def state(self, now: float) -> TokenState:
-        """Return its state at a moment."""
-        if now < self.stale_at:
-            return TokenState.FRESH
-        return TokenState.STALE if now < self.expired_at else TokenState.EXPIRED
 
 
 def _secret(value: "str | Secret") -> Secret:
@@ -304,7 +286,7 @@ class TokenCache:
         now = self._clock.monotonic()
         if now < token.stale_at:
             return token
-        if token.state(now) is TokenState.EXPIRED:
+        if now >= token.expired_at:
             return None
         if now >= max(self._renew_from, self._gate.opens_at):
             self._renew_from = now + min(_LONGEST_RENEWAL_PAUSE, token.lifetime / 20)
@@ -428,14 +410,10 @@ class TokenCache:
     def _is_better(self, stored: Token, now: float) -> bool:
         if stored.authorization == self._refused:
             return False
-        match stored.state(now):
-            case TokenState.FRESH:
-                return True
-            case TokenState.STALE:
-                held = self._token
-                return held is None or held.state(now) is TokenState.EXPIRED
-            case TokenState.EXPIRED:
-                return False
+        if now < stored.stale_at:
+            return True
+        held = self._token
+        return now < stored.expired_at and (held is None or now >= held.expired_at)
 
     def _begin_saving(self, token: Token) -> None:
         if self._store is None or self._is_closed:

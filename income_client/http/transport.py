@@ -217,10 +217,6 @@ class SocketLimits:
     async def body(self, reply: aiohttp.ClientResponse, most: int) -> bytes | None:
         """Read a body, or return None as soon as it is longer than that."""
         content = reply.content
-        if content.is_eof():
-            # All of it is here.
-            whole = content.read_nowait()
-            return whole if len(whole) <= most else None
         if (reply.content_length or 0) > most:
             return None
         with Deadline(self._silences) as silence:
@@ -272,15 +268,16 @@ class Pool:
 
     def open(self) -> aiohttp.ClientSession:
         """Return the session; raises `ClientClosedError` as `check` does."""
-        self.check()
-        if self._session is None:
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is not loop:
+            self.check()
             try:
                 self._session = self._make()
             except RuntimeError:
                 raise ClientClosedError(
                     "the borrowed session belongs to another event loop"
                 ) from None
-            self._loop = asyncio.get_running_loop()
+            self._loop = loop
         return self._session
 
     def fault_of(self, error: Exception) -> ConnectionFault:
@@ -394,9 +391,11 @@ class Transport:
             self.pool.replies.add(reply)
             try:
                 response = await self._read(request, reply, limits)
+            except BaseException:
+                reply.close()
+                raise
             finally:
                 self.pool.replies.discard(reply)
-                reply.release()
         except IncomeClientError:
             raise
         except Exception as error:  # noqa: BLE001 - judged there
@@ -449,8 +448,10 @@ class Transport:
                 status=reply.status, headers=reply.headers, body=b"", kept=drained or None
             )
         most = self._max_response_bytes if request.form is None else _SMALL_BODY
-        body = await limits.body(reply, most)
-        if body is None:
+        content = reply.content
+        # All of a small one is here already.
+        body = content.read_nowait() if content.is_eof() else await limits.body(reply, most)
+        if body is None or len(body) > most:
             reply.close()
             facts = facts_of(Response(status=reply.status, headers=reply.headers, body=b""))
             cls = UnexpectedResponseError if request.form is None else TokenError

@@ -34,7 +34,7 @@ async def test_a_block_that_ends_in_time_is_left_alone() -> None:
     with begun(deadlines) as deadline:
         await asyncio.sleep(0)
     assert not deadline.has_passed
-    assert not deadlines._running
+    assert not deadlines.running
 
 
 async def test_a_block_that_takes_too_long_is_ended() -> None:
@@ -83,7 +83,7 @@ async def test_an_error_of_the_block_comes_out() -> None:
     deadlines = Deadlines(5)
     with pytest.raises(KeyError), begun(deadlines):
         raise KeyError
-    assert not deadlines._running
+    assert not deadlines.running
 
 
 async def test_many_blocks_share_one_timer() -> None:
