@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from attrs import field, frozen
+import msgspec
+from attrs import frozen
 from yarl import URL
 
 from income_client.errors import ConfigurationError
@@ -33,34 +34,38 @@ _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*"
 _SCHEMES: Final = ("https", "http")
 
 
-@frozen(kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request, without the credentials that will go with it."""
 
     name: str
     """The call, for logs and errors: ``get_application``."""
     path: str
     """Absolute and percent-encoded, below the address that it is for."""
-    query: str = field(default="", repr=False)
+    query: str = ""
     """Percent-encoded, without the question mark."""
-    form: bytes | None = field(default=None, repr=False)
+    form: bytes | None = None
     """What is posted to the token endpoint; None for every other request, a GET of the API."""
     subject: str | None = None
     """The application id that the request is about, for logs and errors."""
 
+    def __repr__(self) -> str:
+        return f"<Request {self.name} {self.path}>"
 
-@frozen(kw_only=True)
-class Response:
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
     """One reply, read to its end."""
 
     status: int
     """HTTP status."""
-    headers: Mapping[str, str] = field(repr=False)
+    headers: Mapping[str, str]
     """Header fields, found by their names in lower case."""
-    body: bytes = field(repr=False)
+    body: bytes
     """The content, decompressed."""
-    kept: bytes | None = field(default=None, repr=False)
+    kept: bytes | None = None
     """What an error made of it keeps of the content; None unless the client keeps error bodies."""
+
+    def __repr__(self) -> str:
+        return f"<Response {self.status}>"
 
 
 def token_request() -> Request:

@@ -13,13 +13,14 @@ import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from types import TracebackType
-from typing import Final, Self, TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from income_client.clock import Clock
 from income_client.errors import DeadlineExceededError, IncomeClientError
 from income_client.settings import RetryPolicy
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 T = TypeVar("T")
 Chance = Callable[[], float]
@@ -139,9 +140,6 @@ class Retrier:
         self._budget = budget
         self._clock = clock
         self._chance = chance
-        most = policy.max_delay
-        self._bound = wait_exponential(multiplier=policy.base_delay, max=most)
-        self._throttled_bound = wait_exponential(multiplier=policy.throttled_delay, max=most)
 
     def with_policy(self, policy: RetryPolicy) -> "Retrier":
         """Return one with another policy that spends the same budget."""
@@ -184,7 +182,16 @@ class Retrier:
         on_retry: OnRetry | None,
     ) -> T:
         """Let tenacity make the further attempts; it is given the first failure as its own."""
+        # Not before something has failed: it takes longer to import than a call lasts.
+        from tenacity import (  # noqa: PLC0415
+            AsyncRetrying,
+            retry_if_exception,
+            wait_exponential,
+        )
+
         policy = self._policy
+        bound = wait_exponential(multiplier=policy.base_delay, max=policy.max_delay)
+        throttled = wait_exponential(multiplier=policy.throttled_delay, max=policy.max_delay)
         failures = [first]
         paid = 0
 
@@ -197,7 +204,13 @@ class Retrier:
                 failure = _emptied(error)
             raise failure
 
-        def stop(state: RetryCallState) -> bool:
+        def wait(state: "RetryCallState") -> float:
+            # What the service asks for, or full jitter if that is longer.
+            error = _failure(state)
+            longest = throttled(state) if _is_throttled(error) else bound(state)
+            return max(error.retry_after or 0.0, self._chance() * longest)
+
+        def stop(state: "RetryCallState") -> bool:
             nonlocal paid
             error, pause, now = _failure(state), state.upcoming_sleep, self._clock.monotonic()
             if gate is not None and _is_throttled(error):
@@ -210,7 +223,7 @@ class Retrier:
                 or not self._budget.take(paid)
             )
 
-        def before_sleep(state: RetryCallState) -> None:
+        def before_sleep(state: "RetryCallState") -> None:
             error, pause = _failure(state), state.upcoming_sleep
             _log_retry(error, pause)
             if on_retry is not None:
@@ -219,7 +232,7 @@ class Retrier:
         retrying = AsyncRetrying(
             sleep=self._clock.sleep,
             retry=retry_if_exception(_is_retryable),
-            wait=self._pause,
+            wait=wait,
             stop=stop,
             before_sleep=before_sleep,
             reraise=True,
@@ -228,12 +241,6 @@ class Retrier:
         self._budget.give(paid)
         return result
 
-    def _pause(self, state: RetryCallState) -> float:
-        """Return what the service asks for, or full jitter if that is longer."""
-        error = _failure(state)
-        bound = self._throttled_bound if _is_throttled(error) else self._bound
-        return max(error.retry_after or 0.0, self._chance() * bound(state))
-
 
 def _emptied(error: IncomeClientError) -> IncomeClientError:
     """Return a copy of an error, and clear its frames: they hold a reply, which may be large."""
@@ -241,7 +248,7 @@ def _emptied(error: IncomeClientError) -> IncomeClientError:
     return error.again()
 
 
-def _failure(state: RetryCallState) -> IncomeClientError:
+def _failure(state: "RetryCallState") -> IncomeClientError:
     """Return what the last attempt raised, which was found to be retryable."""
     error = None if state.outcome is None else state.outcome.exception()
     if not isinstance(error, IncomeClientError):
