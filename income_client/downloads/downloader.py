@@ -16,8 +16,8 @@ from attrs import evolve, frozen
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
+from income_client.http.faults import cleaned
 from income_client.http.retry import Retrier, RetryBudget
-from income_client.http.transport import cleaned
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
 from income_client.records.files import DownloadedFile, DownloadProgress
