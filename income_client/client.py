@@ -27,7 +27,7 @@ from .http.session import Auth, SessionManager
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig
 from .records.applications import Application, ApplicationPage, ApplicationSummary
-from .records.documents import ApplicationDocuments, ApplicationRecord
+from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .records.files import DownloadedFile
 from .records.window import EPOCH
 from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count, check_type, invalid
@@ -36,8 +36,17 @@ from .wire.times import When, service_bounds, wire_bounds
 if TYPE_CHECKING:
     from .checkpoints import CheckpointStore
     from .configuration import ClientOptions, Configuration
-    from .downloads.downloader import Destination, Downloader, FolderOrStore, OnProgress
-    from .downloads.many import Documents, DownloadFailure, Downloads, OneDocument
+    from .downloads.downloader import Downloader
+    from .downloads.many import (
+        Destination,
+        Documents,
+        DownloadFailure,
+        Downloads,
+        FolderOrStore,
+        Job,
+        OneDocument,
+        OnProgress,
+    )
     from .polling.poller import Poller
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
@@ -689,22 +698,18 @@ class IncomeClient:
                 it could not be written.
             IncomeClientError: the documents could not be read again.
         """
-        from .downloads.file_getter import file_getter, get_one, the_one
+        from .downloads.many import Job, the_one
 
         one = the_one(document, file)
-        get = file_getter(
+        job = Job.make(
             destination,
             names,
             overwrite=overwrite,
             keep_partial=keep_partial,
             on_progress=on_progress,
-            downloader=self._opened_downloader,
             ask=self.get_documents,
         )
-        try:
-            return await get_one(get, one)
-        finally:
-            del one, get  # which hold the file's name and address
+        return await self._download(job, one)
 
     @overload
     def download_all(
@@ -769,21 +774,23 @@ class IncomeClient:
         Raises:
             ConfigurationError: an argument is invalid.
         """
-        from .downloads.file_getter import file_getter, folder_or_store
-        from .downloads.many import Downloads
+        from .downloads.many import Downloads, Job, folder_or_store
 
-        get = file_getter(
+        job = Job.make(
             folder_or_store(directory),
             names,
             overwrite=overwrite,
             keep_partial=keep_partial,
             on_progress=on_progress,
-            downloader=self._opened_downloader,
             ask=self.get_documents,
         )
+        get = partial(self._download, job)
         return Downloads(documents, get, concurrency=concurrency, on_error=on_error)
 
     # Shared by the methods above
+
+    async def _download(self, job: Job, document: Document) -> DownloadedFile:
+        return await (await self._opened_downloader()).fetch(job, document)
 
     async def _opened_downloader(self) -> Downloader:
         """Return what gets files, made when the first one is downloaded."""

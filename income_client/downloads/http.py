@@ -6,10 +6,10 @@ module: its errors show the addresses, which open the files.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import Final, Self, cast
 
 import aiohttp
 from yarl import URL
@@ -19,13 +19,11 @@ from income_client.hosts import is_this_machine
 from income_client.http.connection_watch import WatchedRequest
 from income_client.http.transport import (
     FAILURES,
-    LostError,
     cleaned,
     elsewhere,
     fault_of,
     own_name,
     send_once,
-    socket_limits,
 )
 from income_client.settings import DownloadPolicy, Secret, Timeouts
 
@@ -54,14 +52,6 @@ class FilePool:
     The aiohttp session is made in the event loop of the first request. The IP address of each
     connection is checked before its first packet: the name of an allowed host may lead anywhere.
     Behind a proxy only the proxy sees where it leads, and has to refuse its own network.
-
-    Args:
-        policy: where files may come from, and the TLS context.
-        user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy, as `proxy_address` checked it.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -72,16 +62,13 @@ class FilePool:
         proxy: Secret | None = None,
     ) -> None:
         self._policy = policy
-        self._headers = {
-            "User-Agent": own_name(user_agent),
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",
-        }
-        self._proxy = proxy
-        self._replies: set[FileReply] = set()
+        self._tls = True if policy.ssl is None else policy.ssl
+        self._user_agent = own_name(user_agent)
+        self._proxy = None if proxy is None else URL(proxy.reveal())
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed: bool = False
+        self.replies: set[FileReply] = set()
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` if no request can be made from the running loop."""
@@ -90,69 +77,31 @@ class FilePool:
         if self._is_elsewhere():
             raise elsewhere()
 
-    @asynccontextmanager
-    async def get(
-        self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
-    ) -> AsyncIterator["FileReply"]:
-        """Ask for a file once; the connection is closed if the block ends before the body does.
+    async def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> "FileReply":
+        """Ask for a file once, and return the reply: a context that ends with its connection.
 
-        Args:
-            link: the address, checked.
-            headers: further header fields, such as Range.
-            timeouts: ``connect`` and ``read``, within which together the reply begins.
-
-        Raises:
-            ClientClosedError: the pool is closed, or belongs to another event loop.
-            DownloadError: no reply came, or it cannot be used.
+        It begins within the time to connect and the time to read together.
         """
         self.check_open()
         if self._proxy is not None and is_this_machine(link.host):
             check_peer(_LOOPBACK, self._policy)
-        reply = await self._send(link, headers, timeouts)
-        found = FileReply(self, reply, timeouts.read)
-        self._replies.add(found)
-        try:
-            yield found
-        finally:
-            self._replies.discard(found)
-            found.leave()
-
-    async def aclose(self) -> None:
-        """Close the connections; a second time does nothing.
-
-        Raises:
-            ClientClosedError: the connections belong to another event loop.
-        """
-        if self._session is not None and self._is_elsewhere():
-            raise elsewhere()
-        self.is_closed = True
-        # aiohttp forgets readers of a body when its session is closed, and their time limit too.
-        for reply in self._replies:
-            reply.leave()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    async def _send(
-        self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
-    ) -> aiohttp.ClientResponse:
         session = self._opened()
         try:
             async with asyncio.timeout(timeouts.connect + timeouts.read):
                 reply = await session.get(
                     link.url,
-                    headers=self._headers | dict(headers),
+                    headers=headers,
                     allow_redirects=False,
-                    timeout=socket_limits(timeouts),
-                    proxy=None if self._proxy is None else URL(self._proxy.reveal()),
-                    ssl=True if self._policy.ssl is None else self._policy.ssl,
+                    timeout=aiohttp.ClientTimeout(
+                        total=None, connect=timeouts.connect, sock_connect=timeouts.connect
+                    ),
+                    proxy=self._proxy,
+                    ssl=self._tls,
                 )
         except _RefusedPeerError as refused:
             fault: DownloadError = UnsafeLinkError(
                 f"{link.host}: {refused.message}", reason=refused.reason
             )
-        except LostError as lost:
-            fault = lost.fault.download_error()
         except FAILURES as error:
             fault = fault_of(error).download_error()
         except Exception as bug:  # noqa: BLE001 - raised again
@@ -160,10 +109,22 @@ class FilePool:
                 self.check_open()
             raise cleaned(bug) from None
         else:
-            return reply
+            return FileReply(self, reply, timeouts.read)
         if session.closed:
             self.check_open()
         raise fault
+
+    async def aclose(self) -> None:
+        """Close the connections; a second time does nothing."""
+        if self._session is not None and self._is_elsewhere():
+            raise elsewhere()
+        self.is_closed = True
+        # aiohttp forgets readers of a body when its session is closed, and their time limit too.
+        for reply in tuple(self.replies):
+            reply.leave()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     def _is_elsewhere(self) -> bool:
         return self._loop is not None and self._loop is not asyncio.get_running_loop()
@@ -180,6 +141,11 @@ class FilePool:
                     socket_factory=factory,
                 ),
                 request_class=WatchedRequest,
+                headers={
+                    "User-Agent": self._user_agent,
+                    "Accept": "*/*",
+                    "Accept-Encoding": "identity",
+                },
                 cookie_jar=aiohttp.DummyCookieJar(),
                 middlewares=(send_once,),
                 trust_env=False,
@@ -192,11 +158,9 @@ class FilePool:
 
 
 class FileReply:
-    """The reply to a request for a file, its body still to be read; made by `FilePool.get`.
+    """The reply to a request for a file, its body still to be read; names of fields in lower case.
 
-    Attributes:
-        status: HTTP status.
-        headers: header fields; names in lower case.
+    Leaving it as a context gives up its connection, unless the body was read to its end.
     """
 
     def __init__(self, pool: FilePool, reply: aiohttp.ClientResponse, seconds: float) -> None:
@@ -205,9 +169,13 @@ class FileReply:
         self._seconds = seconds
         self.status: int = reply.status
         self.headers: Mapping[str, str] = _headers_of(reply)
+        pool.replies.add(self)
 
-    def __repr__(self) -> str:
-        return f"<FileReply {self.status}>"
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
     @property
     def is_delimited(self) -> bool:
@@ -220,18 +188,15 @@ class FileReply:
         """Return the next bytes as they were received, none at the end of the body.
 
         What came before a cut is returned before the error is raised.
-
-        Raises:
-            ClientClosedError: the pool was closed meanwhile.
-            DownloadError: the body ended early.
         """
         content = self._reply.content
         try:
-            # A read may return nothing before the end, for example for a chunk's extension.
-            async with asyncio.timeout(self._seconds):
-                piece = await content.readany()
-                while not piece and not content.at_eof():
-                    piece = await content.readany()
+            piece = content.read_nowait()
+            if not piece and not content.at_eof():
+                async with asyncio.timeout(self._seconds):
+                    # Nothing comes before the end too, for example for a chunk's extension.
+                    while not piece and not content.at_eof():
+                        piece = await content.readany()
         except FAILURES as error:
             fault = fault_of(error)
             piece = _left_in(content)
@@ -253,6 +218,7 @@ class FileReply:
 
     def leave(self) -> None:
         """Give the connection back if the body was read to its end, else close it."""
+        self._pool.replies.discard(self)
         if self._reply.content.at_eof():
             self._reply.release()
         else:

@@ -17,10 +17,9 @@ from income_client import (
     RetryPolicy,
     Timeouts,
 )
-from income_client.downloads.address_book import AddressBook
+from income_client.downloads.downloader import AddressBook
 from income_client.errors import IncomeClientError, ServerError
 from income_client.records.documents import DocumentSource
-from income_client.settings import Secret
 from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, scene
 from tests.support.scripted_server import Seen, forever, serving
@@ -146,12 +145,12 @@ async def test_an_id_under_two_types_has_two_addresses() -> None:
         book = AddressBook(JumpingClock())
         for document_type, address in (("w2", first.url), ("w3", twin.url), ("both", None)):
             source = DocumentSource("app-1", document_type)
-            fresh = book.fresh(source, first.document_id, stale=Secret("old"), since=0, ask=asked)
+            fresh = book.fresh(source, first.document_id, stale="old", since=0, ask=asked)
             if address is None:
                 with pytest.raises(DownloadError, match="several"):
                     await fresh
             else:
-                assert await fresh == Secret(address)
+                assert await fresh == address
 
 
 async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
@@ -165,7 +164,7 @@ async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
         raise ServerError("get_documents: 500", status=500)
 
     book, source = AddressBook(JumpingClock()), DocumentSource("app-1", "w2")
-    fresh = partial(book.fresh, source, stale=Secret("old"), since=0, ask=asked)
+    fresh = partial(book.fresh, source, stale="old", since=0, ask=asked)
     found = await asyncio.gather(
         *(fresh(f"doc-{number}") for number in range(5)), return_exceptions=True
     )

@@ -51,7 +51,7 @@ async def fetched(
 ) -> bytes | IncomeClientError:
     """Ask for a file and read it to its end; an error is returned as it leaves the package."""
     try:
-        async with pool.get(link_to(server.url, target), {}, Timeouts(read=read)) as reply:
+        with await pool.get(link_to(server.url, target), {}, Timeouts(read=read)) as reply:
             return await body_of(reply)
     except IncomeClientError as error:
         return error.again()
