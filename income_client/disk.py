@@ -48,7 +48,9 @@ def new_file(path: Path) -> int:
     """Make a file for reading and writing, for its owner alone whatever the umask is."""
     descriptor = open_file(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
     try:
-        _set_private(descriptor)
+        # Windows has no such mode.
+        if hasattr(os, "fchmod"):
+            os.fchmod(descriptor, _PRIVATE)
     except BaseException:
         os.close(descriptor)
         path.unlink(missing_ok=True)
@@ -59,12 +61,8 @@ def new_file(path: Path) -> int:
 def make_private(path: Path) -> None:
     """Take from a file what others may do with it, if it is ours."""
     with suppress(OSError):
-        descriptor = open_file(path, os.O_RDONLY)
-        try:
-            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
-                _set_private(descriptor)
-        finally:
-            os.close(descriptor)
+        if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+            path.chmod(_PRIVATE)
 
 
 def size_of_file(path: Path) -> int | None:
@@ -112,9 +110,3 @@ def make_folder(path: Path, inner: Sequence[str] = ()) -> Path:
 def _check_is_folder(found: os.stat_result) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-
-
-def _set_private(descriptor: int) -> None:
-    """Let the owner alone read a file; Windows has no such mode."""
-    if hasattr(os, "fchmod"):
-        os.fchmod(descriptor, _PRIVATE)

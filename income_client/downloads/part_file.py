@@ -238,9 +238,9 @@ def _left(path: Path) -> PartFile | None:
         descriptor = open_file(path, os.O_RDWR)
         file = stack.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
         facts = os.fstat(descriptor)
-        is_ours = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid()
-        # Where there are no locks, there may be a process at work.
-        if is_ours and _lock(descriptor) and _is_at(path, descriptor):
+        # Where there are no locks, there may be a process at work, and no users either.
+        is_free = _lock(descriptor) and _is_at(path, descriptor)
+        if is_free and stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
             part = PartFile(file, path, version, is_locked=True)
             # With a second link it is a target that was published just before the end.
             if version != _NO_VERSION and facts.st_nlink == 1:

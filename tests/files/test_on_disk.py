@@ -137,30 +137,6 @@ async def test_the_same_file_is_left_and_another_is_not_replaced(tmp_path: Path,
     assert tree(tmp_path) == {"doc-1.pdf": PDF + b"y"}
 
 
-@pytest.mark.parametrize("kind", ["folder", "path"])
-@pytest.mark.parametrize("overwrite", [False, True])
-async def test_a_link_or_a_folder_in_its_place_is_an_error(
-    tmp_path: Path, kind: str, overwrite: bool
-) -> None:
-    """Neither is followed, replaced or filled."""
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"mine")
-    target = tmp_path / "doc-1.pdf"
-    place = place_at(tmp_path, kind)
-    for is_link, text in ((True, "a symbolic link is"), (False, "a folder is")):
-        if is_link:
-            target.symlink_to(victim)
-        else:
-            target.mkdir()
-        for outcome in (await put(place, PDF, overwrite=overwrite), await refusal_of(place)):
-            assert isinstance(outcome, DownloadError)
-            assert text in str(outcome)
-        assert tree(tmp_path).get("victim") == b"mine"
-        assert names(tmp_path) == {"victim", "doc-1.pdf"}
-        if is_link:
-            target.unlink()
-
-
 async def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
     """A component below the folder that is a link, or a file, ends the way."""
     top, elsewhere = tmp_path / "top", tmp_path / "elsewhere"

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import resource
 import stat
 from pathlib import Path
 
@@ -25,23 +24,6 @@ def adopt_in(folder: Path) -> PartFile | None:
     return adopt(folder, parts_of("a", [path.name for path in folder.iterdir()]))
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-def test_a_part_and_its_file_are_private(tmp_path: Path, umask: int) -> None:
-    """Whatever the umask says, the owner alone reads them, and can."""
-    before = os.umask(umask)
-    try:
-        part = create(tmp_path, "a", VERSION)
-    finally:
-        os.umask(before)
-    (path,) = tmp_path.iterdir()
-    assert mode(path) == 0o600
-    part.write(b"content")
-    part.publish(tmp_path / "a.pdf", overwrite=False)
-    assert contents(tmp_path) == {"a.pdf": b"content"}
-    assert mode(tmp_path / "a.pdf") == 0o600
-    assert (tmp_path / "a.pdf").stat().st_nlink == 1
-
-
 def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
     """Size, hash and first bytes are those of what is there."""
     part = create(tmp_path, "a", VERSION)
@@ -54,25 +36,6 @@ def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
     part.discard()
     part.discard()
     assert contents(tmp_path) == {}
-
-
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
-    """A folder, a link or a pipe at the target is an error, and stays."""
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"mine")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to(victim)
-    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("folder", "link", "dangling", "pipe"):
-        part = create(tmp_path, name, VERSION)
-        with pytest.raises(FileExistsError):
-            part.publish(tmp_path / name, overwrite=False)
-        part.discard()
-    assert victim.read_bytes() == b"mine"
-    assert len(list(tmp_path.iterdir())) == 5
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "dangling").is_symlink()
 
 
 def test_a_file_is_replaced_only_if_that_is_meant(tmp_path: Path) -> None:
@@ -111,20 +74,6 @@ def test_without_links_a_file_is_published_all_the_same(
     assert contents(tmp_path) == {"a": b"old" if is_there else b"new"}
 
 
-def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    """What does not fit is told, and can be thrown away."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    part = create(tmp_path, "a", VERSION)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            part.write(b"x" * 5000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    part.discard()
-    assert contents(tmp_path) == {}
-
-
 @pytest.mark.parametrize("version", [None, VERSION])
 def test_what_nobody_could_continue_is_not_kept(tmp_path: Path, version: str | None) -> None:
     """Without a version, or without any content, a part is of no use to another process."""
@@ -132,11 +81,6 @@ def test_what_nobody_could_continue_is_not_kept(tmp_path: Path, version: str | N
     part.write(b"" if version else b"x")
     part.keep()
     assert contents(tmp_path) == {}
-
-
-def test_what_is_kept_stays_private(tmp_path: Path) -> None:
-    """A part that waits for the next process is the owner's alone."""
-    assert mode(left(tmp_path, b"x")) == 0o600
 
 
 def test_a_part_at_work_is_left_alone_within_a_process_too(tmp_path: Path) -> None:
