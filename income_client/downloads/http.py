@@ -99,7 +99,7 @@ class FilePool:
         except Exception as error:  # noqa: BLE001 - judged there
             fault = self._pool.fault_of(error).download_error()
         else:
-            return FileReply(self._pool, reply, timeouts.read)
+            return FileReply(self._pool, reply, limits.read)
         raise fault
 
     async def aclose(self) -> None:

@@ -195,6 +195,7 @@ class SocketLimits:
             total=None, connect=timeouts.connect, sock_connect=timeouts.connect
         )
         self.middlewares: Final = (self._send,)
+        self.read: Final = timeouts.read
         self._silences = Deadlines(timeouts.read)
 
     async def _send(
