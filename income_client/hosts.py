@@ -56,11 +56,7 @@ class HostPattern:
 
 
 def read_host_pattern(text: object) -> HostPattern:
-    """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``.
-
-    Raises:
-        ConfigurationError: it is none of these.
-    """
+    """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``."""
     if not isinstance(text, str):
         raise ConfigurationError("allowed_hosts: an entry is not a str")
     for is_wrong, fault in (
