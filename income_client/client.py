@@ -21,11 +21,12 @@ from .errors import ConfigurationError
 from .events import OnEvent
 from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_record
 from .http import endpoints
-from .http.endpoints import proxy_address
-from .http.replies import read_about, read_reply
+from .http.endpoints import addresses, proxy_address
+from .http.replies import read_reply
 from .http.session import Auth, SessionManager
 from .http.tokens import TokenStore
-from .http.transport import BorrowedSession, TraceConfig
+from .http.transport import BorrowedSession, TraceConfig, Transport
+from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .records.files import DownloadedFile
@@ -120,28 +121,28 @@ class IncomeClient:
         self._zone = service_timezone
         self._clock = clock or SystemClock()
         try:
+            sealed_proxy = None if proxy is None else proxy_address(proxy)
             self._session = SessionManager(
-                base_url,
+                Transport(
+                    addresses(base_url, auth_url),
+                    session=session,
+                    max_response_bytes=max_response_bytes,
+                    user_agent=user_agent,
+                    proxy=sealed_proxy,
+                    tls=ssl,
+                    trace_configs=trace_configs,
+                    keep_error_bodies=keep_error_bodies,
+                ),
                 auth=auth,
-                auth_url=auth_url,
-                session=session,
                 timeouts=timeouts,
                 retry=retry,
                 concurrency=concurrency,
                 max_rate=max_rate,
                 token_store=token_store,
-                max_response_bytes=max_response_bytes,
-                user_agent=user_agent,
-                proxy=proxy,
-                ssl=ssl,
-                trace_configs=trace_configs,
-                keep_error_bodies=keep_error_bodies,
-                on_event=on_event,
-                telemetry=telemetry,
+                instrumentation=Instrumentation(on_event, telemetry=telemetry),
                 clock=self._clock,
             )
             self._host = urlsplit(base_url).netloc
-            sealed_proxy = None if proxy is None else proxy_address(proxy)
         finally:
             del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
         self._retry = retry
@@ -375,7 +376,7 @@ class IncomeClient:
             IncomeClientError: the request failed after its retries.
         """
         request = endpoints.get_application(application_id)
-        return await self._session.call(request, partial(read_about, Application, request))
+        return await self._session.call(request, partial(read_reply, Application, request))
 
     async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
         """Read the documents of one application (contract section 4.3).
@@ -391,7 +392,7 @@ class IncomeClient:
             IncomeClientError: the request failed after its retries.
         """
         request = endpoints.get_documents(application_id, pages)
-        read = partial(read_about, ApplicationDocuments, request)
+        read = partial(read_reply, ApplicationDocuments, request)
         return await self._session.call(request, read)
 
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:

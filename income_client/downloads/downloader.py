@@ -16,8 +16,8 @@ from attrs import evolve, frozen
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
+from income_client.http.faults import cleaned
 from income_client.http.retry import Retrier, RetryBudget
-from income_client.http.transport import cleaned
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
 from income_client.records.files import DownloadedFile, DownloadProgress
@@ -204,7 +204,8 @@ class _Download:
                 return found
         async with await self._place.begin() as spool:
             spool.keeps_partial = self._job.keep_partial
-            await self._continue(spool)
+            if spool.size:
+                await self._continue(spool)
             transfer = self._transfer
             if transfer.total is None or transfer.received < transfer.total:
                 await self._persistently(partial(self._receive, spool))
@@ -215,11 +216,9 @@ class _Download:
 
     async def _continue(self, spool: Spool) -> None:
         """Continue the part that was left, if it is of this version."""
-        if not spool.size:
-            return
         stored = await self._persistently(self._stored_file)
         version = version_of(self._subject, stored.size, stored.etag)
-        if version and version == spool.version and spool.size <= (stored.size or 0):
+        if version is not None and version == spool.version and spool.size <= (stored.size or 0):
             self._transfer = Transfer(
                 self._shared.policy, size=spool.size, etag=stored.etag, total=stored.size
             )
@@ -389,8 +388,8 @@ class _Download:
 
 def _subject_of(facts: FileFacts, address: str) -> str:
     """Return which file is meant, by its document and its address without the signature."""
-    where = address.partition("?")[0]
-    return digits_of(facts.application_id, facts.document_id, facts.file, where)
+    path = address.partition("?")[0]
+    return digits_of(facts.application_id, facts.document_id, facts.file, path)
 
 
 class _Answer:

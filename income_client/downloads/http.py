@@ -8,7 +8,7 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Self, cast
 
 import aiohttp
@@ -16,20 +16,19 @@ from yarl import URL
 
 from income_client.errors import ClientClosedError, DownloadError, UnsafeLinkError
 from income_client.hosts import is_this_machine
-from income_client.http.connection_watch import WatchedRequest
+from income_client.http.faults import FAILURES, fault_of
 from income_client.http.transport import (
-    FAILURES,
-    cleaned,
-    elsewhere,
-    fault_of,
+    Pool,
+    SocketLimits,
+    WatchedRequest,
+    new_connector,
     own_name,
-    send_once,
 )
 from income_client.settings import DownloadPolicy, Secret, Timeouts
 
 from .links import Link, check_peer
 
-_KEEP_ALIVE_SECONDS: Final = 15.0
+_KINDS_OF_TIMEOUTS: Final = 16
 _READ_BUFFER_BYTES: Final = 256 * 1024
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 1.0
@@ -63,98 +62,65 @@ class FilePool:
     ) -> None:
         self._policy = policy
         self._tls = True if policy.ssl is None else policy.ssl
-        self._user_agent = own_name(user_agent)
+        self._headers = {
+            "User-Agent": own_name(user_agent),
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+        }
         self._proxy = None if proxy is None else URL(proxy.reveal())
-        self._session: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.is_closed: bool = False
-        self.replies: set[FileReply] = set()
+        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(SocketLimits)
+        self._pool = Pool(self._opened)
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` if no request can be made from the running loop."""
-        if self.is_closed:
-            raise ClientClosedError("the client was closed")
-        if self._is_elsewhere():
-            raise elsewhere()
+        self._pool.check()
 
     async def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> "FileReply":
-        """Ask for a file once, and return the reply: a context that ends with its connection.
-
-        It begins within the time to connect and the time to read together.
-        """
-        self.check_open()
+        """Ask for a file once, and return the reply: a context that ends with its connection."""
         if self._proxy is not None and is_this_machine(link.host):
             check_peer(_LOOPBACK, self._policy)
-        session = self._opened()
+        limits = self._limits(timeouts)
         try:
-            async with asyncio.timeout(timeouts.connect + timeouts.read):
-                reply = await session.get(
-                    link.url,
-                    headers=headers,
-                    allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(
-                        total=None, connect=timeouts.connect, sock_connect=timeouts.connect
-                    ),
-                    proxy=self._proxy,
-                    ssl=self._tls,
-                )
+            reply = await self._pool.open().get(
+                link.url,
+                headers=headers,
+                allow_redirects=False,
+                timeout=limits.connecting,
+                middlewares=limits.middlewares,
+                proxy=self._proxy,
+                ssl=self._tls,
+            )
         except _RefusedPeerError as refused:
             fault: DownloadError = UnsafeLinkError(
                 f"{link.host}: {refused.message}", reason=refused.reason
             )
-        except FAILURES as error:
-            fault = fault_of(error).download_error()
-        except Exception as bug:  # noqa: BLE001 - raised again
-            if session.closed:
-                self.check_open()
-            raise cleaned(bug) from None
+        except ClientClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - judged there
+            fault = self._pool.fault_of(error).download_error()
         else:
-            return FileReply(self, reply, timeouts.read)
-        if session.closed:
-            self.check_open()
+            return FileReply(self._pool, reply, timeouts.read)
         raise fault
 
     async def aclose(self) -> None:
         """Close the connections; a second time does nothing."""
-        if self._session is not None and self._is_elsewhere():
-            raise elsewhere()
-        self.is_closed = True
-        # aiohttp forgets readers of a body when its session is closed, and their time limit too.
-        for reply in tuple(self.replies):
-            reply.leave()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    def _is_elsewhere(self) -> bool:
-        return self._loop is not None and self._loop is not asyncio.get_running_loop()
+        await self._pool.aclose()
 
     def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # The proxy is the caller's own choice, wherever it is.
-            factory = partial(_checked_socket, self._policy) if self._proxy is None else None
-            self._loop = asyncio.get_running_loop()
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    keepalive_timeout=_KEEP_ALIVE_SECONDS,
-                    socket_factory=factory,
-                ),
-                request_class=WatchedRequest,
-                headers={
-                    "User-Agent": self._user_agent,
-                    "Accept": "*/*",
-                    "Accept-Encoding": "identity",
-                },
-                cookie_jar=aiohttp.DummyCookieJar(),
-                middlewares=(send_once,),
-                trust_env=False,
-                auto_decompress=False,
-                read_bufsize=_READ_BUFFER_BYTES,
-            )
-            # Instrumentation adds trace configs to every session: an address is a secret here.
-            self._session.trace_configs.clear()
-        return self._session
+        # The proxy is the caller's own choice, wherever it is.
+        factory = partial(_checked_socket, self._policy) if self._proxy is None else None
+        session = aiohttp.ClientSession(
+            connector=new_connector(factory),
+            request_class=WatchedRequest,
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=_READ_BUFFER_BYTES,
+        )
+        # Instrumentation adds trace configs to every session: an address is a secret here.
+        session.trace_configs.clear()
+        return session
 
 
 class FileReply:
@@ -163,13 +129,13 @@ class FileReply:
     Leaving it as a context gives up its connection, unless the body was read to its end.
     """
 
-    def __init__(self, pool: FilePool, reply: aiohttp.ClientResponse, seconds: float) -> None:
+    def __init__(self, pool: Pool, reply: aiohttp.ClientResponse, seconds: float) -> None:
         self._pool = pool
         self._reply = reply
         self._seconds = seconds
         self.status: int = reply.status
         self.headers: Mapping[str, str] = _headers_of(reply)
-        pool.replies.add(self)
+        pool.replies.add(reply)
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +169,7 @@ class FileReply:
         else:
             return piece
         if not piece:
-            self._pool.check_open()
+            self._pool.check()
             raise fault.download_error()
         return piece
 
@@ -218,7 +184,7 @@ class FileReply:
 
     def leave(self) -> None:
         """Give the connection back if the body was read to its end, else close it."""
-        self._pool.replies.discard(self)
+        self._pool.replies.discard(self._reply)
         if self._reply.content.at_eof():
             self._reply.release()
         else:

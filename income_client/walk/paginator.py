@@ -11,7 +11,6 @@ from income_client.clock import Clock
 from income_client.concurrency import BoundedTasks
 from income_client.errors import (
     ConfigurationError,
-    IncomeClientError,
     InvalidRequestError,
     SaturatedWindowError,
     UnexpectedResponseError,
@@ -37,7 +36,7 @@ from .tail import END_OF_TIME
 from .windows import Bounds, Delivery, Pause, Question, second_of
 
 OnSaturated = Literal["raise", "report"]
-ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
+ReadPage = Callable[[Request, Response], ApplicationPage]
 
 _LEAST_LIMIT: Final = 2
 _READ_STRICTLY: Final[ReadPage] = partial(read_reply, ApplicationPage)
@@ -87,10 +86,8 @@ async def ask_page(
         limit=limit,
     )
 
-    def reply_of(response: Response) -> ListReply | IncomeClientError:
+    def reply_of(response: Response) -> ListReply:
         page = read(request, response)
-        if isinstance(page, IncomeClientError):
-            return page
         moment = served_at(response)
         if moment is None:
             return ListReply(page, None)
