@@ -153,7 +153,7 @@ class IncomeClient:
         def make_downloader() -> Downloader:
             from .downloads.downloader import Downloader
 
-            return Downloader.make(
+            return Downloader(
                 downloads,
                 timeouts=timeouts,
                 retry=retry,

@@ -8,10 +8,9 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from functools import lru_cache, partial
 from typing import Final, Self, TypeVar
-
-from attrs import evolve, frozen
 
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
@@ -61,30 +60,11 @@ class ProgressError(Exception):
         self.raised = raised
 
 
-@frozen(kw_only=True)
 class Downloader:
-    """Downloads files; what all downloads of a client share."""
+    """Downloads files; what all downloads of a client share, and its views but for the limits."""
 
-    pool: FilePool
-    """Connections to where files come from."""
-    policy: DownloadPolicy
-    """Limits of addresses, sizes and rates."""
-    timeouts: Timeouts
-    """``connect`` and ``read`` limit each request."""
-    retrier: Retrier
-    """Repeats attempts without progress."""
-    book: "AddressBook"
-    """Gives fresh addresses."""
-    clock: Clock
-    """Measures rates."""
-    slots: asyncio.Semaphore
-    """As many as files may be downloaded at a time."""
-    instrumentation: Instrumentation
-    """Gets an event for each file."""
-
-    @classmethod
-    def make(
-        cls,
+    def __init__(
+        self,
         policy: DownloadPolicy | None,
         *,
         timeouts: Timeouts | None,
@@ -94,28 +74,27 @@ class Downloader:
         proxy: Secret | None,
         clock: Clock,
         instrumentation: Instrumentation,
-    ) -> Self:
-        """Make one with its own connections, for arguments that the session has checked."""
+    ) -> None:
         policy = DownloadPolicy() if policy is None else policy
         if not isinstance(policy, DownloadPolicy):
             raise ConfigurationError("downloads must be a DownloadPolicy")
         retry = retry or RetryPolicy()
-        return cls(
-            pool=FilePool(policy, user_agent=user_agent, proxy=proxy),
-            policy=policy,
-            timeouts=timeouts or Timeouts(),
-            # Its own budget: an outage of the storage is no reason to give up on the service.
-            retrier=Retrier(retry, RetryBudget(retry.budget), clock),
-            book=AddressBook(clock),
-            clock=clock,
-            slots=asyncio.Semaphore(concurrency),
-            instrumentation=instrumentation,
-        )
+        self.policy = policy
+        self.pool = FilePool(policy, user_agent=user_agent, proxy=proxy)
+        self.timeouts = timeouts or Timeouts()
+        # Its own budget: an outage of the storage is no reason to give up on the service.
+        self.retrier = Retrier(retry, RetryBudget(retry.budget), clock)
+        self.book = AddressBook(clock)
+        self.clock = clock
+        self._slots = asyncio.Semaphore(concurrency)
+        self._instrumentation = instrumentation
 
     def with_options(self, *, timeouts: Timeouts | None, retry: RetryPolicy | None) -> Self:
         """Return one with other limits: same connections, slots, budget and fresh addresses."""
-        retrier = self.retrier.with_policy(retry) if retry else self.retrier
-        return evolve(self, timeouts=timeouts or self.timeouts, retrier=retrier)
+        view = copy(self)
+        view.timeouts = timeouts or self.timeouts
+        view.retrier = self.retrier.with_policy(retry) if retry else self.retrier
+        return view
 
     async def aclose(self) -> None:
         """Close the connections; again does nothing."""
@@ -123,7 +102,7 @@ class Downloader:
 
     async def fetch(self, job: Job, document: Document) -> DownloadedFile:
         """Download a file; raise what went wrong from a frame that holds nothing of it."""
-        async with self.slots:
+        async with self._slots:
             download = _Download(self, job, document)
             began = self.clock.monotonic()
             ending: BaseException
@@ -150,7 +129,7 @@ class Downloader:
     def _report(
         self, download: "_Download", outcome: DownloadedFile | BaseException, began: float
     ) -> None:
-        emit = self.instrumentation.emit
+        emit = self._instrumentation.emit
         if emit is None:
             return
         file = outcome if isinstance(outcome, DownloadedFile) else None
