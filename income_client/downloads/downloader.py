@@ -39,7 +39,6 @@ from .transfer import (
     failure,
     is_refusal,
     read_stored_file,
-    refusal,
 )
 
 T = TypeVar("T")
@@ -219,10 +218,7 @@ class _Download:
         stored = await self._persistently(self._stored_file)
         version = version_of(self._subject, stored.size, stored.etag)
         if version is not None and version == spool.version and spool.size <= (stored.size or 0):
-            self._transfer = Transfer(
-                self._shared.policy, size=spool.size, etag=stored.etag, total=stored.size
-            )
-            self._transfer.content_type = stored.content_type
+            self._transfer.resume(spool.size, stored)
 
     async def _compared(self, present: tuple[Present, ...]) -> DownloadedFile | None:
         """Return the file that is there if it is the same, None if only its content can tell."""
@@ -256,10 +252,7 @@ class _Download:
 
     async def _take(self, reply: FileReply, spool: Spool) -> None:
         now, transfer = self._shared.clock.monotonic, self._transfer
-        starts_over = transfer.head(
-            reply.status, reply.headers, is_delimited=reply.is_delimited, now=now()
-        )
-        if starts_over:
+        if transfer.head(reply.status, reply.headers, now()):
             await spool.start_over(version_of(self._subject, transfer.total, transfer.etag))
         while True:
             try:
@@ -309,10 +302,9 @@ class _Download:
             if reply.status in WITH_FILE:
                 return reply
             with reply:
-                if is_refusal(reply.status):
-                    raise refusal(reply.status, reply.headers, await reply.error_text())
                 if reply.status not in REDIRECTS:
-                    raise failure(reply.status, reply.headers)
+                    text = await reply.error_text() if is_refusal(reply.status) else ""
+                    raise failure(reply.status, reply.headers, text)
                 link = redirected(link, reply.headers.get("location"), policy)
             hops += 1
         raise DownloadError("the storage redirects too often")

@@ -99,7 +99,7 @@ class FilePool:
         except Exception as error:  # noqa: BLE001 - judged there
             fault = self._pool.fault_of(error).download_error()
         else:
-            return FileReply(self._pool, reply, timeouts.read)
+            return FileReply(self._pool, reply, limits.read)
         raise fault
 
     async def aclose(self) -> None:
@@ -142,13 +142,6 @@ class FileReply:
 
     def __exit__(self, *_: object) -> None:
         self.leave()
-
-    @property
-    def is_delimited(self) -> bool:
-        """Whether a cut can be told from the end of the body."""
-        # Without blanks of any other kind: aiohttp knows only these, and would read to a cut.
-        coding = self.headers.get("transfer-encoding", "").strip(" \t").lower()
-        return coding == "chunked" if coding else "content-length" in self.headers
 
     async def read(self) -> bytes:
         """Return the next bytes as they were received, none at the end of the body.

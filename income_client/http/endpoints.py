@@ -80,17 +80,7 @@ def list_applications(
     limit: int | None = None,
     application_reference_id: str | None = None,
 ) -> Request:
-    """Ask for one page of applications (contract section 4.1).
-
-    Args:
-        updated_after: lower bound as the wire has it; None leaves it to the service.
-        updated_before: upper bound, likewise.
-        limit: most rows of the page, 1 to 1000; None leaves it to the service.
-        application_reference_id: the partner's own reference.
-
-    Raises:
-        ConfigurationError: the limit or the reference is invalid.
-    """
+    """Ask for one page of applications (contract section 4.1)."""
     if application_reference_id is not None:
         _check_id("application_reference_id", application_reference_id)
     if limit is not None:
@@ -108,14 +98,7 @@ def list_applications(
 
 
 def get_application(application_id: str) -> Request:
-    """Ask for one application with its income calculations (contract section 4.2).
-
-    Args:
-        application_id: as the service gave it when the application was registered.
-
-    Raises:
-        ConfigurationError: the id is invalid.
-    """
+    """Ask for one application with its income calculations (contract section 4.2)."""
     return Request(
         name="get_application",
         path=_application_path(application_id),
@@ -124,15 +107,7 @@ def get_application(application_id: str) -> Request:
 
 
 def get_documents(application_id: str, pages: bool = False) -> Request:
-    """Ask for the documents of one application (contract section 4.3).
-
-    Args:
-        application_id: as the service gave it when the application was registered.
-        pages: whether each document comes with its pages block.
-
-    Raises:
-        ConfigurationError: the id is invalid.
-    """
+    """Ask for the documents of one application (contract section 4.3)."""
     return Request(
         name="get_documents",
         path=_application_path(application_id) + "/documents",
@@ -188,15 +163,9 @@ class Addresses:
 
 
 def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
-    """Check both addresses of a client (contract section 5.1).
+    """Check both addresses of a client; the origin of the first is for tokens too by default.
 
-    Args:
-        base_url: https, host, perhaps a port and a path prefix; http for loopback only.
-        auth_url: the same; None for the origin of ``base_url``.
-
-    Raises:
-        ConfigurationError: an address is not of that form. It is not shown,
-            since it may hold a password.
+    An address that is refused is not shown: it may hold a password.
     """
     fault = _address_fault("base_url", base_url)
     if fault is None and auth_url is not None:
@@ -213,14 +182,7 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
 
 
 def proxy_address(proxy: str) -> Secret:
-    """Check the address of an HTTP proxy, which may hold the proxy's own credentials.
-
-    Args:
-        proxy: http or https, perhaps user information, host, perhaps a port.
-
-    Raises:
-        ConfigurationError: it is not of that form.
-    """
+    """Check the address of an HTTP proxy, which may hold the proxy's own credentials."""
     url = _parsed(proxy)
     is_proxy = url is not None and url.scheme in _SCHEMES and _host_in(url) is not None
     if not is_proxy:
@@ -235,9 +197,6 @@ def check_route(found: Addresses, proxy: Secret) -> None:
 
     Over http the proxy itself gets each request, with its Authorization header. So an http
     address of this machine can be combined only with a proxy on this machine.
-
-    Raises:
-        ConfigurationError: an address is http, and the proxy is on another machine.
     """
     is_here = _is_loopback(URL(proxy.reveal(), encoded=True))
     for name, address in (("base_url", found.api), ("auth_url", found.token)):

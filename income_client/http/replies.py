@@ -65,15 +65,6 @@ def read_reply(
 
     One about another application is an error: one borrower's income in the place of another's
     is worse than no reply.
-
-    Args:
-        cls: the record class of the payload.
-        request: what was asked.
-        response: what came back.
-        look: called with the parsed body once the record was made of it.
-
-    Raises:
-        IncomeClientError: what the reply says in place of the payload.
     """
     if response.status != _OK:
         raise failure_of(request, response)

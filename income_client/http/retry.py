@@ -115,7 +115,7 @@ class RetryBudget:
 
 
 class FinalError(Exception):
-    """Carries a failure past the retries, which could not mend it."""
+    """Carries a failure past the retries, which could not mend it, to the caller of `Retrier`."""
 
     def __init__(self, error: IncomeClientError) -> None:
         super().__init__()
@@ -155,14 +155,8 @@ class Retrier:
     ) -> T:
         """Make the first attempt, and further ones after failures that allow it.
 
-        Args:
-            attempt: makes one; what it raises as `FinalError` is not retried.
-            deadline_at: no pause ends after this moment of the clock.
-            gate: closed by a 429 for as long as the service asks.
-            on_retry: called for each failure that is followed by another attempt.
-
-        Raises:
-            IncomeClientError: the last failure.
+        No pause ends after ``deadline_at``, a moment of the clock. A 429 closes the gate for as
+        long as the service asks.
         """
         try:
             result = await attempt()
@@ -310,12 +304,7 @@ class Deadlines:
 
 
 class Deadline:
-    """A block that is cancelled once its time is up, which begins with `Deadlines.start`.
-
-    Attributes:
-        ends_at: the loop's time at which it ends.
-        has_passed: whether the block was ended by it.
-    """
+    """A block that is cancelled once its time is up, which begins with `Deadlines.start`."""
 
     __slots__ = ("_cancelling", "_deadlines", "_is_expiring", "_task", "ends_at", "has_passed")
 

@@ -109,11 +109,7 @@ class SessionManager:
         )
 
     async def call(self, request: Request, read: Read[T]) -> T:
-        """Send a request until a reply is read, no retry is allowed, or the deadline passes.
-
-        Raises:
-            IncomeClientError: the last failure, with ``attempts`` filled in.
-        """
+        """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
         try:
             self.transport.pool.check()
             return await _Call(self, request, read, self.gate).run()
@@ -136,11 +132,7 @@ class SessionManager:
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
     ) -> Self:
-        """Return a view with other timeouts, as far as they are given, or another retry policy.
-
-        Raises:
-            ConfigurationError: an argument is of another type.
-        """
+        """Return a view with other timeouts, as far as they are given, or another retry policy."""
         view = copy.copy(self)
         if timeouts is not None:
             given = _checked("timeouts", Timeouts, timeouts)
@@ -150,11 +142,7 @@ class SessionManager:
         return view
 
     async def aclose(self) -> None:
-        """Close the connections opened here and end a token request; again does nothing.
-
-        Raises:
-            ClientClosedError: the connections belong to another event loop.
-        """
+        """Close the connections opened here and end a token request; again does nothing."""
         pool = self.transport.pool
         try:
             await pool.aclose()

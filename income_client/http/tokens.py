@@ -137,12 +137,7 @@ def from_stored(stored: StoredToken, *, now: float, wall_time: datetime) -> Toke
 
 
 def read_token(response: Response, *, sent_at: float) -> Token:
-    """Read the reply of the token endpoint (contract section 5.1).
-
-    Raises:
-        AuthenticationError: the credentials were refused.
-        TokenError: any other reply that holds no usable token.
-    """
+    """Read the reply of the token endpoint (contract section 5.1)."""
     if response.status != HTTPStatus.OK:
         raise _refusal(response)
     payload = parse(response.body)
@@ -235,17 +230,7 @@ def _utc_now() -> datetime:
 
 
 class TokenCache:
-    """Holds the token in use and replaces it in time.
-
-    Args:
-        request_token: requests a new token.
-        clock: measures the token's age.
-        gate: no token request begins while it is closed; always open by default.
-        store: shared with other processes; its failures never break a call.
-        load_seconds: how long the store may take to load before a token is requested.
-        wall_time: the time of day, for the store.
-        instrumentation: receives an event for each new token.
-    """
+    """Holds the token in use and replaces it in time."""
 
     def __init__(
         self,
@@ -299,10 +284,6 @@ class TokenCache:
         All who wait at a time wait for the same request, and a cancelled waiter does not end
         it. Refused credentials are not tried again for 10 seconds, since accounts get locked
         for it; the error says for how long.
-
-        Raises:
-            IncomeClientError: a copy of the request's failure; or the gate stays closed until
-                ``deadline_at``, a moment of the clock; or the cache was closed.
         """
         token = self._known()
         if token is None:

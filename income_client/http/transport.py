@@ -124,13 +124,7 @@ class WatchedRequest(aiohttp.ClientRequest):
     """Limits the wait for the reply, from the moment when the request is written."""
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
-        """Write the request to a connection, which aiohttp closes if this raises.
-
-        Raises:
-            UsedConnectionError: it was used before, and another one should be taken.
-            UnaskedBytesError: it is new, and bytes came over it before the request.
-            aiohttp.ClientError: it is new, and was closed by the other side.
-        """
+        """Write the request to a connection, which aiohttp closes if this raises."""
         transport, protocol = conn.transport, conn.protocol
         if transport is None or protocol is None:
             raise aiohttp.ServerDisconnectedError
@@ -195,6 +189,7 @@ class SocketLimits:
             total=None, connect=timeouts.connect, sock_connect=timeouts.connect
         )
         self.middlewares: Final = (self._send,)
+        self.read: Final = timeouts.read
         self._silences = Deadlines(timeouts.read)
 
     async def _send(
@@ -234,16 +229,7 @@ class SocketLimits:
 
 
 class Pool:
-    """A pool of connections: an aiohttp session, made in the event loop of its first request.
-
-    Args:
-        make: makes the session.
-        borrowed: the caller's session whose connections it uses.
-
-    Attributes:
-        replies: those of which the body is being read.
-        is_closed: whether it was closed, or is being closed.
-    """
+    """A pool of connections: an aiohttp session, made in the event loop of its first request."""
 
     def __init__(
         self,
@@ -290,11 +276,7 @@ class Pool:
         return fault_of(error)
 
     async def aclose(self) -> None:
-        """Close what was opened here; a second time does nothing.
-
-        Raises:
-            ClientClosedError: another loop than this one has the connections.
-        """
+        """Close what was opened here; a second time does nothing."""
         if self._session is not None and self._loop is not asyncio.get_running_loop():
             raise ClientClosedError(_ELSEWHERE)
         self.is_closed = True
@@ -311,19 +293,6 @@ class Transport:
 
     Of a borrowed session only the connections and the trace hooks are used; its cookies, headers,
     credentials and middlewares stay out of our requests.
-
-    Args:
-        addresses: where the requests go.
-        session: a caller's session, never closed here.
-        max_response_bytes: longest body of a successful reply, decompressed.
-        user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy, as `proxy_address` checked it.
-        tls: in place of aiohttp's default context.
-        trace_configs: aiohttp's trace hooks.
-        keep_error_bodies: whether errors keep the first bytes of the body.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -366,15 +335,8 @@ class Transport:
     ) -> T:
         """Send a request once, and return what is read from its reply.
 
-        Args:
-            request: what to send, and to which origin.
-            headers: the Authorization header, and that of a form.
-            limits: of connecting and silence; the deadline is the caller's.
-            read: makes the result of a reply, which has no body unless its status is 200. If it
-                refuses such a one, the connection is closed.
-
-        Raises:
-            IncomeClientError: no reply came, or one that is too large or refused.
+        That has no body unless its status is 200. Where ``read`` refuses such a one, the connection
+        is closed: what follows on it may be shifted by a reply.
         """
         try:
             reply = await self.pool.open().request(
@@ -489,11 +451,7 @@ def _traces_of(session: BorrowedSession | None) -> list[TraceConfig]:
 
 
 def own_name(user_agent: object) -> str:
-    """Return the value of the User-Agent header: the package's own, or one of the caller's.
-
-    Raises:
-        ConfigurationError: it cannot be sent in a header.
-    """
+    """Return the value of the User-Agent header: the package's own, or one of the caller's."""
     name = _USER_AGENT if user_agent is None else user_agent
     if not isinstance(name, str) or _HEADER_TEXT.fullmatch(name) is None:
         raise ConfigurationError("user_agent must be a short text of printable ASCII")

@@ -38,22 +38,19 @@ def ending(out: bytes, how: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("out", "is_delimited", "body"),
+    ("out", "body"),
     [
-        (reply(body=b"body"), True, b"body"),
-        (reply(body=b""), True, b""),
-        (CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", True, b"body"),
-        (OPEN_ENDED, False, b"body"),
-        (reply(206, b"dy", Content_Range="bytes 2-3/4"), True, b"dy"),
+        (reply(body=b"body"), b"body"),
+        (reply(body=b""), b""),
+        (CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", b"body"),
+        (OPEN_ENDED, b"body"),
+        (reply(206, b"dy", Content_Range="bytes 2-3/4"), b"dy"),
     ],
 )
-async def test_the_end_of_a_body_is_proven_or_not(
-    out: bytes, body: bytes, *, is_delimited: bool
-) -> None:
-    """Without a length or chunks a cut looks like an end, and that is told beforehand."""
+async def test_a_body_is_read_to_its_end(out: bytes, body: bytes) -> None:
+    """With a length, in chunks, or until the connection is closed."""
     async with pooled(ending(out, "fin")) as (pool, server):
         with await pool.get(link_to(server.url), {}, WAITS) as found:
-            assert found.is_delimited is is_delimited
             assert await body_of(found) == body
             assert await found.read() == b""
             assert CANARY not in repr(found)
