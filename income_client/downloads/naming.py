@@ -8,6 +8,7 @@ differs from one to the next.
 import hashlib
 import re
 import unicodedata
+from collections.abc import Mapping
 from string import Formatter
 from typing import Final, Self, TypeAlias
 
@@ -39,7 +40,7 @@ _RESERVED: Final = frozenset(
     | {f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"},
 )
 
-_KNOWN: Final = {
+_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "pdf": ("application/pdf", "application/x-pdf"),
     "png": ("image/png",),
     "jpg": ("image/jpeg", "image/jpg", "image/pjpeg"),
@@ -68,7 +69,7 @@ _BY_MEDIA_TYPE: Final = {name: extension for extension, names in _KNOWN.items() 
 EXTENSIONS: Final = (*_KNOWN, _UNKNOWN)
 """Every extension that a file can get, the likeliest first."""
 
-MEDIA_TYPES: Final = {extension: names[0] for extension, names in _KNOWN.items()}
+MEDIA_TYPES: Final[Mapping[str, str]] = {extension: names[0] for extension, names in _KNOWN.items()}
 """The usual media type of each extension; that of unknown files is not among them."""
 
 _SIGNATURES: Final = (

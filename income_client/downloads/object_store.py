@@ -48,22 +48,10 @@ class Store(Protocol):
     def get_async(self, path: str) -> Awaitable[Any]:
         """Begin to read an object."""
 
-    def put_async(
-        self,
-        path: str,
-        file: Any,
-        *,
-        attributes: Any = None,
-        mode: Any = None,
-        use_multipart: bool | None = None,
-        chunk_size: int = ...,
-        max_concurrency: int = ...,
-    ) -> Awaitable[Any]:
+    def put_async(self, *arguments: Any, **options: Any) -> Awaitable[Any]:
         """Write an object, all of it or nothing."""
 
-    def list(
-        self, prefix: str | None = None, *, offset: str | None = None, chunk_size: int = 50
-    ) -> Any:
+    def list(self, *arguments: Any, **options: Any) -> Any:
         """Begin to list objects."""
 
 

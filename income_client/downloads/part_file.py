@@ -319,7 +319,7 @@ class Spool:
         self._is_new = left is None
         self.size: int = 0 if left is None else left.size
         self.version = None if left is None else left.version
-        self.keeps_partial = False
+        self.keeps_partial: bool = False
         self._pieces: list[bytes] = []
         self._gathered = 0
         self._writing: asyncio.Future[PartFile] | None = None
