@@ -251,7 +251,7 @@ class Transfer:
 
 
 def _check_usable(headers: Mapping[str, str], status: int) -> None:
-    """Raise if a body cannot be the file's own bytes, or its end cannot be told from a cut."""
+    """Raise if a body cannot be the file's own bytes, or if a cut would look like its end."""
     if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
         raise DownloadError(
             "the storage encoded the file although it was asked not to", status=status

@@ -1,4 +1,4 @@
-"""A body comes piece by piece, and its end is proven or told to be none."""
+"""A body comes piece by piece, and a cut is an error."""
 
 import asyncio
 import gzip
@@ -95,7 +95,7 @@ async def test_a_reply_that_contradicts_itself_is_an_error(
 
 
 async def test_other_fields_may_come_twice() -> None:
-    """The last one is told."""
+    """The last one counts."""
     out = b"HTTP/1.1 200 X\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n{}"
     async with pooled(always(out)) as (pool, server):
         with await pool.get(link_to(server.url), {}, WAITS) as found:

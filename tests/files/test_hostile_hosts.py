@@ -41,7 +41,7 @@ ONCE = RetryPolicy(max_attempts=1)
         "Connection: close",
     ],
 )
-async def test_a_body_whose_end_is_not_told_is_no_file(tmp_path: Path, fields: str) -> None:
+async def test_a_body_without_a_certain_end_is_refused(tmp_path: Path, fields: str) -> None:
     """Whatever a reader of headers could take for an end."""
 
     async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
@@ -101,7 +101,7 @@ async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
-    """That the address has expired stands at its beginning."""
+    """Its beginning says that the address has expired."""
 
     async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
         writer.write(b"HTTP/1.1 400 X\r\nContent-Length: 999\r\n\r\n<Code>ExpiredToken</Code>")
@@ -193,7 +193,7 @@ async def test_options_must_be_meant(tmp_path: Path, options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
-async def test_a_path_that_cannot_be_is_told(tmp_path: Path, path: str) -> None:
+async def test_an_impossible_path_is_an_error(tmp_path: Path, path: str) -> None:
     """As an error of ours, from one end or the other."""
     async with scene() as play:
         document = await play.document()

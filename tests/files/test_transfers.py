@@ -234,8 +234,8 @@ def test_connections_that_help_are_bounded() -> None:
     ends = [receiver.all(body, keep=1)]
     while ends[-1] is False:
         place = int(receiver.transfer.ask()["Range"][6:-1])
-        told = f"bytes {place}-{len(body) - 1}/{len(body)}"
-        ends.append(receiver.reply(206, b"x", is_cut=True, content_range=told, etag='"1"'))
+        content_range = f"bytes {place}-{len(body) - 1}/{len(body)}"
+        ends.append(receiver.reply(206, b"x", is_cut=True, content_range=content_range, etag='"1"'))
     assert len(ends) == 31
 
 
@@ -268,9 +268,9 @@ def test_what_is_whole_is_one_version(acts: list[tuple[str, int]], kept: int) ->
             place = first + (act == "wrong place")
             total = len(body) + (act == "wrong total")
             rest = body[place : place + keep]
-            told = f"bytes {place}-{total - 1}/{total}"
+            content_range = f"bytes {place}-{total - 1}/{total}"
             end = receiver.reply(
-                206, rest, is_cut=len(rest) < total - place, content_range=told, etag=etag
+                206, rest, is_cut=len(rest) < total - place, content_range=content_range, etag=etag
             )
         if end is True:
             assert receiver.content in _VERSIONS
