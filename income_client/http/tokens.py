@@ -353,7 +353,7 @@ class TokenCache:
             failure = error.again()
         else:
             self._token, self._refusal = token, None
-            _log_renewed(token)
+            _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
             self._report_renewed(token, is_shared=False)
             self._begin_saving(token)
             return token
@@ -429,11 +429,6 @@ def _still_refused(refusal: AuthenticationError, ago: float) -> AuthenticationEr
         retry_after=left,
         request_id=refusal.request_id,
     )
-
-
-def _log_renewed(token: Token) -> None:
-    if _LOGGER.isEnabledFor(logging.DEBUG):
-        _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
 
 
 def _log_not_renewed(error: IncomeClientError, seconds_left: float) -> None:
