@@ -68,9 +68,10 @@ def read_reply(
     """
     if response.status != _OK:
         raise failure_of(request, response)
-    payload = decode(cls, response.body, look)
-    if isinstance(payload, DecodeError):
-        raise _undecodable(request, response, payload)
+    try:
+        payload = decode(cls, response.body, look)
+    except DecodeError as error:
+        raise _undecodable(request, response, error) from None
     if request.subject is not None and getattr(payload, "application_id", None) != request.subject:
         # It may be the answer to another request; the next one goes over another connection.
         raise _unexpected(request, response, "the reply is about another application")

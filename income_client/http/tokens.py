@@ -27,7 +27,7 @@ from income_client.errors import (
 from income_client.events import TokenRenewed
 from income_client.instrumentation import Instrumentation
 from income_client.settings import Secret, positive
-from income_client.wire.strict_json import parse
+from income_client.wire.codec import parse
 
 from .endpoints import Response, token_request
 from .replies import content_of, facts_of, failure_of, label
@@ -140,11 +140,12 @@ def read_token(response: Response, *, sent_at: float) -> Token:
     """Read the reply of the token endpoint (contract section 5.1)."""
     if response.status != HTTPStatus.OK:
         raise _refusal(response)
-    payload = parse(response.body)
-    if isinstance(payload, DecodeError):
-        if payload.retryable:
-            raise _unusable(response, f"{content_of(response)} instead of JSON", retryable=True)
-        raise _unusable(response, payload.faults[0].reason)
+    try:
+        payload = parse(response.body)
+    except DecodeError as error:
+        is_cut = error.retryable
+        fault = f"{content_of(response)} instead of JSON" if is_cut else error.faults[0].reason
+        raise _unusable(response, fault, retryable=is_cut) from None
     if not isinstance(payload, dict):
         raise _unusable(response, "the reply is not an object")
     for name, (is_right, expected) in _FIELDS.items():
@@ -353,7 +354,7 @@ class TokenCache:
             failure = error.again()
         else:
             self._token, self._refusal = token, None
-            _log_renewed(token)
+            _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
             self._report_renewed(token, is_shared=False)
             self._begin_saving(token)
             return token
@@ -429,11 +430,6 @@ def _still_refused(refusal: AuthenticationError, ago: float) -> AuthenticationEr
         retry_after=left,
         request_id=refusal.request_id,
     )
-
-
-def _log_renewed(token: Token) -> None:
-    if _LOGGER.isEnabledFor(logging.DEBUG):
-        _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
 
 
 def _log_not_renewed(error: IncomeClientError, seconds_left: float) -> None:

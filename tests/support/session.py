@@ -21,6 +21,7 @@ T = TypeVar("T")
 OAUTH = OAuth2ClientCredentials("partner", "invented")
 ASKED = get_application("1")
 BASIC = BasicAuth("user", "invented")
+_OF_THE_TRANSPORT = ("session", "trace_configs", "max_response_bytes")
 
 
 @contextlib.asynccontextmanager
@@ -44,8 +45,12 @@ def session_to(
     url: str, on_event: OnEvent | None = None, *, telemetry: bool = True, **options: Any
 ) -> SessionManager:
     """Return a session to a service."""
-    instrumentation = Instrumentation(on_event, telemetry=telemetry)
-    return SessionManager(Transport(addresses(url)), instrumentation=instrumentation, **options)
+    to_transport = {name: options.pop(name) for name in _OF_THE_TRANSPORT if name in options}
+    return SessionManager(
+        Transport(addresses(url), **to_transport),
+        instrumentation=Instrumentation(on_event, telemetry=telemetry),
+        **options,
+    )
 
 
 async def call(session: SessionManager) -> bytes:
