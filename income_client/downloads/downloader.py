@@ -103,7 +103,10 @@ class Downloader:
     async def fetch(self, job: Job, document: Document) -> DownloadedFile:
         """Download a file; raise what went wrong from a frame that holds nothing of it."""
         async with self._slots:
-            download = _Download(self, job, document)
+            try:
+                download = _Download(self, job, document)
+            except ConfigurationError as error:
+                raise error.with_traceback(None) from None
             began = self.clock.monotonic()
             ending: BaseException
             try:
