@@ -6,19 +6,17 @@ address or anything about a borrower.
 
 from typing import Protocol
 
-from attrs import frozen
+import msgspec
 
 from .records.dead_letters import DeadLetter
 from .records.window import Window
 
 
-@frozen(kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened in a client; the class says what."""
 
 
-@frozen(kw_only=True)
-class RequestSent(Event):
+class RequestSent(Event, frozen=True, kw_only=True):
     """A request goes out."""
 
     call: str
@@ -27,8 +25,7 @@ class RequestSent(Event):
     """Which one of its call, from 1."""
 
 
-@frozen(kw_only=True)
-class RequestAnswered(Event):
+class RequestAnswered(Event, frozen=True, kw_only=True):
     """A request has ended, with a reply or without."""
 
     call: str
@@ -43,8 +40,7 @@ class RequestAnswered(Event):
     """Class of what was wrong with it; None if nothing was."""
 
 
-@frozen(kw_only=True)
-class RequestRetried(Event):
+class RequestRetried(Event, frozen=True, kw_only=True):
     """A request has failed, and is made again after a pause."""
 
     call: str
@@ -59,8 +55,7 @@ class RequestRetried(Event):
     """Seconds until the next."""
 
 
-@frozen(kw_only=True)
-class CallFinished(Event):
+class CallFinished(Event, frozen=True, kw_only=True):
     """A call has come to its end."""
 
     call: str
@@ -77,8 +72,7 @@ class CallFinished(Event):
     """Class of the error that it raised; None for a result."""
 
 
-@frozen(kw_only=True)
-class FileFinished(Event):
+class FileFinished(Event, frozen=True, kw_only=True):
     """A document's file has come, or has not."""
 
     application_id: str | None
@@ -97,8 +91,7 @@ class FileFinished(Event):
     """Class of what was wrong; None if it is there."""
 
 
-@frozen(kw_only=True)
-class TokenRenewed(Event):
+class TokenRenewed(Event, frozen=True, kw_only=True):
     """There is a new access token."""
 
     lifetime: float
@@ -107,8 +100,7 @@ class TokenRenewed(Event):
     """Whether it came from the token store; else it was requested."""
 
 
-@frozen(kw_only=True)
-class WindowSplit(Event):
+class WindowSplit(Event, frozen=True, kw_only=True):
     """A page came back full, and its window is divided."""
 
     window: Window
@@ -117,8 +109,7 @@ class WindowSplit(Event):
     """Rows of the page."""
 
 
-@frozen(kw_only=True)
-class PageCovered(Event):
+class PageCovered(Event, frozen=True, kw_only=True):
     """The consumer of a walk is done with a page."""
 
     window: Window
@@ -131,16 +122,14 @@ class PageCovered(Event):
     """List calls of the walk so far."""
 
 
-@frozen(kw_only=True)
-class RecordDelivered(Event):
+class RecordDelivered(Event, frozen=True, kw_only=True):
     """A record, or the documents of an application, is handed to its consumer, perhaps again."""
 
     application_id: str
     """Of its application."""
 
 
-@frozen(kw_only=True)
-class PollFinished(Event):
+class PollFinished(Event, frozen=True, kw_only=True):
     """A poll has come to its end."""
 
     name: str
@@ -151,8 +140,7 @@ class PollFinished(Event):
     """Seconds from the checkpoint to the service's present; None while it is not known."""
 
 
-@frozen(kw_only=True)
-class PollFailed(Event):
+class PollFailed(Event, frozen=True, kw_only=True):
     """A poll has failed, or what it brought could not be kept; by then the next is planned."""
 
     name: str
@@ -169,8 +157,7 @@ class PollFailed(Event):
     """Whether the error ends the poller."""
 
 
-@frozen(kw_only=True)
-class CheckpointCommitted(Event):
+class CheckpointCommitted(Event, frozen=True, kw_only=True):
     """The store has a poller's checkpoint."""
 
     name: str
@@ -179,8 +166,7 @@ class CheckpointCommitted(Event):
     """Service time that it has come to, in seconds since 1970."""
 
 
-@frozen(kw_only=True)
-class DeadLettered(Event):
+class DeadLettered(Event, frozen=True, kw_only=True):
     """Something could not be read, and is kept by the store to be tried again."""
 
     name: str

@@ -6,9 +6,8 @@ Neither can break a call: what they raise is logged once.
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from .clock import Clock
 from .errors import ConfigurationError, IncomeClientError
@@ -28,13 +27,11 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger("income_client.events")
 _LIBRARY: Final = "opentelemetry"
 
-T = TypeVar("T")
-
 
 class Instrumentation:
     """Gives the events of one client to those who listen."""
 
-    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry")
+    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry", "is_on")
 
     def __init__(self, on_event: OnEvent | None = None, *, telemetry: bool = False) -> None:
         if not isinstance(telemetry, bool):
@@ -45,6 +42,8 @@ class Instrumentation:
         self._telemetry: Telemetry | None = None
         self._is_sought = telemetry
         self._has_failed: set[str] = set()
+        self.is_on: bool = telemetry or on_event is not None
+        """Whether calls have to be watched, as far as is known by now."""
 
     @property
     def emit(self) -> OnEvent | None:
@@ -55,6 +54,7 @@ class Instrumentation:
         """Start watching a call in the running task; None while nobody listens."""
         if self._is_sought:
             self._find_telemetry()
+            self.is_on = self.emit is not None
         if self._telemetry is not None:
             try:
                 span = self._telemetry.begin(name, host)
@@ -114,16 +114,6 @@ class CallWatch:
         self._sent_at: float | None = None
         self._sent = 0
         self._status: int | None = None
-
-    async def over(self, work: Awaitable[T]) -> T:
-        """Await the call's work, and emit how it ends."""
-        try:
-            outcome = await work
-        except BaseException as error:
-            self.finished(error)
-            raise
-        self.finished(outcome)
-        return outcome
 
     def sent(self) -> None:
         """Emit that a request is sent."""

@@ -76,15 +76,7 @@ class Telemetry:
         return cls() if has_tracer or has_meter else None
 
     def begin(self, name: str, host: str | None) -> OnEvent:
-        """Begin the span of a call, within the one of the running task, and take its place there.
-
-        Args:
-            name: of the call.
-            host: that it is for.
-
-        Returns:
-            What takes the events of the call, in the same task; its end ends the span.
-        """
+        """Begin the span of a call in the running task, and return what takes the call's events."""
         known: Attributes = {"income_client.call": name}
         if host is not None:
             known["server.address"] = host

@@ -33,7 +33,7 @@ from income_client.errors import (
     NotFoundError,
 )
 from income_client.http.endpoints import Request, Response
-from income_client.http.replies import S, read_about, read_reply
+from income_client.http.replies import read_reply
 from income_client.records.applications import (
     Application,
     ApplicationPage,
@@ -44,6 +44,7 @@ from income_client.records.window import EPOCH, Window
 from income_client.wire.codec import decode
 
 T = TypeVar("T")
+S = TypeVar("S", Application, ApplicationDocuments)
 
 BATCH_SIZE: Final = 100
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
@@ -80,12 +81,15 @@ class _ListedPage(msgspec.Struct):
     updated_before: str
 
 
-def read_page(request: Request, response: Response) -> ApplicationPage | IncomeClientError:
+def read_page(request: Request, response: Response) -> ApplicationPage:
     """Read a page of the list; one with invalid rows is read for their ids (section 2.1)."""
-    page = read_reply(ApplicationPage, request, response)
-    if response.status != HTTPStatus.OK or not isinstance(page, IncomeClientError):
+    try:
+        return read_reply(ApplicationPage, request, response)
+    except IncomeClientError:
+        page = _read_ids(response.body) if response.status == HTTPStatus.OK else None
+        if page is None:
+            raise
         return page
-    return _read_ids(response.body) or page
 
 
 def _read_ids(body: bytes) -> ApplicationPage | None:
@@ -153,14 +157,10 @@ def key_of(application_id: str) -> bytes:
     return full[:KEY_BYTES]
 
 
-def read_version(
-    cls: type[S], request: Request, response: Response
-) -> Versioned[S] | IncomeClientError:
-    """Read a reply as `read_about` does, with the digest of its content."""
+def read_version(cls: type[S], request: Request, response: Response) -> Versioned[S]:
+    """Read a reply as `read_reply` does, with the digest of its content."""
     content: list[bytes] = []
-    payload = read_about(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
-    if isinstance(payload, IncomeClientError):
-        return payload
+    payload = read_reply(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
     digest = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
     digest.update(content[0])
     return Versioned(payload, digest.digest())

@@ -12,7 +12,6 @@ from income_client.clock import Clock
 from income_client.concurrency import BoundedTasks
 from income_client.errors import (
     ConfigurationError,
-    IncomeClientError,
     InvalidRequestError,
     SaturatedWindowError,
     UnexpectedResponseError,
@@ -44,7 +43,7 @@ from .tail import END_OF_TIME
 from .windows import Answer, Bounds, Delivery, Question
 
 OnSaturated = Literal["raise", "report"]
-ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
+ReadPage = Callable[[Request, Response], ApplicationPage]
 
 _LEAST_LIMIT: Final = 2
 _READ_STRICTLY: Final[ReadPage] = partial(read_reply, ApplicationPage)
@@ -76,10 +75,8 @@ async def ask_page(
         application_reference_id=reference,
     )
 
-    def answer_of(response: Response) -> Answer | IncomeClientError:
+    def answer_of(response: Response) -> Answer:
         page = read(request, response)
-        if isinstance(page, IncomeClientError):
-            return page
         moment = served_at(response)
         second = None if moment is None else service_second(moment, zone, rounding=Rounding.DOWN)
         return Answer.of(page, limit or LARGEST_LIMIT, second)

@@ -89,7 +89,7 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 CLIENTS: Final = frozenset(
     {
         "downloads.http", "emulator.callback_sender",
-        "http.connection_watch", "http.transport", "receivers.key_fetch",
+        "http.faults", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip
 """The ones that see its client and nothing of its server."""
