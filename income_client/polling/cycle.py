@@ -22,8 +22,8 @@ from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.http.session import SessionManager
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
-from income_client.walk.paginator import ListReply, ask_page, ask_present
-from income_client.walk.windows import Bounds, Pause, Question
+from income_client.walk.paginator import ask_page, ask_present
+from income_client.walk.windows import Answer, Bounds, Question
 from income_client.wire.times import Rounding, service_second
 
 from .batches import Batch, Batches
@@ -61,7 +61,7 @@ class PollSource:
     limit: int = LARGEST_LIMIT
     """Rows asked for in one page."""
 
-    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> ListReply:
+    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
         """Make one list call; without bounds, both are left to the service."""
         limit = self.limit if limit is None else limit
         return await ask_page(self.session, limit, self.zone, bounds, read=read_page)
@@ -275,20 +275,20 @@ class PollRunner:
                 self._refused_since = None
                 self._schedule.succeed()
                 self._monitor.poll_finished(self.reached)
-            case Pause(seconds):
-                await self._schedule.unless_stopped(self._clock.sleep(seconds))
             case Question() as question:
                 await self._ask(poll, question)
             case Read() as read:
                 await self._read(poll, read)
 
     async def _ask(self, poll: Poll, question: Question) -> None:
+        if question.delay:
+            await self._schedule.unless_stopped(self._clock.sleep(question.delay))
         try:
             reply = await self._schedule.unless_stopped(self._source.ask(question.bounds))
             if reply is None:
                 return
             self._have_credentials_worked = True
-            poll.receive_page(question, reply.page, served_at=reply.served_at)
+            poll.receive_page(question, reply)
         except IncomeClientError as error:
             if isinstance(error, _ENDING) or not poll.take_failure(question, error):
                 raise

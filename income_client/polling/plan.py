@@ -20,12 +20,11 @@ from income_client.errors import (
     InvalidRequestError,
     UnexpectedResponseError,
 )
-from income_client.records.applications import ApplicationPage
 from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question, second_of
+from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, Question
 from income_client.wire.times import FIRST_SECOND
 
 from .checkpoint import Checkpoint, Progress
@@ -161,7 +160,7 @@ class Poll:
             return None
         return self._present.no_later_than(self._listing.present + 1)
 
-    def next(self) -> Question | Pause | Read | None:
+    def next(self) -> Question | Read | None:
         """Return the next step; None when the poll is over."""
         while True:
             if self._reading:
@@ -175,15 +174,13 @@ class Poll:
             elif not self._has_more():
                 return None
 
-    def receive_page(
-        self, question: Question, page: ApplicationPage, *, served_at: int | None
-    ) -> None:
+    def receive_page(self, question: Question, answer: Answer) -> None:
         """Take the page of a question; raise `UnexpectedResponseError` if it is not its answer."""
         if not self._present.is_known and question.bounds.before is None:
-            self._present.hear(second_of(page.updated_before), served_at)
+            self._present.hear(answer.echo.before, answer.served_at)
             if self._begins_anew():
                 return
-        self._planner.receive(question, page, served_at=served_at)
+        self._planner.receive(question, answer)
 
     def take_failure(self, question: Question, error: IncomeClientError) -> bool:
         """Note that a question has failed; return whether the poll continues.
@@ -269,7 +266,7 @@ class Poll:
 
     def _open_page(self, page: Delivery) -> None:
         self._pages.append(page)
-        rows = [Row(row.application_id, page.covers) for row in page.applications]
+        rows = [Row(row.application_id, page.covers) for row in page.page.applications]
         # What is new first: the others are probably as they were.
         self._reading.extend(sorted(rows, key=self._is_seen))
 

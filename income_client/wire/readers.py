@@ -94,7 +94,7 @@ def register_document_type(key: str, cls: type) -> None:
 
 def _check_registration(key: object, cls: object) -> None:
     if not isinstance(key, str) or not key:
-        raise ConfigurationError("a document type is a str that is not empty")
+        raise ConfigurationError("key must be a str that is not empty")
     if not isinstance(cls, type) or not attrs.has(cls):
         raise ConfigurationError(f"the class for document type {key!r} must be an attrs class")
     if _document_types.get(key, cls) is not cls:

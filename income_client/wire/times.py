@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from income_client.errors import ConfigurationError
 from income_client.records.window import EPOCH
+from income_client.settings import invalid
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ def wire_time(second: int) -> str:
     return (EPOCH + timedelta(seconds=second)).isoformat()
 
 
-def service_second(value: When, zone: tzinfo, *, rounding: Rounding) -> int:
+def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str = "the time") -> int:
     """Return a bound of a query as a whole second since 1970 in the service's frame.
 
     A time with a zone is converted, one without is in the service's frame already; a day means
@@ -97,14 +98,15 @@ def service_second(value: When, zone: tzinfo, *, rounding: Rounding) -> int:
     """
     moment = _moment(value)
     if moment is None:
-        raise ConfigurationError("a bound is a datetime, a date, or the ISO 8601 text of either")
+        allowed = "a datetime, a date, or the ISO 8601 text of either"
+        raise invalid(name, allowed, value, may_show=isinstance(value, str))
     if moment.utcoffset() is None:
         since = moment.replace(tzinfo=None) - EPOCH
     else:
         since = _since_in_zone(moment, zone, rounding)
     second = since // _SECOND if rounding is Rounding.DOWN else -(-since // _SECOND)
     if not FIRST_SECOND <= second <= LAST_SECOND:
-        raise ConfigurationError("a bound lies within the years 1 to 9999")
+        raise ConfigurationError(f"{name} must be within the years 1 to 9999")
     return second
 
 
@@ -123,10 +125,13 @@ def service_bounds(
     after: When | None, before: When | None, zone: tzinfo
 ) -> tuple[int | None, int | None]:
     """Return both bounds of a query as seconds of the service's frame; None stays None."""
-    lower = None if after is None else service_second(after, zone, rounding=Rounding.DOWN)
-    upper = None if before is None else service_second(before, zone, rounding=Rounding.UP)
+    lower = upper = None
+    if after is not None:
+        lower = service_second(after, zone, rounding=Rounding.DOWN, name="updated_after")
+    if before is not None:
+        upper = service_second(before, zone, rounding=Rounding.UP, name="updated_before")
     if lower is not None and upper is not None and lower > upper:
-        raise ConfigurationError("updated_after is later than updated_before")
+        raise ConfigurationError("updated_after must not be later than updated_before")
     return lower, upper
 
 
