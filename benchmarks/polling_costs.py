@@ -11,7 +11,7 @@ from typing import Final
 
 from income_client import ApplicationDocuments, SQLiteCheckpointStore
 from income_client.http.endpoints import Response, get_documents
-from income_client.http.replies import read_about
+from income_client.http.replies import read_reply
 from income_client.polling.reading import read_version
 
 from . import decoding_payloads
@@ -37,7 +37,7 @@ async def digest(scale: PollingScale) -> list[Row]:
     plain: list[float] = []
     with_digest: list[float] = []
     for _ in range(scale.costs):
-        plain.append(_microseconds(partial(read_about, ApplicationDocuments, request, reply)))
+        plain.append(_microseconds(partial(read_reply, ApplicationDocuments, request, reply)))
         with_digest.append(
             _microseconds(partial(read_version, ApplicationDocuments, request, reply))
         )

@@ -31,7 +31,7 @@ Attributes = dict[str, str | int | float]
 _SCOPE: Final = "income_client"
 _CANCELLED: Final = "CancelledError"
 _NO_METER_YET: Final = "_ProxyMeterProvider"
-"""What stands in for a meter provider before there is one; it has no public name."""
+"""The class of the meter provider before one is set; it has no public name."""
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 

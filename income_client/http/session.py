@@ -41,7 +41,7 @@ from .transport import SocketLimits, Transport
 T = TypeVar("T")
 Auth = BasicAuth | OAuth2ClientCredentials
 Read = Callable[[Response], T]
-"""Makes the result of a reply, or raises the error that it stands for."""
+"""Makes the result of a reply, or raises what it says in place of one."""
 
 _LOGGER: Final = logging.getLogger("income_client.session")
 _OK: Final = 200

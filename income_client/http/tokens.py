@@ -219,7 +219,7 @@ class FixedCredentials:
         return self._token
 
     def invalidate(self, _token: Token) -> bool:
-        """Return that there is no other."""
+        """Return False: nothing replaces them."""
         return False
 
     async def aclose(self) -> None:
