@@ -6,17 +6,19 @@ address or anything about a borrower.
 
 from typing import Protocol
 
-import msgspec
+from attrs import frozen
 
 from .records.dead_letters import DeadLetter
 from .records.window import Window
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class Event:
     """Something that happened in a client; the class says what."""
 
 
-class RequestSent(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class RequestSent(Event):
     """A request goes out."""
 
     call: str
@@ -25,7 +27,8 @@ class RequestSent(Event, frozen=True, kw_only=True):
     """Which one of its call, from 1."""
 
 
-class RequestAnswered(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class RequestAnswered(Event):
     """A request has ended, with a reply or without."""
 
     call: str
@@ -40,7 +43,8 @@ class RequestAnswered(Event, frozen=True, kw_only=True):
     """Class of what was wrong with it; None if nothing was."""
 
 
-class RequestRetried(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class RequestRetried(Event):
     """A request has failed, and is made again after a pause."""
 
     call: str
@@ -55,7 +59,8 @@ class RequestRetried(Event, frozen=True, kw_only=True):
     """Seconds until the next."""
 
 
-class CallFinished(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class CallFinished(Event):
     """A call has come to its end."""
 
     call: str
@@ -72,7 +77,8 @@ class CallFinished(Event, frozen=True, kw_only=True):
     """Class of the error that it raised; None for a result."""
 
 
-class FileFinished(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class FileFinished(Event):
     """A document's file has come, or has not."""
 
     application_id: str | None
@@ -91,7 +97,8 @@ class FileFinished(Event, frozen=True, kw_only=True):
     """Class of what was wrong; None if it is there."""
 
 
-class TokenRenewed(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class TokenRenewed(Event):
     """There is a new access token."""
 
     lifetime: float
@@ -100,7 +107,8 @@ class TokenRenewed(Event, frozen=True, kw_only=True):
     """Whether it came from the token store; else it was requested."""
 
 
-class WindowSplit(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class WindowSplit(Event):
     """A page came back full, and its window is divided."""
 
     window: Window
@@ -109,7 +117,8 @@ class WindowSplit(Event, frozen=True, kw_only=True):
     """Rows of the page."""
 
 
-class PageCovered(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class PageCovered(Event):
     """The consumer of a walk is done with a page."""
 
     window: Window
@@ -122,14 +131,16 @@ class PageCovered(Event, frozen=True, kw_only=True):
     """List calls of the walk so far."""
 
 
-class RecordDelivered(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class RecordDelivered(Event):
     """A record, or the documents of an application, is handed to its consumer, perhaps again."""
 
     application_id: str
     """Of its application."""
 
 
-class PollFinished(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class PollFinished(Event):
     """A poll has come to its end."""
 
     name: str
@@ -140,7 +151,8 @@ class PollFinished(Event, frozen=True, kw_only=True):
     """Seconds from the checkpoint to the service's present; None while it is not known."""
 
 
-class PollFailed(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class PollFailed(Event):
     """A poll has failed, or what it brought could not be kept; by then the next is planned."""
 
     name: str
@@ -157,7 +169,8 @@ class PollFailed(Event, frozen=True, kw_only=True):
     """Whether the error ends the poller."""
 
 
-class CheckpointCommitted(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class CheckpointCommitted(Event):
     """The store has a poller's checkpoint."""
 
     name: str
@@ -166,7 +179,8 @@ class CheckpointCommitted(Event, frozen=True, kw_only=True):
     """Service time that it has come to, in seconds since 1970."""
 
 
-class DeadLettered(Event, frozen=True, kw_only=True):
+@frozen(kw_only=True)
+class DeadLettered(Event):
     """Something could not be read, and is kept by the store to be tried again."""
 
     name: str

@@ -19,7 +19,7 @@ from .events import (
     RequestRetried,
     RequestSent,
 )
-from .settings import is_plain_function
+from .settings import check_flag, is_plain_function
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -31,11 +31,10 @@ _LIBRARY: Final = "opentelemetry"
 class Instrumentation:
     """Gives the events of one client to those who listen."""
 
-    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry", "is_on")
+    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry", "emit", "is_on")
 
     def __init__(self, on_event: OnEvent | None = None, *, telemetry: bool = False) -> None:
-        if not isinstance(telemetry, bool):
-            raise ConfigurationError("telemetry must be True or False")
+        check_flag("telemetry", telemetry)
         if on_event is not None and not is_plain_function(on_event):
             raise ConfigurationError("on_event is called, not awaited: a plain function")
         self._hook = on_event
@@ -44,11 +43,8 @@ class Instrumentation:
         self._has_failed: set[str] = set()
         self.is_on: bool = telemetry or on_event is not None
         """Whether calls have to be watched, as far as is known by now."""
-
-    @property
-    def emit(self) -> OnEvent | None:
+        self.emit: OnEvent | None = None if on_event is None else self._emit
         """What takes an event; None while nobody listens, so that none is made in vain."""
-        return None if self._hook is None and self._telemetry is None else self._emit
 
     def begin(self, name: str, host: str | None, clock: Clock) -> "CallWatch | None":
         """Start watching a call in the running task; None while nobody listens."""
@@ -86,6 +82,8 @@ class Instrumentation:
             from .telemetry import Telemetry  # noqa: PLC0415 - its library may not be installed
 
             self._telemetry = Telemetry.found()
+            if self._telemetry is not None:
+                self.emit = self._emit
         except ImportError:
             return
         except Exception as error:  # noqa: BLE001 - foreign code, and perhaps too old

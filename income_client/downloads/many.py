@@ -22,7 +22,13 @@ from income_client.records.documents import (
     DocumentSource,
 )
 from income_client.records.files import DownloadedFile, DownloadProgress
-from income_client.settings import check_count, is_plain_function
+from income_client.settings import (
+    check_choice,
+    check_count,
+    check_flag,
+    invalid,
+    is_plain_function,
+)
 
 from .destinations import BinaryStream, DiskPlace, FoldersSeen, Place, StreamPlace
 from .naming import FileFacts, NameTemplate
@@ -88,9 +94,8 @@ class Job:
         """Check the arguments of a call, before anything is sent."""
         place_of = places_in(destination, NameTemplate.read(names))
         place_of(_SAMPLE)
-        for name, switch in (("overwrite", overwrite), ("keep_partial", keep_partial)):
-            if not isinstance(switch, bool):
-                raise ConfigurationError(f"{name} must be True or False")
+        check_flag("overwrite", overwrite)
+        check_flag("keep_partial", keep_partial)
         if on_progress is not None and not is_plain_function(on_progress):
             raise ConfigurationError("on_progress is called, not awaited: a plain function")
         return cls(
@@ -108,7 +113,7 @@ def the_one(document: object, file: int) -> Document:
         raise ConfigurationError("file must be 0: a document has one address, and so one file")
     named = documents_in(document)
     if not isinstance(document, OneDocument):
-        raise ConfigurationError("document must be one Document; download_all takes many")
+        raise invalid("document", "one Document; download_all takes many", document)
     return named[0]
 
 
@@ -253,8 +258,7 @@ class Downloads(TaskIterator[Document | None, Y]):
         self, documents: Documents, get: Get, *, concurrency: int, on_error: OnError
     ) -> None:
         self._concurrency = check_count("concurrency", concurrency)
-        if on_error not in ("raise", "yield"):
-            raise ConfigurationError('on_error must be "raise" or "yield"')
+        check_choice("on_error", on_error, ("raise", "yield"))
         several = (documents,) if isinstance(documents, SomeDocuments) else documents
         super().__init__(Source(several, documents_in, _EXPECTED))
         self._get = get

@@ -15,7 +15,7 @@ from yarl import URL
 
 from income_client.errors import ConfigurationError
 from income_client.hosts import is_ip, is_this_machine, plain_host
-from income_client.settings import Secret
+from income_client.settings import Secret, invalid
 
 LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""
@@ -119,7 +119,7 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
 def check_limit(limit: object) -> None:
     """Refuse a limit that the service would not take (contract section 8)."""
     if type(limit) is not int or not 1 <= limit <= LARGEST_LIMIT:
-        raise ConfigurationError(f"limit is a whole number from 1 to {LARGEST_LIMIT}")
+        raise invalid("limit", f"a whole number from 1 to {LARGEST_LIMIT}", limit)
 
 
 def _application_path(application_id: Any) -> str:
@@ -127,7 +127,7 @@ def _application_path(application_id: Any) -> str:
         return f"{_APPLICATIONS}/{application_id}"
     _check_id("application_id", application_id)
     if application_id in {".", ".."}:
-        raise ConfigurationError("application_id is a step in a path")
+        raise ConfigurationError("application_id must not be a step in a path, such as ..")
     return f"{_APPLICATIONS}/{_quoted(application_id)}"
 
 
@@ -143,7 +143,7 @@ def _check_id(name: str, text: object) -> None:
         found = "an empty one" if text == "" else type(text).__name__
         raise ConfigurationError(f"{name} must be a non-empty str, found {found}")
     if len(text) > _LONGEST_ID:
-        raise ConfigurationError(f"{name} is longer than {_LONGEST_ID} characters")
+        raise ConfigurationError(f"{name} must not be longer than {_LONGEST_ID} characters")
     if not text.isprintable() and any(_is_unprintable(ord(char)) for char in text):
         raise ConfigurationError(f"{name} holds a control character or half a character")
 

@@ -28,6 +28,7 @@ from income_client.settings import (
     Timeouts,
     check_count,
     check_positive,
+    invalid,
     merged,
 )
 
@@ -359,15 +360,15 @@ class _Call(_Sending[T]):
 def _credentials(auth: object) -> Auth:
     if isinstance(auth, Auth):
         return auth
-    kind = type(auth).__name__
+    failure = invalid("auth", "BasicAuth or OAuth2ClientCredentials", auth)
     del auth
-    raise ConfigurationError(f"auth must be BasicAuth or OAuth2ClientCredentials, found {kind}")
+    raise failure
 
 
 def _store(store: TokenStore | None) -> TokenStore | None:
     has_both = all(callable(getattr(store, name, None)) for name in ("load", "save"))
     if store is not None and not has_both:
-        raise ConfigurationError("token_store must have load and save")
+        raise invalid("token_store", "an object with load and save", store)
     return store
 
 
@@ -375,5 +376,5 @@ def _checked(name: str, cls: type[T], value: Any, default: T | None = None) -> T
     if value is None and default is not None:
         return default
     if not isinstance(value, cls):
-        raise ConfigurationError(f"{name} must be a {cls.__name__}")
+        raise invalid(name, f"a {cls.__name__}", value)
     return value

@@ -30,7 +30,7 @@ from income_client.errors import (
     TokenError,
     UnexpectedResponseError,
 )
-from income_client.settings import Secret, Timeouts, check_count
+from income_client.settings import Secret, Timeouts, check_count, check_flag, check_type
 
 from .endpoints import Addresses, Request, Response, check_route
 from .faults import (
@@ -307,12 +307,9 @@ class Transport:
         trace_configs: Sequence[TraceConfig] = (),
         keep_error_bodies: bool = False,
     ) -> None:
-        if not isinstance(keep_error_bodies, bool):
-            raise ConfigurationError("keep_error_bodies must be True or False")
-        if session is not None and not isinstance(session, aiohttp.ClientSession):
-            raise ConfigurationError("session must be an aiohttp.ClientSession")
-        if tls is not None and not isinstance(tls, ssl.SSLContext):
-            raise ConfigurationError("ssl must be an SSLContext")
+        check_flag("keep_error_bodies", keep_error_bodies)
+        check_type("session", session, aiohttp.ClientSession)
+        check_type("ssl", tls, ssl.SSLContext)
         if proxy is not None:
             check_route(addresses, proxy)
         self._api = _parts_of(addresses.api)
