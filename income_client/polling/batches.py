@@ -10,17 +10,31 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.documents import ApplicationRecord
 
+from .checkpoint import Checkpoint
 from .dead_letters import DeadLetters
 from .lease import Lease
-from .plan import Chunk
 from .status import Monitor
 
 Save = Callable[[], Awaitable[None]]
+
+
+@frozen(kw_only=True)
+class Chunk:
+    """Records of a poll that make one batch, and what may be stored with them."""
+
+    records: tuple[ApplicationRecord, ...] = field(default=(), repr=False)
+    """Those that are new, at most a hundred."""
+    checkpoint: Checkpoint
+    """What may be committed once they are delivered."""
+    dead: tuple[DeadLetter, ...]
+    """What must be stored before anything of this is committed."""
+    resolved: tuple[str, ...]
+    """Keys of dead letters that may be removed once the records are delivered."""
 
 
 class Batch:

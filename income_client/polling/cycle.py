@@ -1,12 +1,27 @@
-"""Run polls one after the other: the requests, the pauses and the failures of a poller."""
+"""Polls, one after the other: what is listed and read, and what may be committed of it.
 
-from collections.abc import Awaitable, Callable
+A poll lists everything updated since the checkpoint, up to the service's present. The list
+says no more than that an application may have changed: each one listed is read, and what was
+read decides whether it is delivered. The checkpoint follows the pages that are done with, and
+stays behind service time.
+
+A record that cannot be read is tried again after the others of its page, and then becomes a
+dead letter, before the checkpoint passes it. A failure that may be the service's and not the
+record's counts only while the service gives other records: if it gives none, the poll fails.
+Dead letters that are due are tried again after the listing.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, tzinfo
 from functools import partial
+from itertools import islice
 from math import ceil
 from typing import Any, Final, TypeVar
 
-from attrs import frozen
+from attrs import define, field
 
 from income_client.clock import Clock
 from income_client.errors import (
@@ -14,27 +29,48 @@ from income_client.errors import (
     CheckpointError,
     ClientClosedError,
     ConfigurationError,
+    DeadlineExceededError,
+    DecodeError,
     IncomeClientError,
+    InvalidRequestError,
+    NotFoundError,
+    UnexpectedResponseError,
 )
-from income_client.fetching import Fetcher, FetchFailure
 from income_client.http import endpoints
-from income_client.http.endpoints import LARGEST_LIMIT
+from income_client.http.endpoints import LARGEST_LIMIT, Request
 from income_client.http.session import SessionManager
 from income_client.records.applications import Application
-from income_client.records.documents import ApplicationDocuments
+from income_client.records.dead_letters import key_of_application, key_of_second
+from income_client.records.documents import ApplicationDocuments, ApplicationRecord
+from income_client.records.window import Window
 from income_client.walk.paginator import ListReply, ask_page, ask_present
-from income_client.walk.windows import Bounds, Pause, Question
-from income_client.wire.times import Rounding, service_second
+from income_client.walk.planner import WalkPlanner
+from income_client.walk.tail import END_OF_TIME
+from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question
+from income_client.wire.times import FIRST_SECOND, Rounding, service_second
 
-from .batches import Batch, Batches
+from .batches import Batch, Batches, Chunk
 from .checkpoint import Checkpoint, Progress
+from .dead_letters import DeadLetters, reason_of
 from .lease import Lease
-from .plan import Chunk, Poll, PollerState
-from .reading import Read, RecordVersion, Versioned, read_page, read_version
-from .schedule import Schedule, growing
+from .reading import RecordVersion, key_of, read_page, read_version
+from .schedule import Schedule, Stopped, growing
 from .status import Monitor
 
 T = TypeVar("T")
+
+BATCH_SIZE: Final = 100
+_MOST_LETTERS: Final = 20
+_WITNESSES: Final = 5
+_CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
+_ATTEMPTS_IF_CERTAIN: Final = 2
+_ATTEMPTS_IF_LATE: Final = 1
+_ATTEMPTS: Final = 3
+_OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
+
+_DAY: Final = 86_400
+_SKEW: Final = 5
+_STILL: Final = 2
 
 _ENDING: Final = (AuthenticationError, ClientClosedError, ConfigurationError)
 _REFUSED_SECONDS: Final = 300.0
@@ -44,7 +80,7 @@ _STORE_TRIES: Final = 6
 _LONGEST_STORE_PAUSE: Final = 60.0
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class PollSource:
     """Reads for one poller."""
 
@@ -60,49 +96,394 @@ class PollSource:
     """Requests in flight at a time."""
     limit: int = LARGEST_LIMIT
     """Rows asked for in one page."""
+    has_answered: bool = field(default=False, init=False)
+    """Whether the list was ever read, so that the credentials have worked."""
 
     async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> ListReply:
         """Make one list call; without bounds, both are left to the service."""
         limit = self.limit if limit is None else limit
-        return await ask_page(self.session, limit, self.zone, bounds, read=read_page)
+        reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)
+        self.has_answered = True
+        return reply
 
     async def present(self) -> int:
         """Return the present second: the smaller of echo and `Date`."""
         return (await ask_present(partial(self.ask, limit=1))).present
 
     async def read(
-        self, application_ids: tuple[str, ...]
-    ) -> dict[str, RecordVersion | IncomeClientError]:
-        """Read applications; return the record or the failure of each."""
-        parts: list[Callable[[str], Any]] = [self._application]
+        self, application_ids: Sequence[str]
+    ) -> tuple[dict[str, RecordVersion], dict[str, IncomeClientError]]:
+        """Read applications; return those that were read, and the failures of the others."""
+        slots = asyncio.Semaphore(self.concurrency)
+        failed: dict[str, IncomeClientError] = {}
+
+        async def ask(cls: type, endpoint: Callable[[str], Request], one: str) -> Any:
+            async with slots:
+                if one in failed:
+                    return None
+                try:
+                    request = endpoint(one)
+                    return await self.session.call(request, partial(read_version, cls, request))
+                except ClientClosedError:
+                    raise
+                except IncomeClientError as error:
+                    failed[one] = error
+                    return None
+
+        parts: list[tuple[type, Callable[[str], Request]]]
+        parts = [(Application, endpoints.get_application)]
         if self.documents:
-            parts.append(self._documents)
-        fetcher: Fetcher[RecordVersion | FetchFailure] = Fetcher(
-            application_ids,
-            parts=tuple(parts),
-            assemble=RecordVersion.of,
-            concurrency=self.concurrency,
-            on_error="yield",
-        )
-        results = [result async for result in fetcher]
-        return {
-            one: result.error if isinstance(result, FetchFailure) else result
-            for one, result in zip(application_ids, results, strict=True)
+            get_documents = partial(endpoints.get_documents, pages=self.pages)
+            parts.append((ApplicationDocuments, get_documents))
+        mistake = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    one: [group.create_task(ask(cls, endpoint, one)) for cls, endpoint in parts]
+                    for one in application_ids
+                }
+        except ExceptionGroup as errors:
+            mistake = errors.exceptions[0]
+        if mistake is not None:
+            raise mistake
+        read = {
+            one: RecordVersion.of(*(task.result() for task in replies))
+            for one, replies in tasks.items()
+            if one not in failed
         }
+        return read, failed
 
     def frame(self, moment: datetime) -> int:
         """Turn an aware time into a second of the service's frame."""
         return service_second(moment, self.zone, rounding=Rounding.DOWN)
 
-    async def _application(self, application_id: str) -> Versioned[Application]:
-        request = endpoints.get_application(application_id)
-        read = partial(read_version, Application, request)
-        return await self.session.call(request, read)
 
-    async def _documents(self, application_id: str) -> Versioned[ApplicationDocuments]:
-        request = endpoints.get_documents(application_id, self.pages)
-        read = partial(read_version, ApplicationDocuments, request)
-        return await self.session.call(request, read)
+@define(kw_only=True)
+class PollerState:
+    """What a poller keeps from one poll to the next."""
+
+    progress: Progress
+    """What was delivered."""
+    letters: DeadLetters
+    """What could not be read."""
+    lead: int = 0
+    """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
+    echoed: int | None = None
+    """The present that the service echoed in the last poll."""
+    witness: str | None = None
+    """An application that was read not long ago, which shows whether the service gives any."""
+
+
+@define
+class Row:
+    """An application that was listed and is still to be read."""
+
+    application_id: str
+    """Which one."""
+    window: Window
+    """Where the list showed it."""
+    is_letter: bool = False
+    """Whether it was given up before, and is not tried twice."""
+    attempts: int = 0
+    """How often it was tried."""
+
+
+class Poll:
+    """One poll: the listing, the reading of what is listed, and the dead letters that are due.
+
+    ``pursues`` has it list what is updated this very second as well, with one more list call.
+    ``elapsed`` are the seconds since the last poll began; None if there was none.
+    """
+
+    def __init__(
+        self,
+        state: PollerState,
+        source: PollSource,
+        schedule: Schedule,
+        monitor: Monitor,
+        *,
+        clock: Clock,
+        pursues: bool = False,
+        elapsed: int | None = None,
+    ) -> None:
+        self._state, self._source = state, source
+        self._schedule, self._monitor = schedule, monitor
+        self._clock = clock
+        self.began: float = clock.monotonic()
+        self._lead = None if pursues else state.lead
+        self._elapsed = elapsed
+        self._echoed = 0
+        self._date: int | None = None
+        self._listing = self._planner = self._new_listing()
+        self._page: Delivery | None = None
+        self._rows: deque[Row] = deque()
+        self._due_seconds: list[Window] | None = None
+        self._second: Window | None = None
+        self._unchanged = 0
+        self.has_read = False
+
+    async def next(self) -> Chunk | None:
+        """Return what was read next; None at the end."""
+        while True:
+            if self._rows:
+                return await self._read()
+            if self._planner.ready:
+                self._open(self._planner.ready.popleft())
+                continue
+            match self._planner.next():
+                case Question() as question:
+                    await self._ask(question)
+                case Pause(seconds):
+                    await self._schedule.unless_stopped(self._clock.sleep(seconds))
+                case None:
+                    if not self._turn_to_letters():
+                        return None
+
+    def chunk(self, records: tuple[ApplicationRecord, ...] = ()) -> Chunk:
+        """Return what may be delivered and committed now."""
+        letters = self._state.letters
+        return Chunk(
+            records=records,
+            checkpoint=self._state.progress.checkpoint(),
+            dead=letters.unsaved,
+            resolved=letters.resolved,
+        )
+
+    # Listing
+
+    def _new_listing(self) -> WalkPlanner:
+        # Whatever the bounds mean, every row from there on is listed.
+        bounds = Bounds(max(self._state.progress.lower - 1, FIRST_SECOND), None)
+        return WalkPlanner(
+            bounds,
+            limit=self._source.limit,
+            walkers=1,
+            keep_saturated=True,
+            lead=self._lead,
+            repeats=True,
+        )
+
+    async def _ask(self, question: Question) -> None:
+        try:
+            reply = await self._schedule.unless_stopped(self._source.ask(question.bounds))
+            if self._date is not None or not self._begins_anew(reply):
+                self._planner.receive(question, reply.page, served_at=reply.served_at)
+        except IncomeClientError as error:
+            if isinstance(error, InvalidRequestError) and self._planner.refuse(question):
+                return  # there is another way to ask
+            if self._second is None or isinstance(error, _ENDING):
+                raise
+            # A saturated second that cannot be listed again holds nothing up.
+            self._put_second(self._second, reason_of(error))
+            self._second, self._planner = None, self._listing
+        self._monitor.hear(self._service_time)
+
+    def _begins_anew(self, reply: ListReply) -> bool:
+        """Take the time of the first reply; list anew if other seconds must be asked for.
+
+        A clock that is behind what was reached has gone back, or ran ahead before: what was
+        updated since the last poll carries its times. One that does not move would hide what
+        its second holds until the next one begins.
+        """
+        if reply.served_at is None and reply.echoed > END_OF_TIME:
+            raise UnexpectedResponseError("list_applications: the service tells no time")
+        now = self._echoed = reply.echoed
+        self._date = now if reply.served_at is None else reply.served_at
+        progress = self._state.progress
+        last, self._state.echoed = self._state.echoed, now
+        elapsed = _DAY if self._elapsed is None else self._elapsed
+        if now < progress.position:
+            second = max(now - elapsed - progress.settle - 1, FIRST_SECOND)
+            progress.fall_back(second, is_running=self._elapsed is not None)
+        elif now == last and elapsed > _STILL and self._lead is not None:
+            self._lead = None
+        else:
+            return False
+        self._planner = self._listing = self._new_listing()
+        return True
+
+    @property
+    def _service_time(self) -> int | None:
+        """The service's second, the earlier of what it says; None before it has said any."""
+        if self._date is None or self._listing.present is None:
+            return None
+        return min(self._date, self._listing.present + 1)
+
+    @property
+    def _now(self) -> int:
+        now = self._service_time
+        return self._listing.bounds.after if now is None else now
+
+    def _open(self, page: Delivery) -> None:
+        self._page = page
+        rows = [Row(row.application_id, page.covers) for row in page.applications]
+        # What is new first: the others are probably as they were.
+        progress = self._state.progress
+        self._rows.extend(
+            sorted(rows, key=lambda row: progress.is_seen(key_of(row.application_id)))
+        )
+        if not rows:
+            self._close()
+
+    def _close(self) -> None:
+        if self._page is not None:
+            self._planner.acknowledge(self._page)
+            self._page = None
+        if self._planner is self._listing:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Move the checkpoint over all that is done without a gap."""
+        listing, letters = self._listing, self._state.letters
+        for window in listing.saturated:
+            if key_of_second(window) not in letters:
+                self._put_second(window, _OVERFULL)
+        done = Intervals([*listing.covered, *listing.saturated])
+        start = listing.bounds.after
+        edge = next((w.before for w in done if w.after <= start < w.before), start)
+        progress = self._state.progress
+        held = {key_of(one) for one in letters.application_ids}
+        progress.advance(min(edge, self._now - progress.settle), held)
+
+    # Reading
+
+    async def _read(self) -> Chunk:
+        """Read rows, a batch of them at most."""
+        rows = list(islice(self._rows, BATCH_SIZE))
+        ids = [row.application_id for row in rows]
+        attempts = min(row.attempts for row in rows)
+        if attempts:
+            await self._schedule.pause(attempts)
+        read, failed = await self._schedule.unless_stopped(self._source.read(ids))
+        if not read and _doubtful(rows, failed) is not None:
+            others = await self._others(ids)
+            await self._schedule.pause(attempts + 1)
+            asked = self._source.read([*ids, *others])
+            read, failed = await self._schedule.unless_stopped(asked)
+            if not read and (error := _doubtful(rows, failed)) is not None:
+                self._state.witness = None
+                raise error
+        self.has_read = bool(read)
+        self._state.witness = next(reversed(read), self._state.witness)
+        records = []
+        for row in rows:
+            self._rows.popleft()
+            version = read.get(row.application_id)
+            if version is None:
+                self._retry_or_give_up(row, failed[row.application_id])
+            elif self._is_new(row, version):
+                records.append(version.record)
+            else:
+                self._unchanged += 1
+        if not self._rows:
+            self._close()
+        progress = self._state.progress
+        self._monitor.read_again(self._unchanged, progress.settle + progress.lookback)
+        if records:
+            progress.deliver()
+        return self.chunk(tuple(records))
+
+    async def _others(self, ids: Sequence[str]) -> list[str]:
+        """Return other applications, to see whether the service gives anything at all."""
+        witness = self._state.witness
+        if witness is not None and witness not in ids:
+            return [witness]
+        asked = self._source.ask(Bounds(0, None), limit=len(ids) + _WITNESSES)
+        try:
+            reply = await self._schedule.unless_stopped(asked)
+        except InvalidRequestError:
+            return []
+        listed = [row.application_id for row in reply.page.applications]
+        return [one for one in listed if one not in ids][:_WITNESSES]
+
+    def _is_new(self, row: Row, version: RecordVersion) -> bool:
+        """Take a version that was read; return whether it is new."""
+        updated = None
+        with contextlib.suppress(ConfigurationError):  # beyond the calendar
+            updated = self._source.frame(version.updated_at)
+        if self._state.letters:
+            self._state.letters.resolve(key_of_application(row.application_id))
+        return self._state.progress.admit(
+            key_of(row.application_id),
+            version.digest,
+            listed_in=row.window,
+            updated=updated,
+            now=self._now + int(self._clock.monotonic() - self.began),
+        )
+
+    def _retry_or_give_up(self, row: Row, error: IncomeClientError) -> None:
+        row.attempts += 1
+        if not row.is_letter and row.attempts < _enough(error):
+            self._rows.append(row)
+            return
+        self._state.letters.put(
+            row.application_id,
+            row.window,
+            reason_of(error),
+            attempts=row.attempts,
+            now=self._now,
+        )
+
+    # Dead letters
+
+    def _turn_to_letters(self) -> bool:
+        """Continue with the dead letters that are due once all is listed; False at the end."""
+        if self._due_seconds is None:
+            self._due_seconds = []
+            self._finish_listing(self._due_seconds)
+            return True
+        if self._second is not None:
+            self._judge(self._second)
+        if not self._due_seconds:
+            return False
+        self._second = second = self._due_seconds.pop()
+        bounds = Bounds(second.after - 1, second.before)
+        self._planner = WalkPlanner(bounds, limit=self._source.limit, walkers=1)
+        return True
+
+    def _finish_listing(self, due_seconds: list[Window]) -> None:
+        self._advance()
+        present = self._listing.present
+        # The list may have continued behind the echo: then the echo was not the present.
+        if self._date is not None and present is not None and present - self._echoed <= _SKEW:
+            self._state.lead = self._date - self._echoed
+        for letter in self._state.letters.due(self._now, most=_MOST_LETTERS):
+            if letter.application_id is None:
+                due_seconds.append(letter.window)
+            else:
+                self._rows.append(Row(letter.application_id, letter.window, is_letter=True))
+
+    def _judge(self, second: Window) -> None:
+        """Note whether a second that was saturated still is."""
+        self._second = None
+        if self._planner.saturated:
+            self._put_second(second, _OVERFULL)
+        else:
+            self._state.letters.resolve(key_of_second(second))
+
+    def _put_second(self, second: Window, reason: str) -> None:
+        self._state.letters.put(None, second, reason, attempts=1, now=self._now)
+
+
+def _doubtful(
+    rows: Sequence[Row], failed: dict[str, IncomeClientError]
+) -> IncomeClientError | None:
+    """Return a failure that may be the service's own, if there is one."""
+    errors = [failed[row.application_id] for row in rows if not row.is_letter]
+    return next((error for error in errors if not _is_certain(error)), None)
+
+
+def _enough(error: IncomeClientError) -> int:
+    """Return after how many attempts an application is given up."""
+    if isinstance(error, DeadlineExceededError):
+        # Its time is lost to all others, and a dead letter is tried again as well.
+        return _ATTEMPTS_IF_LATE
+    return _ATTEMPTS_IF_CERTAIN if _is_certain(error) else _ATTEMPTS
+
+
+def _is_certain(error: IncomeClientError) -> bool:
+    """Return whether a failure is about the record and not about the service."""
+    return isinstance(error, _CERTAIN) and not error.retryable
 
 
 class PollRunner:
@@ -139,9 +520,7 @@ class PollRunner:
         self._poll: Poll | None = None
         self._chunk: Chunk | None = None
         self._is_over = False
-        self._have_credentials_worked = False
         self._refused_since: float | None = None
-        self._begins = 0.0
         self._began: float | None = None
 
     @property
@@ -160,13 +539,15 @@ class PollRunner:
 
     async def next_batch(self) -> Batch | None:
         """Return the next batch; None once the poller was stopped."""
-        while not self._schedule.is_stopped:
-            batch = await self.persist(self._step)
-            if batch is not None:
-                self._monitor.failures = 0
-                return batch
-        self._poll = None
-        return None
+        try:
+            while True:
+                batch = await self.persist(self._step)
+                if batch is not None:
+                    self._monitor.failures = 0
+                    return batch
+        except Stopped:
+            self._poll = None
+            return None
 
     async def persist(self, step: Callable[[], Awaitable[T]]) -> T:
         """Repeat a step with growing pauses while it fails and may succeed later.
@@ -206,7 +587,7 @@ class PollRunner:
                 if self._refused_since is None:
                     self._refused_since = now
                 is_long = now - self._refused_since >= _REFUSED_SECONDS
-                is_last = is_long or self.ends_with_poll or not self._have_credentials_worked
+                is_last = is_long or self.ends_with_poll or not self._source.has_answered
             case ClientClosedError() | ConfigurationError():
                 is_last = True
             case _:
@@ -215,8 +596,7 @@ class PollRunner:
         return is_last or self._schedule.is_stopped
 
     async def _step(self) -> Batch | None:
-        if self._schedule.is_stopped:
-            return None
+        self._schedule.check()
         if self._chunk is not None:
             batch = await self._batches.make(self._chunk, self.persist)
             self._chunk = None
@@ -224,7 +604,7 @@ class PollRunner:
                 self._schedule.stop()
             return batch
         if self._poll is not None:
-            await self._go_on(self._poll)
+            await self._continue(self._poll)
         elif self.state is None:
             await self._begin()
         else:
@@ -233,78 +613,45 @@ class PollRunner:
 
     async def _begin(self) -> None:
         given = self._start if isinstance(self._start, Checkpoint) else None
-        taken = await self._schedule.unless_stopped(self._lease.take(given, self._first_second))
-        if taken is not None:
-            checkpoint, letters = taken
-            progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
-            self.state = PollerState(progress=progress, letters=self._batches.begin(letters))
-            self._monitor.committed(checkpoint.reached)
+        checkpoint, letters = await self._schedule.unless_stopped(
+            self._lease.take(given, self._first_second)
+        )
+        progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
+        self.state = PollerState(progress=progress, letters=self._batches.begin(letters))
+        self._monitor.committed(checkpoint.reached)
 
     async def _first_second(self) -> int:
         if isinstance(self._start, int):
             return self._start
-        present = await self._source.present()
-        self._have_credentials_worked = True
-        return present
+        return max(await self._source.present() - self._settle, FIRST_SECOND)
 
     async def _begin_poll(self, state: PollerState) -> None:
         await self._schedule.until_turn()
         await self._schedule.unless_stopped(self._lease.check())
-        if self._schedule.is_stopped:
-            return
         now = self._clock.monotonic()
         self._schedule.begin(now)
         self._is_over = False
-        elapsed = None if self._began is None else ceil(now - self._began)
-        self._begins = now
         self._monitor.unchanged = 0
         self._poll = Poll(
             state,
-            frame=self._source.frame,
-            limit=self._source.limit,
+            self._source,
+            self._schedule,
+            self._monitor,
+            clock=self._clock,
             pursues=self._schedule.is_urgent or self.ends_with_poll,
-            elapsed=elapsed,
+            elapsed=None if self._began is None else ceil(now - self._began),
         )
 
-    async def _go_on(self, poll: Poll) -> None:
-        match poll.next():
-            case None:
-                self._chunk = poll.close()
-                self._poll, self._is_over = None, True
-                self._began = self._begins
+    async def _continue(self, poll: Poll) -> None:
+        chunk = await poll.next()
+        if chunk is not None:
+            self._chunk = chunk
+            if poll.has_read:
                 self._refused_since = None
-                self._schedule.succeed()
-                self._monitor.poll_finished(self.reached)
-            case Pause(seconds):
-                await self._schedule.unless_stopped(self._clock.sleep(seconds))
-            case Question() as question:
-                await self._ask(poll, question)
-            case Read() as read:
-                await self._read(poll, read)
-
-    async def _ask(self, poll: Poll, question: Question) -> None:
-        try:
-            reply = await self._schedule.unless_stopped(self._source.ask(question.bounds))
-            if reply is None:
-                return
-            self._have_credentials_worked = True
-            poll.receive_page(question, reply.page, served_at=reply.served_at)
-        except IncomeClientError as error:
-            if isinstance(error, _ENDING) or not poll.take_failure(question, error):
-                raise
             return
-        self._monitor.hear(poll.service_time)
-
-    async def _read(self, poll: Poll, read: Read) -> None:
-        if read.pause:
-            await self._schedule.pause(read.pause)
-        results = await self._schedule.unless_stopped(self._source.read(read.application_ids))
-        if results is None:
-            return
-        if any(isinstance(result, RecordVersion) for result in results.values()):
-            self._refused_since = None
-        for result in results.values():
-            if isinstance(result, ClientClosedError):
-                raise result
-        self._chunk = poll.receive_records(results)
-        self._monitor.read_again(poll.unchanged, self._settle + self._lookback)
+        self._chunk = poll.chunk()
+        self._poll, self._is_over = None, True
+        self._began = poll.began
+        self._refused_since = None
+        self._schedule.succeed()
+        self._monitor.poll_finished(self.reached)

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from income_client.clock import Clock
-from income_client.concurrency import unless
 from income_client.errors import AuthenticationError, IncomeClientError
 
 T = TypeVar("T")
@@ -17,6 +16,10 @@ _LONGEST_RETRY_AFTER: Final = 900.0
 _MOST_DOUBLINGS: Final = 16
 _GAP: Final = 1.0
 """The fewest seconds between two polls, however often the poller is woken."""
+
+
+class Stopped(Exception):  # noqa: N818 - nothing has failed
+    """The poller was stopped: what was under way is abandoned."""
 
 
 class Schedule:
@@ -102,14 +105,40 @@ class Schedule:
 
     async def pause(self, longest: float) -> bool:
         """Wait for half this many seconds or more; return False if the poller was stopped."""
-        await self.unless_stopped(self._clock.sleep(longest * (1 + self._chance()) / 2))
+        await unless(self._stopped, self._clock.sleep(longest * (1 + self._chance()) / 2))
         return not self.is_stopped
 
-    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return what the work returns; None if a stop cancelled it."""
-        return await unless(self._stopped, work)
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of work; cancel it and raise `Stopped` once the poller is stopped."""
+        result = await unless(self._stopped, work)
+        if result is None:
+            self.check()
+        return cast("T", result)
+
+    def check(self) -> None:
+        """Raise `Stopped` if nothing may be begun any more."""
+        if self.is_stopped:
+            raise Stopped
 
 
 def growing(failures: int) -> float:
     """Return the longest pause after so many failures in a row, in seconds; it doubles."""
     return _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
+
+
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of work; cancel it and return None as soon as an event is set."""
+    if event.is_set():
+        work.close()
+        return None
+    task, bell = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((task, bell), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
+        bell.cancel()
+        await asyncio.wait((task, bell))
+        if not task.cancelled():
+            # Asked for in any case: an error that nobody asks for is logged.
+            task.exception()

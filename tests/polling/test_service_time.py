@@ -1,0 +1,84 @@
+"""The time that a checkpoint goes by: the smaller of what the service says."""
+
+import asyncio
+import json
+
+import pytest
+
+from income_client import UnexpectedResponseError
+from income_client.emulator import Fault
+from income_client.emulator.seconds import http_date, stamp
+from tests.support.polling import Scene, ids_of, reached, rest, scene
+from tests.support.service import NOW, until
+
+SETTLE = 5
+PATH = "/v1/income/applications"
+
+
+def say(place: Scene, *, echo: int, date: str) -> None:
+    """Have the next pages of the list be empty, and say these times."""
+    page = {"updated_after": stamp(NOW - 1), "updated_before": stamp(echo), "applications": []}
+    body = json.dumps(page).encode()
+    place.service.faults.add(
+        Fault("body", body=body, headers={"Date": date}, path=PATH, times=None)
+    )
+
+
+@pytest.mark.parametrize("now", [NOW + 60, NOW + 4_000])
+async def test_a_poller_without_a_start_begins_settle_seconds_before_the_present(now: int) -> None:
+    """What was written in those seconds may become visible later."""
+    async with scene() as place:
+        place.service.advance(now - NOW)
+        assert await rest(place.poll(start=None, settle=SETTLE)) == []
+        assert NOW + 55 <= now - SETTLE <= await reached(place) <= now - SETTLE + 5
+
+
+async def test_what_becomes_visible_only_after_the_start_is_delivered() -> None:
+    """It was written just before it, and the service takes a moment to list it."""
+    async with scene(visibility_delay=3) as place:
+        updated = place.touch(1)
+        place.service.advance(1)
+        poller = place.poll(start=None, settle=SETTLE)
+        assert await rest(poller) == []
+        place.service.advance(10)
+        assert ids_of(await rest(place.poll(start=None, settle=SETTLE))) == updated
+
+
+@pytest.mark.parametrize(
+    ("echo", "date", "now"),
+    [
+        (NOW + 100, http_date(NOW + 60), NOW + 60),
+        (NOW + 60, http_date(NOW + 100), NOW + 60),
+        (NOW + 60, "some day", NOW + 60),
+    ],
+    ids=["date-behind", "date-ahead", "no-date"],
+)
+async def test_a_checkpoint_is_behind_echo_and_date(echo: int, date: str, now: int) -> None:
+    """Neither a `Date` nor an echo that runs ahead moves it."""
+    async with scene() as place:
+        say(place, echo=echo, date=date)
+        await rest(place.poll(settle=SETTLE))
+        assert now - SETTLE - 1 <= await reached(place) <= now - SETTLE
+
+
+async def test_a_service_that_tells_no_time_is_an_error() -> None:
+    """The end of the calendar is no present, and there is nothing else to go by."""
+    async with scene() as place:
+        say(place, echo=253_402_300_799, date="some day")
+        with pytest.raises(UnexpectedResponseError, match="tells no time"):
+            await rest(place.poll())
+        assert await reached(place) == NOW
+
+
+@pytest.mark.parametrize("offset", [-86_400, 500])
+async def test_a_date_of_another_clock_costs_no_list_calls(offset: int) -> None:
+    """The first poll learns that the end of the list is the present all the same."""
+    async with scene(clock_offset=offset) as place:
+        poller = place.poll()
+        waiting = asyncio.create_task(anext(poller, None))
+        await until(lambda: poller.status.polls >= 2)
+        polls, calls = poller.status.polls, place.requests("list_applications")
+        await until(lambda: poller.status.polls >= polls + 4)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert place.requests("list_applications") - calls <= poller.status.polls - polls + 1
