@@ -17,7 +17,7 @@ from attrs import frozen
 from income_client import IncomeClient, RetryPolicy
 
 from .calling_imports import imports
-from .calling_peers import BareClient, HttpxClient
+from .calling_peers import BareClient, HttpxClient, ParsingClient
 from .calling_scale import FULL, QUICK, CallScale
 from .calling_server import SMALL, FixedService
 from .calling_timed import Timed, alternate, name_of, time_of
@@ -29,6 +29,8 @@ _Client: TypeAlias = IncomeClient | BareClient | HttpxClient
 
 _IN_FLIGHT: Final = 16
 _LATEST: Final = "2024-02-01T00:00:00"
+_SMALL: Final = "small application"
+_TO_PARSING: Final = "CPU / bare aiohttp that only parses, by orjson"
 _NOISE: Final = 0.02
 _ONCE: Final = RetryPolicy(max_attempts=1)
 
@@ -39,12 +41,14 @@ async def small_calls(scale: CallScale) -> list[Row]:
         url = service.url + SMALL
         async with (
             BareClient(url) as bare,
+            ParsingClient(url) as parsing,
             IncomeClient(url, auth=service.oauth2) as ours,
             IncomeClient(url, auth=service.oauth2, retry=_ONCE) as once,
         ):
             kinds = {
                 "bare": _application(bare),
                 "bare again": _application(bare),
+                "parsing": _application(parsing),
                 "ours": _application(ours),
                 "ours again": _application(ours),
                 "once": _application(once),
@@ -53,10 +57,12 @@ async def small_calls(scale: CallScale) -> list[Row]:
             }
             timed = {name: Timed(name, call, in_flight=_IN_FLIGHT) for name, call in kinds.items()}
             await alternate(list(timed.values()), rounds=scale.rounds, calls=scale.calls)
+            alone = {name: Timed(name, kinds[name], in_flight=1) for name in ("ours", "parsing")}
+            await alternate(list(alone.values()), rounds=scale.rounds, calls=scale.calls)
     return [
-        _compared(
-            "small application, 16 in flight: CPU / bare aiohttp", timed, "ours", "bare", 1.12
-        ),
+        _compared(f"{_SMALL}, 1 in flight: {_TO_PARSING}", alone, "ours", "parsing", 1.05),
+        _compared(f"{_SMALL}, 16 in flight: {_TO_PARSING}", timed, "ours", "parsing", 1.12),
+        _compared(f"{_SMALL}, 16 in flight: CPU / bare aiohttp", timed, "ours", "bare", 1.12),
         _compared("  control: bare aiohttp against itself", timed, "bare again", "bare"),
         _compared(
             "small page with a query: CPU / bare aiohttp", timed, "our page", "bare page", 1.25

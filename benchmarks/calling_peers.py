@@ -9,6 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 import httpx
+import orjson
 
 from income_client import Application, ApplicationDocuments, ApplicationPage
 from income_client.wire.codec import decode
@@ -64,6 +65,16 @@ class BareClient:
         if isinstance(record, Exception):
             raise record
         return record
+
+
+class ParsingClient(BareClient):
+    """The same without records: what ``orjson.loads`` makes of a reply."""
+
+    async def _get(self, _: type[T], path: str, query: dict[str, Any] | None = None) -> T:
+        async with self._session.get(self._root + path, params=query) as reply:
+            reply.raise_for_status()
+            parsed: T = orjson.loads(await reply.read())
+            return parsed
 
 
 class HttpxClient:

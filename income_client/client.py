@@ -6,16 +6,17 @@ What only some programs use (walking, polling, downloads) is imported when it is
 from __future__ import annotations
 
 import copy
+import os
 import ssl as tls
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
 from .clock import Clock, SystemClock
-from .environment import ClientOptions, read_environment
 from .errors import ConfigurationError
 from .events import OnEvent
 from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_record
@@ -29,11 +30,12 @@ from .records.applications import Application, ApplicationPage, ApplicationSumma
 from .records.documents import ApplicationDocuments, ApplicationRecord
 from .records.files import DownloadedFile
 from .records.window import EPOCH
-from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count
+from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count, check_type, invalid
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
     from .checkpoints import CheckpointStore
+    from .configuration import ClientOptions, Configuration
     from .downloads.downloader import Destination, Downloader, FolderOrStore, OnProgress
     from .downloads.many import Documents, DownloadFailure, Downloads, OneDocument
     from .polling.poller import Poller
@@ -104,9 +106,8 @@ class IncomeClient:
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(service_timezone, tzinfo):
-            raise ConfigurationError("service_timezone must be a tzinfo")
-        if not isinstance(downloads, DownloadPolicy | None):
-            raise ConfigurationError("downloads must be a DownloadPolicy")
+            raise invalid("service_timezone", "a tzinfo", service_timezone)
+        check_type("downloads", downloads, DownloadPolicy)
         self._zone = service_timezone
         self._clock = clock or SystemClock()
         try:
@@ -173,16 +174,63 @@ class IncomeClient:
             ConfigurationError: a variable is missing, both kinds of credentials are set,
                 INCOME_CA_FILE is not a file of certificates, or an option is invalid.
         """
-        found = read_environment()
+        from .configuration import from_variables
+
         try:
-            found.complete(options)
-            base_url, auth, auth_url = found.base_url, found.auth, found.auth_url
-            del found
-            return cls(base_url, auth=auth, auth_url=auth_url, **options)
+            return cls._configured(from_variables(), options)
+        except ConfigurationError as error:
+            failure = error.again()
         finally:
-            # Addresses may hold passwords by mistake, and a frame below may raise.
-            del options
-            base_url = auth_url = ""
+            del options  # a proxy's address may hold its password
+        raise failure
+
+    @classmethod
+    def from_config(
+        cls,
+        profile: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> Self:
+        """Make a client from the configuration file of the command line, and the environment.
+
+        The file is TOML with the keys base_url, auth_url, client_id and client_secret or
+        username and password, proxy and ca_file, at its top level and in tables
+        ``[profiles.NAME]``; one with a secret must be the user's own, with mode 0600. An
+        option given here comes first, then the profile, then the environment (as for
+        ``from_env``), then the top level; with ``path``, all of the file comes before the
+        environment. A secret is used only with the name and the address beside it.
+
+        Args:
+            profile: name of a table below ``profiles``; None for the top level alone.
+            path: the file; by default that of INCOME_CONFIG, or
+                ``~/.config/income-client/config.toml``.
+            options: other arguments of the constructor, by name, as for ``from_env``.
+
+        Raises:
+            ConfigurationError: a setting is missing or invalid, the file cannot be read or
+                is open to others, or an option is invalid.
+        """
+        from .configuration import from_file
+
+        try:
+            file = None if path is None else Path(path)
+            return cls._configured(from_file(profile, file), options)
+        except ConfigurationError as error:
+            failure = error.again()
+        finally:
+            del options  # as above
+        raise failure
+
+    @classmethod
+    def _configured(cls, found: Configuration, options: ClientOptions) -> Self:
+        auth = found.auth()
+        found.complete(options)
+        address = found.account.base_url or ""
+        try:
+            return cls(address, auth=auth, auth_url=found.account.auth_url, **options)
+        except ConfigurationError as error:
+            message = error.message if found.file is None else found.placed(error.message)
+            raise ConfigurationError(message) from None
 
     def with_options(
         self,

@@ -1,6 +1,7 @@
-"""Settings of a client: frozen, validated values, and the checks of numbers and functions.
+"""Settings of a client: frozen, validated values, and the checks of arguments.
 
-Functions called ``check_`` are for arguments; they raise a `ConfigurationError` that names it.
+A function called ``check_`` raises a `ConfigurationError` with the argument's name, what is
+allowed, and what was given.
 """
 
 import base64
@@ -8,7 +9,7 @@ import hmac
 import inspect
 import math
 import ssl as tls
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NoReturn, TypeGuard
 
@@ -20,28 +21,60 @@ from .hosts import read_host_pattern
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
+_MAX_SHOWN: Final = 40
 _SURROGATES: Final = range(0xD800, 0xE000)
+
+
+def shown(value: object) -> str:
+    """Return what an error may say of an argument: a number itself, of all else the type."""
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)[:_MAX_SHOWN]
+    return f"of type {type(value).__name__}"
+
+
+def invalid(name: str, allowed: str, value: object) -> ConfigurationError:
+    """Return the error of an argument: its name, what is allowed, and what was given."""
+    return ConfigurationError(f"{name} must be {allowed}, not {shown(value)}")
 
 
 def check_count(name: str, value: object) -> int:
     """Return a whole number that is 1 or more, and not a bool."""
     if type(value) is not int or value < 1:
-        raise ConfigurationError(f"{name} must be a whole number, 1 or more")
+        raise invalid(name, "a whole number, 1 or more", value)
     return value
 
 
 def check_positive(name: str, value: object) -> float:
     """Return a finite number above 0."""
     if not is_number(value) or value <= 0:
-        raise ConfigurationError(f"{name} must be a finite number above 0")
+        raise invalid(name, "a finite number above 0", value)
     return float(value)
 
 
 def check_not_negative(name: str, value: object) -> float:
     """Return a finite number that is 0 or more."""
     if not is_number(value) or value < 0:
-        raise ConfigurationError(f"{name} must be a finite number, 0 or more")
+        raise invalid(name, "a finite number, 0 or more", value)
     return float(value)
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        raise invalid(name, "True or False", value)
+    return value
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise unless the value is one of the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise invalid(name, " or ".join(map(repr, choices)), value)
+
+
+def check_type(name: str, value: object, *types: type) -> None:
+    """Raise unless the value is None or of one of the types."""
+    if value is not None and not isinstance(value, types):
+        raise invalid(name, " or ".join(one.__name__ for one in types), value)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -50,42 +83,43 @@ def is_number(value: object) -> TypeGuard[int | float]:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number that no float comes near to
+    except OverflowError:  # a whole number that is too large for a float
         return False
 
 
 def is_plain_function(value: object) -> bool:
-    """Say whether calling this does its work: a function that is neither awaited nor iterated."""
+    """Say whether a call runs it to its end: it is neither awaited nor iterated."""
     while isinstance(value, partial):
         value = value.func
     # Of the class: a class itself is called by its metaclass.
     called = (value, type(value).__call__) if callable(value) else ()
-    return bool(called) and not any(map(_is_put_off, called))
+    return bool(called) and not any(map(_is_deferred, called))
 
 
-def _is_put_off(function: object) -> bool:
+def _is_deferred(function: object) -> bool:
     kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     return any(is_kind(function) for is_kind in kinds)
 
 
-def counting(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    """Validate a field as `check_count` does."""
-    check_count(attribute.name, value)
+def _validated(check: Callable[[str, object], object]) -> Callable[..., None]:
+    """Return a check of an argument as a validator of a field."""
+
+    def validate(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+        check(attribute.alias or attribute.name, value)
+
+    return validate
 
 
-def positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    """Validate a field as `check_positive` does."""
-    check_positive(attribute.name.lstrip("_"), value)
-
-
-def not_negative(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    """Validate a field as `check_not_negative` does."""
-    check_not_negative(attribute.name, value)
-
-
-def _whole(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+def _check_whole(name: str, value: object) -> None:
     if type(value) is not int or value < 0:
-        raise ConfigurationError(f"{attribute.name} must be a whole number, 0 or more")
+        raise invalid(name, "a whole number, 0 or more", value)
+
+
+counting: Final = _validated(check_count)
+positive: Final = _validated(check_positive)
+not_negative: Final = _validated(check_not_negative)
+_whole: Final = _validated(_check_whole)
+_flag: Final = _validated(check_flag)
 
 
 class Secret:
@@ -243,7 +277,7 @@ class Timeouts:
     30.0
     >>> Timeouts(deadline=0)
     Traceback (most recent call last):
-    income_client.errors.ConfigurationError: deadline must be a finite number above 0
+    income_client.errors.ConfigurationError: deadline must be a finite number above 0, not 0
 
     Raises:
         ConfigurationError: one of them is not a finite number above 0.
@@ -307,14 +341,8 @@ class RetryPolicy:
     """Tokens that all calls of a client share: a retry takes 5 (10 after a time-out)."""
 
 
-def _flag(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{attribute.name} must be True or False")
-
-
 def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if value is not None and not isinstance(value, tls.SSLContext):
-        raise ConfigurationError(f"{attribute.name} must be an SSLContext")
+    check_type(attribute.name, value, tls.SSLContext)
 
 
 def _entries(hosts: Iterable[str]) -> tuple[str, ...]:
@@ -322,7 +350,7 @@ def _entries(hosts: Iterable[str]) -> tuple[str, ...]:
     is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
     entries = tuple(hosts) if is_list else ()
     if not entries:
-        raise ConfigurationError("allowed_hosts must be a list of one host or more")
+        raise invalid("allowed_hosts", "a list of one host or more", hosts)
     return entries
 
 

@@ -18,8 +18,9 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 
-from .accounts.connecting import Connection, Ready, ready
+from .accounts.connecting import Connection, Ready, made_ready
 from .accounts.service_client import authority_of
+from .arguments.misuse import MisuseError
 from .arguments.options import TableOrJson
 from .checking.facts import Configuration, Facts, HostFacts, TokenFacts, Trouble
 from .checking.listing import examine_list
@@ -58,10 +59,14 @@ async def doctor(
             the credentials were refused.
     """
     # A person may be asked for a secret, which takes its time.
-    found = ready(connection)
+    found: Ready | MisuseError
+    try:
+        found = made_ready(connection)
+    except MisuseError as error:
+        found = error
     with Stages() as stages:
-        if isinstance(found, str):
-            facts = Facts(configuration=Trouble(kind="configuration", text=found))
+        if isinstance(found, MisuseError):
+            facts = Facts(configuration=Trouble(kind="configuration", text=found.message))
         else:
             say(f"at most {_MOST} requests, one after the other, at most {ALL_SECONDS:g} s")
             with stages.stage("Checking", total=MOST_CALLS) as stage:
@@ -91,8 +96,8 @@ async def examine(found: Ready, on_call: Callable[[int], object]) -> Facts:
     async with client:
         ends_at = monotonic() + ALL_SECONDS - (TIMEOUTS.deadline or 0)
         facts = Facts(configuration=_configuration(found))
-        tls = found.tls()
-        if found.account.proxy is None and not isinstance(tls, str):
+        if found.configuration.account.proxy is None:
+            tls = found.configuration.tls()
             facts = evolve(facts, hosts=await _hosts(found, tls))
         if any(isinstance(each.connected, Trouble | None) for each in facts.hosts):
             return facts
@@ -102,10 +107,12 @@ async def examine(found: Ready, on_call: Callable[[int], object]) -> Facts:
 
 async def _hosts(found: Ready, tls: ssl.SSLContext | None) -> tuple[HostFacts, ...]:
     """Look at the service's server and then at that of its tokens, which is asked for nothing."""
-    service = Origin.of("service", found.account.base_url or "")
+    service = Origin.of("service", found.configuration.account.base_url or "")
     hosts = [await visit(service, seconds=_STEP_SECONDS, questions=SPOKEN, tls=tls)]
-    if found.account.auth_url is not None and isinstance(found.auth, OAuth2ClientCredentials):
-        origin = Origin.of("token endpoint", found.account.auth_url)
+    if found.configuration.account.auth_url is not None and isinstance(
+        found.auth, OAuth2ClientCredentials
+    ):
+        origin = Origin.of("token endpoint", found.configuration.account.auth_url)
         if origin.authority != service.authority:
             hosts.append(await visit(origin, seconds=_STEP_SECONDS, questions=0, tls=tls))
     return tuple(hosts)
@@ -126,14 +133,14 @@ async def _calls(questions: Questions, facts: Facts, keeper: TokenKeeper) -> Fac
 
 def _configuration(found: Ready) -> Configuration:
     auth = found.auth
-    account = found.account
+    account = found.configuration.account
     return Configuration(
         service=_plain(account.base_url or ""),
         token_endpoint=None if account.auth_url is None else authority_of(account.auth_url),
         proxy=None if account.proxy is None else authority_of(account.proxy.reveal()),
         is_oauth2=isinstance(auth, OAuth2ClientCredentials),
         name=_short(auth.username if isinstance(auth, BasicAuth) else auth.client_id),
-        sources=found.sources,
+        sources=found.configuration.sources,
     )
 
 

@@ -74,7 +74,7 @@ async def export(
         return ExitStatus.FAILED if misuse is None else ExitStatus.MISUSED
     found = made_ready(connection)
     request = Request(
-        service=(found.account.base_url or "").rstrip("/"),
+        service=(found.configuration.account.base_url or "").rstrip("/"),
         updated_after=None if updated_after == Moment() else _text(updated_after, up=False),
         updated_before=_text(updated_before, up=True),
         documents=documents,
@@ -111,7 +111,7 @@ def _contradiction(
     after: Moment | None, before: Moment | None, *, documents: bool, pages: bool
 ) -> str | None:
     if pages and not documents:
-        return "--pages is about documents, and cannot go with --no-documents"
+        return "--pages is about documents, and cannot be combined with --no-documents"
     if ends_before_it_begins(after, before):
         return "--updated-after is later than --updated-before"
     return None

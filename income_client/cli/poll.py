@@ -64,7 +64,7 @@ async def poll(
     settle: Seconds = 5.0,
     lookback: Seconds = 0.0,
     once: Switch = False,
-    documents: Switch = False,
+    documents: bool = True,
     pages: Switch = False,
     show_personal_data: Switch = False,
     addresses: Switch = False,
@@ -80,8 +80,8 @@ async def poll(
         settle: seconds that the service may take to list an update.
         lookback: further seconds that each poll reads again, each application updated in them.
         once: poll once, up to the present, and exit.
-        documents: write each application together with its documents.
-        pages: have the pages block in each document; implies --documents.
+        documents: whether the documents are read and written too.
+        pages: have the pages block in each document.
         show_personal_data: write whole lines to a terminal too, with all that names the borrowers.
         addresses: keep the addresses of files in lines: who has one can read the file.
         connection: which service.
@@ -90,6 +90,8 @@ async def poll(
         The exit status: 1 for a failure, 2 for arguments that cannot be meant,
             130 after Ctrl-C, 143 for a single poll that SIGTERM cut short.
     """
+    if pages and not documents:
+        raise MisuseError("--pages is about documents, and cannot be combined with --no-documents")
     line = StatusLine()
     is_for_a_person = sys.stdout.isatty() and not show_personal_data
     written = _shown if is_for_a_person else partial(_json, addresses=addresses)
@@ -107,7 +109,7 @@ async def poll(
             interval=interval,
             settle=settle,
             lookback=lookback,
-            documents=documents or pages,
+            documents=documents,
             pages=pages,
         )
         if once:
@@ -177,8 +179,6 @@ async def _write_all(
 
 
 def _json(record: ApplicationRecord, *, addresses: bool) -> bytes:
-    if record.documents is None:
-        return inert(to_json(record.application))
     return inert(to_json(record if addresses else without_addresses(record)))
 
 

@@ -1,6 +1,5 @@
 """``income-client poll``: which lines it writes, where it resumes, and how it ends."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -42,34 +41,36 @@ def reads(service: IncomeService) -> int:
 
 
 @pytest.mark.income_service(applications=150)
-def test_lines_are_the_services_own_json(poll: Poll, income_service: IncomeService) -> None:
-    """A line has every field that the service sent, and every application has one."""
-    ran = poll(*FROM_THE_BEGINNING)
+@pytest.mark.parametrize(
+    ("switches", "query"),
+    [((), ""), (("--pages",), "pages=true"), (("--no-documents",), None)],
+    ids=["with-documents", "with-pages", "without-documents"],
+)
+def test_lines_are_the_services_own_json(
+    switches: tuple[str, ...], query: str | None, poll: Poll, income_service: IncomeService
+) -> None:
+    """A line has both replies with every field, in the shape of `to_json` and of an export."""
+    ran = poll(*FROM_THE_BEGINNING, *switches)
     assert (ran.status, ran.stderr) == (0, "")
     lines = parsed(ran.stdout)
-    assert sorted(line["application_id"] for line in lines) == sorted(income_service.ids)
+    assert sorted(ids_in(ran.stdout)) == sorted(income_service.ids)
     for line in lines[:20]:
-        assert line == served(income_service, line["application_id"])
-
-
-@few
-@pytest.mark.parametrize(
-    ("switch", "query"), [("--documents", ""), ("--pages", "pages=true")], ids=str
-)
-def test_lines_may_have_the_documents(
-    switch: str, query: str, poll: Poll, income_service: IncomeService
-) -> None:
-    """With documents, a line is both of the service's replies; with pages, these are in it too."""
-    ran = poll(*FROM_THE_BEGINNING, switch)
-    lines = parsed(ran.stdout)
-    assert len(lines) == 9
-    for line in lines:
         one = line["application"]["application_id"]
-        documents = served(income_service, one, "/documents", query)
         assert line.keys() == {"application", "documents"}
         assert line["application"] == served(income_service, one)
-        assert without_addresses(line["documents"]) == without_addresses(documents)
+        if query is None:
+            assert line["documents"] is None
+        else:
+            documents = served(income_service, one, "/documents", query)
+            assert without_addresses(line["documents"]) == without_addresses(documents)
     assert ('"pages"' in ran.stdout) is bool(query)
+
+
+def test_pages_without_documents_are_refused(poll: Poll) -> None:
+    """They are part of the documents."""
+    ran = poll("--pages", "--no-documents")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "--no-documents" in ran.stderr
 
 
 # Where it begins
@@ -397,5 +398,5 @@ def test_records_on_the_same_terminal_stay_whole(poll: Poll, income_service: Inc
     whole = (*BEGINNING, *AGAIN, "--show-personal-data")
     shown = poll(*whole, terminal=Terminal(), during=update)
     rows = [row.rstrip("\r").rpartition("\x1b[K")[2] for row in shown.screen.split("\n")]
-    records = [json.loads(row)["application_id"] for row in rows if row.startswith("{")]
+    records = ids_in("\n".join(row for row in rows if row.startswith("{")))
     assert Counter(records) == Counter([*income_service.ids, one])

@@ -320,7 +320,7 @@ def test_what_is_no_file_is_refused(cli: Cli, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     for path, reason in (
-        (pipe, "is no regular file"), (tmp_path, ""), (tmp_path / "x", "no such file"),
+        (pipe, "is not a regular file"), (tmp_path, ""), (tmp_path / "x", "no such file"),
     ):  # fmt: skip
         ran = cli(*LIST, "--config", str(path))
         assert (ran.status, ran.stdout) == (2, "")
@@ -502,7 +502,7 @@ def test_the_usual_authorities_stay_trusted(
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("folder", "is no regular file"),
+        ("folder", "is not a regular file"),
         ("other\x1b", "holds no certificate"),
         ("x", "no such file"),
     ],

@@ -21,8 +21,8 @@ pytest.importorskip("duckdb", reason="the README's examples need the extra 'full
 from sybil import Example
 from sybil.example import SybilFailure
 
-from income_client.cli.accounts.config_file import read_config
 from income_client.cli.app import command_line
+from income_client.configuration import read_file
 from income_client.emulator import Emulator
 from tests.slow.test_nginx import SERVER_BLOCK
 from tests.support.readme import DEMO, TESTS, commands, examples, file_name, kind_of, label
@@ -123,8 +123,9 @@ def _read_configuration(example: Example) -> str | None:
     path.write_text(example.parsed, "utf-8")
     path.chmod(0o600)
     profiles = tomllib.loads(example.parsed).get("profiles", {})
-    read = (read_config(path, profile) for profile in (None, *profiles))
-    return next((complaint for complaint in read if isinstance(complaint, str)), None)
+    for profile in (None, *profiles):
+        read_file(path, profile)
+    return None
 
 
 def _start_by_unit(example: Example) -> str | None:

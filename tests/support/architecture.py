@@ -25,7 +25,7 @@ LAYERS: Final = (
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
-    {"client", "environment"},
+    {"client", "configuration"},
     {"__init__", "_lazy"},
     {"cli", "testing"},
 )  # fmt: skip
@@ -34,7 +34,7 @@ LAYERS: Final = (
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"clock", "emulator", "errors", "settings"}),
     "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings", "wire"}),
-    "cli": frozenset({"__init__", "cli", "disk", "emulator", "receivers"}),
+    "cli": frozenset({"__init__", "cli", "configuration", "disk", "emulator", "receivers"}),
     "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
 }
 """Units that stand beside the layers, or see less than what is below them."""

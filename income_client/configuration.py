@@ -1,0 +1,425 @@
+"""A client's settings from environment variables and from a configuration file in TOML.
+
+An option given in code or on the command line comes before a named profile, that before the
+environment, and that before the file's top level. A file whose path is given comes before the
+environment as well.
+"""
+
+import os
+import re
+import shlex
+import ssl as tls
+import stat
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self, TypedDict
+
+from attrs import evolve, field, fields_dict, frozen
+
+from .clock import Clock
+from .errors import ConfigurationError
+from .events import OnEvent
+from .http.tokens import TokenStore
+from .http.transport import BorrowedSession, TraceConfig
+from .settings import (
+    BasicAuth,
+    DownloadPolicy,
+    OAuth2ClientCredentials,
+    RetryPolicy,
+    Secret,
+    Timeouts,
+)
+
+Auth = BasicAuth | OAuth2ClientCredentials
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of `IncomeClient` other than its addresses and credentials."""
+
+    session: BorrowedSession | None
+    timeouts: Timeouts | None
+    retry: RetryPolicy | None
+    concurrency: int
+    max_rate: float | None
+    token_store: TokenStore | None
+    service_timezone: tzinfo
+    downloads: DownloadPolicy | None
+    max_response_bytes: int
+    user_agent: str | None
+    proxy: str | None
+    ssl: tls.SSLContext | None
+    trace_configs: Sequence[TraceConfig]
+    keep_error_bodies: bool
+    on_event: OnEvent | None
+    telemetry: bool
+    clock: Clock | None
+
+
+class CredentialKeys(NamedTuple):
+    """The two keys of a kind of credentials."""
+
+    name: str
+    secret: str
+    make: type[BasicAuth] | type[OAuth2ClientCredentials]
+
+
+CREDENTIALS: Final = (
+    CredentialKeys("client_id", "client_secret", OAuth2ClientCredentials),
+    CredentialKeys("username", "password", BasicAuth),
+)
+_SECRETS: Final = frozenset({"client_secret", "password", "proxy"})
+
+
+@frozen(kw_only=True)
+class Account:
+    """What one place says of the service and of the credentials; None for what it leaves out."""
+
+    base_url: str | None = field(default=None, repr=False)  # may hold a password by mistake
+    auth_url: str | None = field(default=None, repr=False)
+    client_id: str | None = None
+    client_secret: Secret | None = None
+    username: str | None = None
+    password: Secret | None = None
+    proxy: Secret | None = None
+    ca_file: str | None = None
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> Self:
+        """Make one of texts by key; an empty one counts as left out."""
+        fields: dict[str, Any] = {
+            key: Secret(text) if key in _SECRETS else text for key, text in texts.items() if text
+        }
+        return cls(**fields)
+
+    @classmethod
+    def of_variables(cls, variables: Mapping[str, str]) -> Self:
+        """Make one of environment variables."""
+        return cls.of({key: variables.get(variable(key), "") for key in KEYS})
+
+    @property
+    def given(self) -> dict[str, str | Secret]:
+        """What is set, by key."""
+        values = {key: getattr(self, key) for key in KEYS}
+        return {key: value for key, value in values.items() if value is not None}
+
+    @property
+    def kinds(self) -> tuple[CredentialKeys, ...]:
+        """The kinds of credentials of which a key is set."""
+        given = self.given
+        return tuple(one for one in CREDENTIALS if one.name in given or one.secret in given)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a client can be made of it."""
+        given = self.given
+        has_both = any(one.name in given and one.secret in given for one in self.kinds)
+        return has_both and self.base_url is not None
+
+    def is_elsewhere(self, other: "Account") -> bool:
+        """Say whether both name an address, and not the same one."""
+        if self.base_url is None or other.base_url is None:
+            return False
+        return self.base_url.rstrip("/") != other.base_url.rstrip("/")
+
+    def over(self, below: "Account") -> "Account":
+        """Return both together; a secret stays with the name and address beside it.
+
+        So no secret is sent to an address, or with a name, that was set somewhere else.
+        """
+        if self.is_elsewhere(below):
+            below = Account(proxy=below.proxy, ca_file=below.ca_file)
+        for kind in CREDENTIALS:
+            mine, theirs = getattr(self, kind.name), getattr(below, kind.name)
+            if (self.kinds and kind not in self.kinds) or (mine and theirs and mine != theirs):
+                below = evolve(below, **{kind.name: None, kind.secret: None})
+        given: dict[str, Any] = self.given
+        return evolve(below, **given)
+
+
+KEYS: Final = tuple(fields_dict(Account))
+
+
+def variable(key: str) -> str:
+    """Return the environment variable of a key."""
+    return f"INCOME_{key.upper()}"
+
+
+@frozen(kw_only=True)
+class Configuration:
+    """What all places say together."""
+
+    account: Account
+    sources: Mapping[str, str]
+    """For each key that is set: its variable, or the name of the file."""
+    file: str | None = None
+    """Name of the file that could say more, for messages."""
+    unused: str | None = None
+    """The place whose credentials are not used, since they are for another address."""
+    profile: str | None = None
+
+    def auth(self) -> Auth:
+        """Return the credentials, or raise a `ConfigurationError` that says what is missing."""
+        try:
+            return self._auth()
+        except ConfigurationError as error:
+            failure = self._explained(error.message)
+        raise ConfigurationError(failure)
+
+    def _auth(self) -> Auth:
+        account = self.account
+        if not account.base_url:
+            raise ConfigurationError(self._unset("base_url"))
+        if len(account.kinds) != 1:
+            names = (f"{variable(one.name)} and {variable(one.secret)}" for one in CREDENTIALS)
+            keys = (f"{one.name} and {one.secret}" for one in CREDENTIALS)
+            in_file = (
+                "" if self.file is None else f"; or in {self.file} either {', or '.join(keys)}"
+            )
+            raise ConfigurationError(f"set either {', or '.join(names)}{in_file}")
+        (kind,) = account.kinds
+        name, secret = getattr(account, kind.name), getattr(account, kind.secret)
+        if not name or secret is None:
+            raise ConfigurationError(self._unset(kind.secret if name else kind.name))
+        return kind.make(name, secret)
+
+    def _unset(self, key: str) -> str:
+        in_file = "" if self.file is None else f", or {key} in {self.file}"
+        return f"set {variable(key)}{in_file}"
+
+    def _explained(self, fault: str) -> str:
+        if self.unused is None or self.account.is_complete:
+            return self.placed(fault)
+        if self.profile is not None:
+            own = f"profile {self.profile} has another address, so it needs its own credentials"
+            return f"{own}: {fault}" if self.account.kinds else own
+        return f"{fault} (the credentials of {self.unused} are for another address)"
+
+    def placed(self, fault: str) -> str:
+        """Return a message that begins with a key, with the place where that key is set."""
+        key, _, rest = fault.partition(" ")
+        return f"{self._place(key)} {rest}" if key in self.sources else fault
+
+    def _place(self, key: str) -> str:
+        source = self.sources[key]
+        return source if source == variable(key) else f"{key} in {source}"
+
+    def tls(self) -> tls.SSLContext | None:
+        """Return a context that trusts the authorities of ``ca_file`` too; None for the default."""
+        if self.account.ca_file is None:
+            return None
+        try:
+            return _trusting(self.account.ca_file)
+        except ConfigurationError as error:
+            failure = f"{self._place('ca_file')}: {error.message}"
+        raise ConfigurationError(failure)
+
+    def complete(self, options: ClientOptions) -> None:
+        """Add proxy and authorities to options of a client, which take precedence."""
+        if "ssl" not in options and (context := self.tls()) is not None:
+            options["ssl"] = context
+            downloads: object = options.get("downloads") or DownloadPolicy()
+            if isinstance(downloads, DownloadPolicy) and downloads.ssl is None:
+                options["downloads"] = evolve(downloads, ssl=context)
+        if "proxy" not in options and self.account.proxy is not None:
+            options["proxy"] = self.account.proxy.reveal()
+
+
+def from_variables(variables: Mapping[str, str] = os.environ) -> Configuration:
+    """Return what the environment says."""
+    account = Account.of_variables(variables)
+    return Configuration(account=account, sources={key: variable(key) for key in account.given})
+
+
+def from_file(
+    profile: str | None = None,
+    path: Path | None = None,
+    variables: Mapping[str, str] = os.environ,
+) -> Configuration:
+    """Return what the environment and a configuration file say together.
+
+    Without a path, the file is that of INCOME_CONFIG or the user's own, which is not read
+    where the environment is complete and names no other.
+    """
+    environment = Account.of_variables(variables)
+    own = _own_file(variables)
+    found = path or _file_to_read(profile, environment, own, variables)
+    top, chosen = (Account(), Account()) if found is None else read_file(found, profile)
+    has_own = bool(chosen.kinds) or chosen.auth_url is not None
+    if path is None and has_own and chosen.base_url is None and environment.is_elsewhere(top):
+        raise ConfigurationError(
+            f"{variable('base_url')} is set to another address than the one that profile "
+            f"{profile} is for: unset it, or set base_url in the profile"
+        )
+    shown = found or own
+    name = "a configuration file" if shown is None else name_of(shown)
+    lower = [(None, environment), (name, top)]
+    if path is not None:
+        lower.reverse()
+    account, sources, unused = Account(), dict[str, str](), None
+    for place, below in [(name, chosen), *lower]:
+        if account.is_elsewhere(below) and below.kinds:
+            unused = place or "the environment"
+        both = account.over(below)
+        added = both.given.keys() - account.given.keys()
+        sources |= {key: place or variable(key) for key in added}
+        account = both
+    return Configuration(
+        account=account, sources=sources, file=name, unused=unused, profile=profile
+    )
+
+
+def _own_file(variables: Mapping[str, str]) -> Path | None:
+    """Return where the user's own file is, whether it exists or not; None without a home."""
+    folder = variables.get("XDG_CONFIG_HOME", "")
+    try:
+        # The specification of these folders says that relative ones are ignored.
+        parent = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()
+    except RuntimeError:
+        return None
+    return parent / "income-client" / "config.toml"
+
+
+def _file_to_read(
+    profile: str | None, environment: Account, own: Path | None, variables: Mapping[str, str]
+) -> Path | None:
+    if named := variables.get("INCOME_CONFIG"):
+        return Path(named)
+    if profile is not None:
+        return own
+    return own if own is not None and not environment.is_complete and own.exists() else None
+
+
+_MAX_BYTES: Final = 64 * 1024
+_READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_OTHERS: Final = 0o077
+_SHOWN_KEY: Final = re.compile(r"[a-z_]{1,30}")
+_TOML_PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
+
+
+def read_file(path: Path, profile: str | None) -> tuple[Account, Account]:
+    """Return what a file says at its top level, and what it says in a profile.
+
+    A symbolic link is followed: what counts is the owner and the mode of the opened file.
+    """
+    table = _table(path)
+    profiles = table.pop("profiles", {})
+    top = _account(table, path, "")
+    if profile is None:
+        return top, Account()
+    chosen = profiles.get(profile) if isinstance(profiles, dict) else None
+    if not isinstance(chosen, dict):
+        raise ConfigurationError(f"{name_of(path)} has no profile {_printable(profile)}")
+    return top, _account(chosen, path, f" of profile {_printable(profile)}")
+
+
+def name_of(path: Path) -> str:
+    """Return a path as people write it, the home folder as ``~``."""
+    try:
+        return _printable(f"~/{path.relative_to(Path.home())}")
+    except (ValueError, RuntimeError):
+        return _printable(str(path))
+
+
+def _table(path: Path) -> dict[str, Any]:
+    name = name_of(path)
+    text, status = _text(path)
+    try:
+        table = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        # The message itself may quote the file.
+        place = _TOML_PLACE.search(str(error))
+        fault = f"{name} is not TOML{f' ({place[1]})' if place else ''}"
+        raise ConfigurationError(fault) from None
+    if _holds_secret(table) and (exposed := _exposed(path, status)):
+        raise ConfigurationError(f"{name} {exposed}")
+    return table
+
+
+def _text(path: Path) -> tuple[bytes, os.stat_result]:
+    name = name_of(path)
+    try:
+        descriptor = os.open(path, _READ)  # which does not wait for the writer of a pipe
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - the file that was looked at
+            status = os.fstat(descriptor)
+            is_file = stat.S_ISREG(status.st_mode)
+            text = file.read(_MAX_BYTES + 1) if is_file else b""
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {name}: {_reason(error)}") from None
+    if not is_file:
+        raise ConfigurationError(f"{name} is not a regular file")
+    if len(text) > _MAX_BYTES:
+        raise ConfigurationError(f"{name} is longer than {_MAX_BYTES // 1024} KiB")
+    return text, status
+
+
+def _holds_secret(table: dict[str, Any]) -> bool:
+    profiles = table.get("profiles")
+    tables = [table, *(profiles.values() if isinstance(profiles, dict) else ())]
+    return any(
+        one.get("client_secret") or one.get("password") or "@" in str(one.get("proxy"))
+        for one in tables
+        if isinstance(one, dict)
+    )
+
+
+def _exposed(path: Path, status: os.stat_result) -> str | None:
+    if not hasattr(os, "geteuid"):
+        return None  # a system without owners and modes of files
+    if status.st_uid != os.geteuid():
+        return "belongs to somebody else and holds a secret: it must be yours"
+    if status.st_mode & _OTHERS:
+        name = name_of(path)
+        is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
+        quoted = name if is_plain else shlex.quote(_printable(str(path)))
+        return f"can be read by others and holds a secret: chmod 600 {quoted}"
+    return None
+
+
+def _account(table: dict[str, Any], path: Path, whose: str) -> Account:
+    name = name_of(path)
+    for key, value in table.items():
+        if key not in KEYS:
+            # A secret may have been written in place of a key.
+            unknown = f"unknown key {key}" if _SHOWN_KEY.fullmatch(key) else "an unknown key"
+            raise ConfigurationError(f"{unknown}{whose} in {name}; there are {', '.join(KEYS)}")
+        if not isinstance(value, str):
+            raise ConfigurationError(f"{key}{whose} in {name} must be a text")
+    if ca_file := table.get("ca_file"):
+        # Relative to the file's own folder, wherever the program is started.
+        table = {**table, "ca_file": str(path.absolute().parent / _expanded(ca_file))}
+    return Account.of(table)
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def _trusting(ca_file: str) -> tls.SSLContext:
+    context = tls.create_default_context()
+    path, shown = Path(ca_file), _printable(ca_file)
+    try:
+        if path.exists() and not path.is_file():
+            raise ConfigurationError(f"{shown} is not a regular file")  # a pipe would block
+        context.load_verify_locations(path)
+    except tls.SSLError:
+        raise ConfigurationError(f"{shown} holds no certificate") from None
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else "it must be the path of a file"
+        raise ConfigurationError(f"cannot read {shown}: {reason}") from None
+    return context
+
+
+def _reason(error: OSError) -> str:
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or "it cannot be used").lower()
+
+
+def _printable(text: str) -> str:
+    """Return a text with ``?`` for each character that would act on a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in text)
