@@ -19,7 +19,7 @@ from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
-from .store import Change, StoredCheckpoint, check_name, in_order
+from .store import Change, CheckpointStore, StoredCheckpoint, check_name, in_order
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ _RETRYABLE_ERRNOS: Final = frozenset(
 _CREATING: Final = threading.Lock()
 
 
-class SQLiteCheckpointStore:
+class SQLiteCheckpointStore(CheckpointStore):
     """Keep checkpoints in an SQLite file; see `CheckpointStore`.
 
     A save that has returned survives the end of the process. A power failure may undo the
@@ -113,20 +113,11 @@ class SQLiteCheckpointStore:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._path)!r})"
 
-    async def load(self, name: str) -> StoredCheckpoint:
-        """Return what is stored; make no file if there is none.
-
-        Args:
-            name: the poller's.
-
-        Raises:
-            CheckpointError: the store cannot be read.
-            ConfigurationError: the name is invalid.
-        """
+    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
         check_name(name)
         return await self._run(partial(self._load, name))
 
-    async def save(
+    async def save(  # noqa: D102 - as the protocol says
         self,
         name: str,
         checkpoint: str,
@@ -135,38 +126,12 @@ class SQLiteCheckpointStore:
         dead_letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
     ) -> int:
-        """Replace the checkpoint and change the dead letters, all of it or nothing.
-
-        Args:
-            name: the poller's.
-            checkpoint: the new text.
-            version: the version that the caller has loaded; 0 if nothing was stored.
-            dead_letters: to be stored, each in place of the one with the same key.
-            resolved: keys of dead letters to remove, before others are stored.
-
-        Returns:
-            The new version, one more than before.
-
-        Raises:
-            CheckpointConflictError: the store is at another version; nothing was changed.
-            CheckpointError: the store failed; only a load shows whether it was changed.
-            ConfigurationError: an argument is invalid.
-        """
         change = Change(name, checkpoint, version, dead_letters, resolved)
         del checkpoint  # no frame of an error shows it
         change.check()
         return await self._run(partial(self._save, change))
 
-    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        """Return the dead letters, by the time of their first attempt.
-
-        Args:
-            name: the poller's.
-
-        Raises:
-            CheckpointError: the store cannot be read.
-            ConfigurationError: the name is invalid.
-        """
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
         check_name(name)
         return await self._run(partial(self._load_letters, name))
 
