@@ -11,17 +11,14 @@ record's counts only while the service gives other records: if it gives none, th
 Dead letters that are due are tried again after the listing.
 """
 
-import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, tzinfo
-from functools import partial
 from itertools import islice
 from math import ceil
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from attrs import define, field
+from attrs import define
 
 from income_client.clock import Clock
 from income_client.errors import (
@@ -36,24 +33,20 @@ from income_client.errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from income_client.http import endpoints
-from income_client.http.endpoints import LARGEST_LIMIT, Request
-from income_client.http.session import SessionManager
-from income_client.records.applications import Application
 from income_client.records.dead_letters import key_of_application, key_of_second
-from income_client.records.documents import ApplicationDocuments, ApplicationRecord
+from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
-from income_client.walk.paginator import ListReply, ask_page, ask_present
+from income_client.walk.paginator import ListReply
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question
-from income_client.wire.times import FIRST_SECOND, Rounding, service_second
+from income_client.wire.times import FIRST_SECOND
 
 from .batches import Batch, Batches, Chunk
 from .checkpoint import Checkpoint, Progress
 from .dead_letters import DeadLetters, reason_of
 from .lease import Lease
-from .reading import RecordVersion, key_of, read_page, read_version
+from .reading import PollSource, RecordVersion, key_of
 from .schedule import Schedule, Stopped, growing
 from .status import Monitor
 
@@ -78,84 +71,6 @@ _REFUSED_SECONDS: Final = 300.0
 _STORE_TRIES: Final = 6
 """Tries to store something, about half a minute, before a single poll fails for it."""
 _LONGEST_STORE_PAUSE: Final = 60.0
-
-
-@define(kw_only=True)
-class PollSource:
-    """Reads for one poller."""
-
-    session: SessionManager
-    """Makes the requests."""
-    zone: tzinfo
-    """The zone of the service's times that carry none."""
-    documents: bool
-    """Whether the documents are read as well."""
-    pages: bool
-    """Whether each document comes with its pages block."""
-    concurrency: int
-    """Requests in flight at a time."""
-    limit: int = LARGEST_LIMIT
-    """Rows asked for in one page."""
-    has_answered: bool = field(default=False, init=False)
-    """Whether the list was ever read, so that the credentials have worked."""
-
-    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> ListReply:
-        """Make one list call; without bounds, both are left to the service."""
-        limit = self.limit if limit is None else limit
-        reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)
-        self.has_answered = True
-        return reply
-
-    async def present(self) -> int:
-        """Return the present second: the smaller of echo and `Date`."""
-        return (await ask_present(partial(self.ask, limit=1))).present
-
-    async def read(
-        self, application_ids: Sequence[str]
-    ) -> tuple[dict[str, RecordVersion], dict[str, IncomeClientError]]:
-        """Read applications; return those that were read, and the failures of the others."""
-        slots = asyncio.Semaphore(self.concurrency)
-        failed: dict[str, IncomeClientError] = {}
-
-        async def ask(cls: type, endpoint: Callable[[str], Request], one: str) -> Any:
-            async with slots:
-                if one in failed:
-                    return None
-                try:
-                    request = endpoint(one)
-                    return await self.session.call(request, partial(read_version, cls, request))
-                except ClientClosedError:
-                    raise
-                except IncomeClientError as error:
-                    failed[one] = error
-                    return None
-
-        parts: list[tuple[type, Callable[[str], Request]]]
-        parts = [(Application, endpoints.get_application)]
-        if self.documents:
-            get_documents = partial(endpoints.get_documents, pages=self.pages)
-            parts.append((ApplicationDocuments, get_documents))
-        mistake = None
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = {
-                    one: [group.create_task(ask(cls, endpoint, one)) for cls, endpoint in parts]
-                    for one in application_ids
-                }
-        except ExceptionGroup as errors:
-            mistake = errors.exceptions[0]
-        if mistake is not None:
-            raise mistake
-        read = {
-            one: RecordVersion.of(*(task.result() for task in replies))
-            for one, replies in tasks.items()
-            if one not in failed
-        }
-        return read, failed
-
-    def frame(self, moment: datetime) -> int:
-        """Turn an aware time into a second of the service's frame."""
-        return service_second(moment, self.zone, rounding=Rounding.DOWN)
 
 
 @define(kw_only=True)

@@ -18,8 +18,9 @@ from income_client.settings import check_not_negative, check_positive
 
 from .batches import Batch, Batches
 from .checkpoint import Checkpoint
-from .cycle import PollRunner, PollSource
+from .cycle import PollRunner
 from .lease import Lease
+from .reading import PollSource
 from .schedule import Schedule
 from .status import Monitor, PollerStatus
 

@@ -9,18 +9,23 @@ hold up the applications of the others. A page whose bounds cannot be read, or o
 has no id, is an error.
 """
 
+import asyncio
 import hashlib
 import json
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, tzinfo
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
-from income_client.errors import DecodeError, IncomeClientError
-from income_client.http.endpoints import Request, Response
+from income_client.errors import ClientClosedError, DecodeError, IncomeClientError
+from income_client.http import endpoints
+from income_client.http.endpoints import LARGEST_LIMIT, Request, Response
 from income_client.http.replies import S, read_about, read_reply
+from income_client.http.session import SessionManager
 from income_client.records.applications import (
     Application,
     ApplicationPage,
@@ -28,7 +33,10 @@ from income_client.records.applications import (
 )
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.records.window import EPOCH
+from income_client.walk.paginator import ListReply, ask_page, ask_present
+from income_client.walk.windows import Bounds
 from income_client.wire.codec import decode
+from income_client.wire.times import Rounding, service_second
 
 T = TypeVar("T")
 
@@ -185,3 +193,81 @@ def _without_addresses(value: Any) -> Any:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+@define(kw_only=True)
+class PollSource:
+    """Reads for one poller."""
+
+    session: SessionManager
+    """Makes the requests."""
+    zone: tzinfo
+    """The zone of the service's times that carry none."""
+    documents: bool
+    """Whether the documents are read as well."""
+    pages: bool
+    """Whether each document comes with its pages block."""
+    concurrency: int
+    """Requests in flight at a time."""
+    limit: int = LARGEST_LIMIT
+    """Rows asked for in one page."""
+    has_answered: bool = field(default=False, init=False)
+    """Whether the list was ever read, so that the credentials have worked."""
+
+    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> ListReply:
+        """Make one list call; without bounds, both are left to the service."""
+        limit = self.limit if limit is None else limit
+        reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)
+        self.has_answered = True
+        return reply
+
+    async def present(self) -> int:
+        """Return the present second: the smaller of echo and `Date`."""
+        return (await ask_present(partial(self.ask, limit=1))).present
+
+    async def read(
+        self, application_ids: Sequence[str]
+    ) -> tuple[dict[str, RecordVersion], dict[str, IncomeClientError]]:
+        """Read applications; return those that were read, and the failures of the others."""
+        slots = asyncio.Semaphore(self.concurrency)
+        failed: dict[str, IncomeClientError] = {}
+
+        async def ask(cls: type, endpoint: Callable[[str], Request], one: str) -> Any:
+            async with slots:
+                if one in failed:
+                    return None
+                try:
+                    request = endpoint(one)
+                    return await self.session.call(request, partial(read_version, cls, request))
+                except ClientClosedError:
+                    raise
+                except IncomeClientError as error:
+                    failed[one] = error
+                    return None
+
+        parts: list[tuple[type, Callable[[str], Request]]]
+        parts = [(Application, endpoints.get_application)]
+        if self.documents:
+            get_documents = partial(endpoints.get_documents, pages=self.pages)
+            parts.append((ApplicationDocuments, get_documents))
+        mistake = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    one: [group.create_task(ask(cls, endpoint, one)) for cls, endpoint in parts]
+                    for one in application_ids
+                }
+        except ExceptionGroup as errors:
+            mistake = errors.exceptions[0]
+        if mistake is not None:
+            raise mistake
+        read = {
+            one: RecordVersion.of(*(task.result() for task in replies))
+            for one, replies in tasks.items()
+            if one not in failed
+        }
+        return read, failed
+
+    def frame(self, moment: datetime) -> int:
+        """Turn an aware time into a second of the service's frame."""
+        return service_second(moment, self.zone, rounding=Rounding.DOWN)
