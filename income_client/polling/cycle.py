@@ -402,12 +402,7 @@ def _is_certain(error: IncomeClientError) -> bool:
 
 
 class PollRunner:
-    """The polls of one poller.
-
-    Attributes:
-        state: what was delivered, and what could not be read; None before the lease is taken.
-        ends_with_poll: whether the poller ends with the current poll, or else the next.
-    """
+    """The polls of one poller."""
 
     def __init__(
         self,
@@ -423,7 +418,9 @@ class PollRunner:
         monitor: Monitor,
     ) -> None:
         self.state: PollerState | None = None
+        """What was delivered, and what could not be read; None before the lease is taken."""
         self.ends_with_poll = False
+        """Whether the poller ends with the current poll, or else the next."""
         self._source = source
         self._lease = lease
         self._batches = batches

@@ -23,13 +23,7 @@ class Stopped(Exception):  # noqa: N818 - nothing has failed
 
 
 class Schedule:
-    """Even pauses between polls, growing ones after failures; waking cuts them short.
-
-    Args:
-        interval: most seconds from the beginning of one poll to that of the next.
-        clock: what is waited by.
-        chance: the source of the jitter, from 0 to 1.
-    """
+    """Even pauses between polls, growing ones after failures; waking cuts them short."""
 
     def __init__(self, interval: float, clock: Clock, chance: Callable[[], float]) -> None:
         self._interval = interval
@@ -39,8 +33,9 @@ class Schedule:
         self._at = float("-inf")
         self._not_before = float("-inf")
         self._is_woken = False
-        self._is_urgent = False
         self._is_owed = False
+        self.is_urgent: bool = False
+        """Whether the current poll was asked for by a wake-up."""
         self._stopped = asyncio.Event()
         self._bell = asyncio.Event()
 
@@ -52,11 +47,6 @@ class Schedule:
         return max(self._not_before, min(self._at, self._began + _GAP))
 
     @property
-    def is_urgent(self) -> bool:
-        """Whether the current poll was asked for by a wake-up."""
-        return self._is_urgent
-
-    @property
     def is_stopped(self) -> bool:
         """Whether nothing may be begun any more."""
         return self._stopped.is_set()
@@ -64,7 +54,7 @@ class Schedule:
     def begin(self, now: float) -> None:
         """Note that a poll begins."""
         self._began = now
-        self._is_urgent = self._is_woken or self._is_owed
+        self.is_urgent = self._is_woken or self._is_owed
         self._is_woken = self._is_owed = False
 
     def succeed(self) -> None:
@@ -81,7 +71,7 @@ class Schedule:
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
         # A wake-up is only answered by a poll that succeeds.
-        self._is_owed = self._is_urgent or self._is_woken
+        self._is_owed = self.is_urgent or self._is_woken
         self._is_woken = False
 
     def wake(self) -> None:

@@ -54,13 +54,7 @@ class PollerStatus:
 
 
 class Monitor:
-    """The counts of one poller, and what it logs and tells.
-
-    Args:
-        name: the poller's.
-        instrumentation: listens to events.
-        clock: the poller's.
-    """
+    """The counts of one poller, and what it logs and tells."""
 
     def __init__(self, name: str, instrumentation: Instrumentation, clock: Clock) -> None:
         self.polls: int = 0
@@ -116,12 +110,7 @@ class Monitor:
             emit(failed)
 
     def read_again(self, unchanged: int, seconds: int) -> None:
-        """Note how many records of this poll are unchanged; warn once if they are many.
-
-        Args:
-            unchanged: how many so far.
-            seconds: of settle and lookback, which each poll reads again.
-        """
+        """Note how many records of this poll are unchanged so far; warn once if they are many."""
         self.unchanged = unchanged
         if unchanged > _MANY_UNCHANGED and not self._has_warned:
             self._has_warned = True
