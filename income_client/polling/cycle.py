@@ -13,17 +13,15 @@ Dead letters that are due are tried again after the listing.
 
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from math import ceil
-from typing import Final, TypeVar
+from typing import Final
 
 from attrs import define
 
 from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
-    CheckpointError,
     ClientClosedError,
     ConfigurationError,
     DeadlineExceededError,
@@ -42,15 +40,12 @@ from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question
 from income_client.wire.times import FIRST_SECOND
 
-from .batches import Batch, Batches, Chunk
-from .checkpoint import Checkpoint, Progress
+from .batches import Chunk
+from .checkpoint import Progress
 from .dead_letters import DeadLetters, reason_of
-from .lease import Lease
 from .reading import PollSource, RecordVersion, key_of
-from .schedule import Schedule, Stopped, growing
+from .schedule import Schedule
 from .status import Monitor
-
-T = TypeVar("T")
 
 BATCH_SIZE: Final = 100
 _MOST_LETTERS: Final = 20
@@ -66,11 +61,6 @@ _SKEW: Final = 5
 _STILL: Final = 2
 
 _ENDING: Final = (AuthenticationError, ClientClosedError, ConfigurationError)
-_REFUSED_SECONDS: Final = 300.0
-"""How long credentials that have worked may be refused: providers do that while deployed."""
-_STORE_TRIES: Final = 6
-"""Tries to store something, about half a minute, before a single poll fails for it."""
-_LONGEST_STORE_PAUSE: Final = 60.0
 
 
 @define(kw_only=True)
@@ -399,171 +389,3 @@ def _enough(error: IncomeClientError) -> int:
 def _is_certain(error: IncomeClientError) -> bool:
     """Return whether a failure is about the record and not about the service."""
     return isinstance(error, _CERTAIN) and not error.retryable
-
-
-class PollRunner:
-    """The polls of one poller."""
-
-    def __init__(
-        self,
-        source: PollSource,
-        lease: Lease,
-        batches: Batches,
-        *,
-        start: Checkpoint | int | None,
-        settle: int,
-        lookback: int,
-        schedule: Schedule,
-        clock: Clock,
-        monitor: Monitor,
-    ) -> None:
-        self.state: PollerState | None = None
-        """What was delivered, and what could not be read; None before the lease is taken."""
-        self.ends_with_poll = False
-        """Whether the poller ends with the current poll, or else the next."""
-        self._source = source
-        self._lease = lease
-        self._batches = batches
-        self._start = start
-        self._settle, self._lookback = settle, lookback
-        self._schedule = schedule
-        self._clock = clock
-        self._monitor = monitor
-        self._poll: Poll | None = None
-        self._chunk: Chunk | None = None
-        self._is_over = False
-        self._refused_since: float | None = None
-        self._began: float | None = None
-
-    @property
-    def reached(self) -> int | None:
-        """The second that the checkpoint has come to; None before the lease is taken."""
-        return None if self.state is None else self.state.progress.reached
-
-    @property
-    def is_polling(self) -> bool:
-        """Whether a poll is under way."""
-        return self._poll is not None
-
-    def interrupt(self) -> None:
-        """Forget the current poll; the next one finds out what it has not delivered."""
-        self._poll = None
-
-    async def next_batch(self) -> Batch | None:
-        """Return the next batch; None once the poller was stopped."""
-        try:
-            while True:
-                batch = await self.persist(self._step)
-                if batch is not None:
-                    self._monitor.failures = 0
-                    return batch
-        except Stopped:
-            self._poll = None
-            return None
-
-    async def persist(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a step with growing pauses while it fails and may succeed later.
-
-        A failing store does not end the current poll: only the step is repeated.
-        """
-        tries = 0
-        while True:
-            try:
-                return await step()
-            except IncomeClientError as error:
-                tries += 1
-                is_of_store = isinstance(error, CheckpointError)
-                if not is_of_store:
-                    self._poll = None
-                now = self._clock.monotonic()
-                self._monitor.failed(error)
-                is_last = self._is_last(error, now, tries)
-                if not is_last and not is_of_store:
-                    self._schedule.fail(now, error, self._monitor.failures)
-                # Only now is it known when the next one begins.
-                self._monitor.tell_failure(error, self.reached, is_last=is_last)
-                if is_last:
-                    raise
-            if is_of_store:
-                await self._schedule.pause(min(_LONGEST_STORE_PAUSE, growing(tries)))
-            else:
-                await self._schedule.until_turn()
-
-    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
-        """Return whether a failure ends the poller; keep track of refused credentials."""
-        match error:
-            case CheckpointError():
-                is_last = self.ends_with_poll and tries >= _STORE_TRIES
-                is_last = is_last or not error.retryable
-            case AuthenticationError():
-                if self._refused_since is None:
-                    self._refused_since = now
-                is_long = now - self._refused_since >= _REFUSED_SECONDS
-                is_last = is_long or self.ends_with_poll or not self._source.has_answered
-            case ClientClosedError() | ConfigurationError():
-                is_last = True
-            case _:
-                self._refused_since = None
-                is_last = self.ends_with_poll
-        return is_last or self._schedule.is_stopped
-
-    async def _step(self) -> Batch | None:
-        self._schedule.check()
-        if self._chunk is not None:
-            batch = await self._batches.make(self._chunk, self.persist)
-            self._chunk = None
-            if self._is_over and self.ends_with_poll:
-                self._schedule.stop()
-            return batch
-        if self._poll is not None:
-            await self._continue(self._poll)
-        elif self.state is None:
-            await self._begin()
-        else:
-            await self._begin_poll(self.state)
-        return None
-
-    async def _begin(self) -> None:
-        given = self._start if isinstance(self._start, Checkpoint) else None
-        checkpoint, letters = await self._schedule.unless_stopped(
-            self._lease.take(given, self._first_second)
-        )
-        progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
-        self.state = PollerState(progress=progress, letters=self._batches.begin(letters))
-        self._monitor.committed(checkpoint.reached)
-
-    async def _first_second(self) -> int:
-        if isinstance(self._start, int):
-            return self._start
-        return max(await self._source.present() - self._settle, FIRST_SECOND)
-
-    async def _begin_poll(self, state: PollerState) -> None:
-        await self._schedule.until_turn()
-        await self._schedule.unless_stopped(self._lease.check())
-        now = self._clock.monotonic()
-        self._schedule.begin(now)
-        self._is_over = False
-        self._monitor.unchanged = 0
-        self._poll = Poll(
-            state,
-            self._source,
-            self._schedule,
-            self._monitor,
-            clock=self._clock,
-            pursues=self._schedule.is_urgent or self.ends_with_poll,
-            elapsed=None if self._began is None else ceil(now - self._began),
-        )
-
-    async def _continue(self, poll: Poll) -> None:
-        chunk = await poll.next()
-        if chunk is not None:
-            self._chunk = chunk
-            if poll.has_read:
-                self._refused_since = None
-            return
-        self._chunk = poll.chunk()
-        self._poll, self._is_over = None, True
-        self._began = poll.began
-        self._refused_since = None
-        self._schedule.succeed()
-        self._monitor.poll_finished(self.reached)
