@@ -175,8 +175,10 @@ class SQLiteCheckpointStore(CheckpointStore):
             if connection is None or stored != change.version:
                 raise change.conflict(stored)
             connection.execute(_SAVE, (name, change.checkpoint, version))
-            connection.executemany(_REMOVE_LETTER, ((name, key) for key in change.resolved))
-            connection.executemany(_SAVE_LETTER, (_row(name, one) for one in change.dead_letters))
+            for key in change.resolved:
+                connection.execute(_REMOVE_LETTER, (name, key))
+            for letter in change.dead_letters:
+                connection.execute(_SAVE_LETTER, _row(name, letter))
             connection.execute("COMMIT")
         return version
 
@@ -191,7 +193,8 @@ class SQLiteCheckpointStore(CheckpointStore):
         with closing(
             sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
         ) as connection:
-            connection.executescript("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
             if begin == "BEGIN IMMEDIATE":
                 # Earlier versions of this package left their files in WAL mode.
                 connection.execute("PRAGMA journal_mode = DELETE")

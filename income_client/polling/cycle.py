@@ -47,7 +47,7 @@ from .reading import PollSource, RecordVersion, key_of
 from .schedule import Schedule
 from .status import Monitor
 
-BATCH_SIZE: Final = 100
+_BATCH_SIZE: Final = 100
 _MOST_LETTERS: Final = 20
 _WITNESSES: Final = 5
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
@@ -124,8 +124,8 @@ class Poll:
         self._rows: deque[Row] = deque()
         self._due_seconds: list[Window] | None = None
         self._second: Window | None = None
-        self._unchanged = 0
-        self.has_read = False
+        self.has_read: bool = False
+        """Whether the records read last were given by the service, some of them at least."""
 
     async def next(self) -> Chunk | None:
         """Return what was read next; None at the end."""
@@ -254,7 +254,7 @@ class Poll:
 
     async def _read(self) -> Chunk:
         """Read rows, a batch of them at most."""
-        rows = list(islice(self._rows, BATCH_SIZE))
+        rows = list(islice(self._rows, _BATCH_SIZE))
         ids = [row.application_id for row in rows]
         attempts = min(row.attempts for row in rows)
         if attempts:
@@ -279,11 +279,11 @@ class Poll:
             elif self._is_new(row, version):
                 records.append(version.record)
             else:
-                self._unchanged += 1
+                self._monitor.unchanged += 1
         if not self._rows:
             self._close()
         progress = self._state.progress
-        self._monitor.read_again(self._unchanged, progress.settle + progress.lookback)
+        self._monitor.warn_of_unchanged(progress.settle + progress.lookback)
         if records:
             progress.deliver()
         return self.chunk(tuple(records))

@@ -109,17 +109,16 @@ class Monitor:
             )
             emit(failed)
 
-    def read_again(self, unchanged: int, seconds: int) -> None:
-        """Note how many records of this poll are unchanged so far; warn once if they are many."""
-        self.unchanged = unchanged
-        if unchanged > _MANY_UNCHANGED and not self._has_warned:
+    def warn_of_unchanged(self, seconds: int) -> None:
+        """Warn once if a poll has read many records again, of so many seconds, for nothing."""
+        if self.unchanged > _MANY_UNCHANGED and not self._has_warned:
             self._has_warned = True
             message = (
                 "a poll has read more than %d applications again that had not changed: every "
                 "one updated within settle and lookback (%d seconds) is read again by each "
                 "poll, and takes 20 bytes of each checkpoint; a shorter lookback costs less"
             )
-            facts = {"unchanged": unchanged, "seconds": seconds}
+            facts = {"unchanged": self.unchanged, "seconds": seconds}
             _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
 
     def delivered(self, records: Sequence[ApplicationRecord]) -> None:
