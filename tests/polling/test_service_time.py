@@ -82,3 +82,17 @@ async def test_a_date_of_another_clock_costs_no_list_calls(offset: int) -> None:
         waiting.cancel()
         await asyncio.wait([waiting])
         assert place.requests("list_applications") - calls <= poller.status.polls - polls + 1
+
+
+async def test_a_clock_set_back_behind_the_start_is_followed_by_the_next_process() -> None:
+    """A poller may begin, and end, in the hour before clocks are set back."""
+    async with scene() as place:
+        for second in (3_600, 3_660):
+            say(place, echo=NOW + second, date=http_date(NOW + second))
+            assert await rest(place.poll(start=None)) == []
+            place.service.faults.clear()
+        assert await reached(place) > NOW + 3_600
+        place.service.advance(60)
+        updated = place.touch(3)
+        place.service.advance(60)
+        assert updated[0] in ids_of(await rest(place.poll(start=None)))
