@@ -53,8 +53,7 @@ class Poller:
     may fail and must come again, iterate over batches.
 
     Made by ``IncomeClient.poll``, which says what the arguments are; ``start`` is a second
-    of the service's frame here, or a checkpoint, ``instrumentation`` listens to events, and
-    ``chance`` is the source of the jitter.
+    of the service's frame here, or a checkpoint.
 
     Raises:
         ConfigurationError: an argument is invalid.
@@ -72,8 +71,7 @@ class Poller:
         lookback: float,
         once: bool = False,
         clock: Clock,
-        instrumentation: Instrumentation | None = None,
-        chance: Callable[[], float] = random.random,
+        instrumentation: Instrumentation,
     ) -> None:
         if not isinstance(once, bool):
             raise ConfigurationError("once must be True or False")
@@ -85,10 +83,8 @@ class Poller:
         self._name, self._source, self._clock = name, source, clock
         self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
         self._lease = Lease(checkpoints, name)
-        self._monitor = Monitor(
-            name, Instrumentation() if instrumentation is None else instrumentation, clock
-        )
-        self._schedule = Schedule(interval, clock, chance)
+        self._monitor = Monitor(name, instrumentation, clock)
+        self._schedule = Schedule(interval, clock, random.random)
         self._batches = Batches(self._lease, self._monitor)
         self._ends_with_poll = once
         self._state: PollerState | None = None  # before the name is taken
