@@ -140,7 +140,7 @@ class Batches:
             self._number += 1
             kept = evolve(chunk, records=())  # a commit that must wait keeps no records alive
             commit = partial(persist, partial(self._commit, self._number, kept))
-            text = chunk.checkpoint.text()
+            text = chunk.checkpoint.text
             return Batch(self._number, chunk.records, text, commit, self.take_back)
         is_further = chunk.checkpoint.progress > self._lease.progress
         if self._committed == self._number and (is_further or chunk.resolved):

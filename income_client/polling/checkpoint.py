@@ -9,6 +9,7 @@ cannot show them any more. To forget one too early costs a redelivery, never a l
 from base64 import b64decode, b64encode
 from collections.abc import Container, Iterable, Mapping
 from datetime import tzinfo
+from functools import cached_property
 from typing import Final, TypeGuard
 
 from attrs import field, frozen
@@ -71,8 +72,9 @@ class Checkpoint:
         """What grows from each checkpoint to the next."""
         return self.reached, self.batches
 
+    @cached_property
     def text(self) -> str:
-        """Return it as a text, from which `read_checkpoint` makes it again."""
+        """It as a text, from which `read_checkpoint` makes it again."""
         by_time: dict[int, list[bytes]] = {}
         for key, version in self.seen.items():
             by_time.setdefault(version.until - self.reached, []).append(key + version.digest)

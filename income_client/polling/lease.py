@@ -88,7 +88,7 @@ class Lease:
     async def save(self, checkpoint: Checkpoint, resolved: Sequence[str] = ()) -> None:
         """Store a checkpoint, and remove dead letters by their keys."""
         async with self._lock:
-            await self._save(checkpoint.text(), (), resolved)
+            await self._save(checkpoint.text, (), resolved)
             self.progress = checkpoint.progress
 
     async def save_letters(self, letters: Sequence[DeadLetter]) -> None:

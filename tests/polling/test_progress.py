@@ -92,7 +92,7 @@ class Service:
 
     def restart(self) -> None:
         """Resume from the text of a checkpoint."""
-        checkpoint = read_checkpoint(self.progress.checkpoint().text())
+        checkpoint = read_checkpoint(self.progress.checkpoint().text)
         self.progress = Progress(checkpoint, settle=self.settle, lookback=self.lookback)
 
 
