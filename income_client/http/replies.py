@@ -88,9 +88,10 @@ def read_reply(
     failure = failure_of(request, response)
     if failure is not None:
         return failure
-    payload = decode(cls, response.body, look)
-    if not isinstance(payload, DecodeError):
-        return payload
+    try:
+        return decode(cls, response.body, look)
+    except DecodeError as error:
+        payload = error.again()
     if payload.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
         message = f"{label(request)}: {content_of(response)} instead of JSON"
         return UnexpectedResponseError(message, retryable=True, **facts_of(response))

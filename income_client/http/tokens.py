@@ -35,7 +35,7 @@ from income_client.settings import (
     Timeouts,
     positive,
 )
-from income_client.wire.strict_json import parse
+from income_client.wire.codec import parse
 
 from .endpoints import Response, token_request
 from .replies import content_of, facts_of, failure_of, label
@@ -165,11 +165,15 @@ def read_token(response: Response, *, sent_at: float) -> Token:
     """
     if response.status != HTTPStatus.OK:
         raise _refusal(response)
-    payload = parse(response.body)
-    if isinstance(payload, DecodeError):
-        if payload.retryable:
-            raise _unusable(response, f"{content_of(response)} instead of JSON", retryable=True)
-        raise _unusable(response, payload.faults[0].reason)
+    reason, is_whole = None, True
+    try:
+        payload = parse(response.body)
+    except DecodeError as error:
+        reason, is_whole = error.faults[0].reason, not error.retryable
+    if not is_whole:
+        raise _unusable(response, f"{content_of(response)} instead of JSON", retryable=True)
+    if reason is not None:
+        raise _unusable(response, reason)
     if not isinstance(payload, dict):
         raise _unusable(response, "the reply is not an object")
     for name, (is_right, expected) in _FIELDS.items():

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 from functools import partial
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -83,9 +84,7 @@ def _read_ids(body: bytes) -> ApplicationPage | None:
         page = msgspec.convert(json.loads(body), _ListedPage)
         bounds = {"updated_after": page.updated_after, "updated_before": page.updated_before}
         empty = decode(ApplicationPage, msgspec.json.encode({**bounds, "applications": []}))
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(empty, DecodeError):
+    except (ValueError, RecursionError, DecodeError):
         return None
     rows = (
         ApplicationSummary(
@@ -159,34 +158,28 @@ def read_version(
 
 
 def canonical(cls: type, tree: dict[str, Any]) -> bytes:
-    """Return the content of a parsed reply in one form, without addresses."""
+    """Return the content of a parsed reply in one form; its addresses are taken out of the tree."""
     if cls is not ApplicationDocuments:
-        return _SORTED.encode(_content(tree))
-    others = dict(tree)
-    documents = others.pop("documents")
-    content = _content(others)
-    content["documents"] = {
-        kind: [msgspec.Raw(one) for one in sorted(map(_SORTED.encode, map(_content, items)))]
-        for kind, items in documents.items()
-    }
-    return _SORTED.encode(content)
-
-
-def _content(item: dict[str, Any]) -> dict[str, Any]:
-    content = {
-        name: value if name in _NO_ADDRESSES else _without_addresses(value)
-        for name, value in item.items()
-    }
-    content.pop("url", None)
-    return content
+        return _SORTED.encode(_without_addresses(tree))
+    by_type = tree.pop("documents")
+    for documents in by_type.values():
+        for document in documents:
+            _without_addresses(document)
+        ids = [document["document_id"] for document in documents]
+        is_clear = len(set(ids)) == len(ids)
+        documents.sort(key=itemgetter("document_id") if is_clear else _SORTED.encode)
+    return _SORTED.encode({**_without_addresses(tree), "documents": by_type})
 
 
 def _without_addresses(value: Any) -> Any:
     if isinstance(value, dict):
-        return _content(value)
-    if isinstance(value, list):
+        value.pop("url", None)
+        for name, item in value.items():
+            if name not in _NO_ADDRESSES:
+                value[name] = _without_addresses(item)
+    elif isinstance(value, list):
         return [_without_addresses(item) for item in value]
-    if isinstance(value, str) and value.startswith(_ADDRESS):
+    elif isinstance(value, str) and value.startswith(_ADDRESS):
         return None
     return value
 

@@ -96,7 +96,7 @@ CLIENTS: Final = frozenset(
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
-    "cattrs": frozenset({"wire.codec", "wire.readers"}),
+    "cattrs": frozenset({"wire.readers"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
