@@ -16,7 +16,7 @@ from attrs import frozen
 
 from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Question
+from income_client.walk.windows import Answer, Bounds, Question
 
 from .table import Row, at_most
 from .walking_data import HARD, MILD, YEAR, SimulatedList, seconds_of
@@ -72,14 +72,12 @@ class _Ours:
         self._planner = WalkPlanner(bounds, limit=LARGEST_LIMIT, walkers=in_flight)
 
     def next(self) -> Question | None:
-        action = self._planner.next()
-        if action is None or isinstance(action, Question):
-            return action
-        raise RuntimeError("a walk of the past waits for nothing")
+        return self._planner.next()
 
     def receive(self, question: Question) -> None:
         planner = self._planner
-        planner.receive(question, self._service.page(question.bounds), served_at=self._service.now)
+        page = self._service.page(question.bounds)
+        planner.receive(question, Answer.of(page, LARGEST_LIMIT, self._service.now))
         while planner.ready:
             planner.acknowledge(planner.ready.popleft())
 

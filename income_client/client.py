@@ -388,7 +388,7 @@ class IncomeClient:
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
         """Find the application with a reference of the partner's (contract section 4.1).
 
-        Takes one request, and up to three if the first finds nothing: bounds that are
+        Takes one request, and three as a rule if the first finds nothing: bounds that are
         left to the service may hide old applications, and those updated this very second.
 
         Args:
@@ -405,7 +405,7 @@ class IncomeClient:
         """
         from .walk.paginator import find_by_reference
 
-        return await find_by_reference(self._session, application_reference_id)
+        return await find_by_reference(self._session, application_reference_id, self._zone)
 
     # Many requests
 
@@ -442,13 +442,14 @@ class IncomeClient:
             ConfigurationError: an argument is invalid.
             CheckpointError: ``resume`` is damaged, or of a newer version.
         """
-        from .walk.checkpoint import walk_state
         from .walk.paginator import ApplicationPaginator
 
         after, before = service_bounds(updated_after, updated_before, self._zone)
         return ApplicationPaginator(
             self._session,
-            walk_state(after, before, resume),
+            after,
+            before,
+            resume,
             limit=limit,
             concurrency=concurrency,
             on_saturated=on_saturated,

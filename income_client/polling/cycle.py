@@ -34,10 +34,9 @@ from income_client.errors import (
 from income_client.records.dead_letters import key_of_application, key_of_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
-from income_client.walk.paginator import ListReply
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.tail import END_OF_TIME
-from income_client.walk.windows import Bounds, Delivery, Intervals, Pause, Question
+from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, Question
 from income_client.wire.times import FIRST_SECOND
 
 from .batches import Chunk
@@ -135,14 +134,11 @@ class Poll:
             if self._planner.ready:
                 self._open(self._planner.ready.popleft())
                 continue
-            match self._planner.next():
-                case Question() as question:
-                    await self._ask(question)
-                case Pause(seconds):
-                    await self._schedule.unless_stopped(self._clock.sleep(seconds))
-                case None:
-                    if not self._turn_to_letters():
-                        return None
+            question = self._planner.next()
+            if question is not None:
+                await self._ask(question)
+            elif not self._turn_to_letters():
+                return None
 
     def chunk(self, records: tuple[ApplicationRecord, ...] = ()) -> Chunk:
         """Return what may be delivered and committed now."""
@@ -169,10 +165,12 @@ class Poll:
         )
 
     async def _ask(self, question: Question) -> None:
+        if question.delay:
+            await self._schedule.unless_stopped(self._clock.sleep(question.delay))
         try:
-            reply = await self._schedule.unless_stopped(self._source.ask(question.bounds))
-            if self._date is not None or not self._begins_anew(reply):
-                self._planner.receive(question, reply.page, served_at=reply.served_at)
+            answer = await self._schedule.unless_stopped(self._source.ask(question.bounds))
+            if self._date is not None or not self._begins_anew(answer):
+                self._planner.receive(question, answer)
         except IncomeClientError as error:
             if isinstance(error, InvalidRequestError) and self._planner.refuse(question):
                 return  # there is another way to ask
@@ -183,17 +181,17 @@ class Poll:
             self._second, self._planner = None, self._listing
         self._monitor.hear(self._service_time)
 
-    def _begins_anew(self, reply: ListReply) -> bool:
+    def _begins_anew(self, answer: Answer) -> bool:
         """Take the time of the first reply; list anew if other seconds must be asked for.
 
         A clock that is behind what was reached has gone back, or ran ahead before: what was
         updated since the last poll carries its times. One that does not move would hide what
         its second holds until the next one begins.
         """
-        if reply.served_at is None and reply.echoed > END_OF_TIME:
+        if answer.served_at is None and answer.echo.before > END_OF_TIME:
             raise UnexpectedResponseError("list_applications: the service tells no time")
-        now = self._echoed = reply.echoed
-        self._date = now if reply.served_at is None else reply.served_at
+        now = self._echoed = answer.echo.before
+        self._date = now if answer.served_at is None else answer.served_at
         progress = self._state.progress
         last, self._state.echoed = self._state.echoed, now
         elapsed = _DAY if self._elapsed is None else self._elapsed
@@ -221,7 +219,7 @@ class Poll:
 
     def _open(self, page: Delivery) -> None:
         self._page = page
-        rows = [Row(row.application_id, page.covers) for row in page.applications]
+        rows = [Row(row.application_id, page.covers) for row in page.page.applications]
         # What is new first: the others are probably as they were.
         progress = self._state.progress
         self._rows.extend(
@@ -295,10 +293,10 @@ class Poll:
             return [witness]
         asked = self._source.ask(Bounds(0, None), limit=len(ids) + _WITNESSES)
         try:
-            reply = await self._schedule.unless_stopped(asked)
+            answer = await self._schedule.unless_stopped(asked)
         except InvalidRequestError:
             return []
-        listed = [row.application_id for row in reply.page.applications]
+        listed = [row.application_id for row in answer.page.applications]
         return [one for one in listed if one not in ids][:_WITNESSES]
 
     def _is_new(self, row: Row, version: RecordVersion) -> bool:

@@ -34,8 +34,8 @@ from income_client.records.applications import (
 )
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.records.window import EPOCH
-from income_client.walk.paginator import ListReply, ask_page, ask_present
-from income_client.walk.windows import Bounds
+from income_client.walk.paginator import ask_page, ask_present
+from income_client.walk.windows import Answer, Bounds
 from income_client.wire.codec import decode
 from income_client.wire.times import Rounding, service_second
 
@@ -207,7 +207,7 @@ class PollSource:
     has_answered: bool = field(default=False, init=False)
     """Whether the list was ever read, so that the credentials have worked."""
 
-    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> ListReply:
+    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
         """Make one list call; without bounds, both are left to the service."""
         limit = self.limit if limit is None else limit
         reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)

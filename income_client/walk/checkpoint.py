@@ -9,7 +9,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import msgspec
-from attrs import frozen
 
 from income_client.errors import CheckpointError
 from income_client.records.window import Window
@@ -19,38 +18,6 @@ from .windows import Bounds, Intervals
 
 _VERSION: Final = 1
 _MEMBERS: Final = {"walk", "after", "before", "covered"}
-_CORRUPT: Final = "the checkpoint is not a walk's checkpoint, or is damaged"
-
-
-@frozen
-class WalkState:
-    """How far a walk has come."""
-
-    bounds: Bounds
-    """Its outer bounds."""
-    covered: tuple[Window, ...]
-    """What of it is done, in ascending order."""
-
-
-def walk_state(after: int | None, before: int | None, checkpoint: str | None) -> WalkState:
-    """Return where a walk begins; a bound that is None is the checkpoint's.
-
-    Without a checkpoint, the bounds left out are 1970, before any update, and the present.
-
-    Raises:
-        CheckpointError: the checkpoint is invalid, or belongs to another span.
-    """
-    if checkpoint is None:
-        beginning = min(0, 0 if before is None else before)
-        return WalkState(Bounds(beginning if after is None else after, before), ())
-    state = read_checkpoint(checkpoint)
-    given = Bounds(
-        state.bounds.after if after is None else after,
-        state.bounds.before if before is None else before,
-    )
-    if given != state.bounds:
-        raise CheckpointError("the checkpoint belongs to a walk over another span")
-    return state
 
 
 def write_checkpoint(bounds: Bounds, covered: Intervals) -> str:
@@ -64,26 +31,30 @@ def write_checkpoint(bounds: Bounds, covered: Intervals) -> str:
     return write_checked(state)
 
 
-def read_checkpoint(text: object) -> WalkState:
-    """Return the state that a text holds.
+def read_checkpoint(
+    text: object, after: int | None = None, before: int | None = None
+) -> tuple[Bounds, list[Window]]:
+    """Return a walk's bounds and what of it is covered, in ascending order.
 
-    Raises:
-        CheckpointError: ``write_checkpoint`` did not write the text, or a newer one did.
+    Raises `CheckpointError` if `write_checkpoint` did not write the text, or a newer one
+    did, or if the walk has other bounds than those given.
     """
     match read_checked(text, kind="walk", version=_VERSION, members=_MEMBERS):
-        case {"after": int(after), "before": int() | None as before, "covered": list(pairs)}:
+        case {"after": int(first), "before": int() | None as last, "covered": list(pairs)}:
             covered = [Window(*pair) for pair in pairs if _is_window(pair)]
-            last = covered[-1].before if covered and before is None else (before or 0) + 1
+            end = covered[-1].before if covered and last is None else (last or 0) + 1
             is_sound = (
-                _is_second(after)
-                and (before is None or (_is_second(before) and after <= before))
-                and all(after <= window.after and window.before <= last for window in covered)
+                _is_second(first)
+                and (last is None or (_is_second(last) and first <= last))
+                and all(first <= window.after and window.before <= end for window in covered)
                 and len(covered) == len(pairs)
                 and list(Intervals(covered)) == covered
             )
+            if is_sound and after in (None, first) and before in (None, last):
+                return Bounds(first, last), covered
             if is_sound:
-                return WalkState(Bounds(after, before), tuple(covered))
-    raise CheckpointError(_CORRUPT)
+                raise CheckpointError("the checkpoint belongs to a walk over another span")
+    raise CheckpointError("the checkpoint is not a walk's checkpoint, or is damaged")
 
 
 def _is_second(value: object, last: int = LAST_SECOND) -> bool:
@@ -107,17 +78,10 @@ def write_checked(state: Mapping[str, Any]) -> str:
 def read_checked(
     text: object, *, kind: str, version: int, members: AbstractSet[str], oldest: int | None = None
 ) -> dict[str, Any] | None:
-    """Return the state that a text holds; None if it is of another kind, or damaged.
+    """Return the state in a text of `write_checked`; None if it is of another kind, or damaged.
 
-    Args:
-        text: the result of `write_checked`.
-        kind: the member that holds the version, and distinguishes kinds of state.
-        version: the newest that is known.
-        members: all members of the state, ``kind`` included.
-        oldest: the oldest version that is known; the newest by default.
-
-    Raises:
-        CheckpointError: the text is of a newer version.
+    ``kind`` is the member that holds the version, and ``members`` all of them. Raises
+    `CheckpointError` for a version newer than ``version``; ``oldest`` is the same by default.
     """
     state = _parsed(text)
     found = state.get(kind) if isinstance(state, dict) else None
@@ -126,20 +90,16 @@ def read_checked(
     if found > version:
         raise CheckpointError("the checkpoint was written by a newer version of this package")
     check = state.pop("check", None)
-    is_whole = state.keys() == members and _is_intact(state, check)
-    return dict(state) if is_whole else None
-
-
-def _is_intact(state: dict[str, Any], check: object) -> bool:
     try:
-        return check == _check(state)
+        is_whole = state.keys() == members and check == _check(state)
     except (TypeError, RecursionError):  # nested too deep to be written
-        return False
+        return None
+    return state if is_whole else None
 
 
 def _check(state: Mapping[str, Any]) -> int:
     # Sorted, since a database may give the members back in another order.
-    return zlib.crc32(msgspec.json.encode(dict(state), order="deterministic"))
+    return zlib.crc32(msgspec.json.encode(state, order="deterministic"))
 
 
 def _parsed(text: object) -> Any:

@@ -1,9 +1,10 @@
 """List applications over the session: one list call, and the walk over all of them."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from attrs import evolve, frozen
 
@@ -17,7 +18,13 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.events import PageCovered, WindowSplit
-from income_client.http.endpoints import Request, Response, check_limit, list_applications
+from income_client.http.endpoints import (
+    LARGEST_LIMIT,
+    Request,
+    Response,
+    check_limit,
+    list_applications,
+)
 from income_client.http.replies import read_found, read_reply, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
@@ -31,10 +38,10 @@ from income_client.wire.times import (
     wire_time,
 )
 
-from .checkpoint import WalkState, write_checkpoint
+from .checkpoint import read_checkpoint, write_checkpoint
 from .planner import WalkPlanner
 from .tail import END_OF_TIME
-from .windows import Bounds, Delivery, Pause, Question, second_of
+from .windows import Answer, Bounds, Delivery, Question
 
 OnSaturated = Literal["raise", "report"]
 ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
@@ -47,37 +54,18 @@ _BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
 """Seconds before `Date` from which the present is looked for: `Date` may be of another zone."""
 _MOST_GUESSES: Final = 40
 """More than it takes to find one second of all time by halves."""
-_YEAR: Final = 366 * 86_400
-
-
-@frozen
-class ListReply:
-    """The page of a list call, and when it was served."""
-
-    page: ApplicationPage
-    """The rows, and the bounds that the service applied."""
-    served_at: int | None
-    """The second of the service's frame at which it says that it answered."""
-
-    @property
-    def echoed(self) -> int:
-        """The upper bound that the service applied: the present, unless it cut the window."""
-        return second_of(self.page.updated_before)
-
-    @property
-    def present(self) -> int:
-        """The present, if the window was not cut: the smaller of the echo and `Date`."""
-        return self.echoed if self.served_at is None else min(self.echoed, self.served_at)
+_HOUR: Final = 3_600
 
 
 async def ask_page(
     session: SessionManager,
-    limit: int,
+    limit: int | None,
     zone: tzinfo,
     bounds: Bounds | None,
     *,
     read: ReadPage = _READ_STRICTLY,
-) -> ListReply:
+    reference: str | None = None,
+) -> Answer:
     """Make one list call (contract section 4.1); no bounds leave both to the service."""
     after = None if bounds is None else bounds.after
     before = None if bounds is None else bounds.before
@@ -85,30 +73,40 @@ async def ask_page(
         updated_after=None if after is None else wire_time(after),
         updated_before=None if before is None else wire_time(before),
         limit=limit,
+        application_reference_id=reference,
     )
 
-    def reply_of(response: Response) -> ListReply | IncomeClientError:
+    def answer_of(response: Response) -> Answer | IncomeClientError:
         page = read(request, response)
         if isinstance(page, IncomeClientError):
             return page
         moment = served_at(response)
-        if moment is None:
-            return ListReply(page, None)
-        return ListReply(page, service_second(moment, zone, rounding=Rounding.DOWN))
+        second = None if moment is None else service_second(moment, zone, rounding=Rounding.DOWN)
+        return Answer.of(page, limit or LARGEST_LIMIT, second)
 
-    return await session.call(request, reply_of)
+    return await session.call(request, answer_of)
 
 
-async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> ListReply:
+async def _ask_later(
+    ask: Callable[[Bounds], Awaitable[Answer]], clock: Clock, question: Question
+) -> Answer:
+    if question.delay:
+        await clock.sleep(question.delay)
+    return await ask(question.bounds)
+
+
+async def ask_present(
+    ask: Callable[[Bounds | None], Awaitable[Answer]], reply: Answer | None = None
+) -> Answer:
     """Return a reply whose echoed upper bound is the service's present.
 
-    ``ask`` makes a list call of one row. A service with a widest window may cut one at its
-    upper end. Such a window ends a second earlier if it begins a second earlier, which the
-    present never does; so the present is looked for from later lower bounds, those close to
-    `Date` first, until it is found.
+    ``ask`` makes a list call, and ``reply`` was given to one without bounds. A service with
+    a widest window may cut one at its upper end. Such a window ends a second earlier if it
+    begins a second earlier, which the present never does; so the present is looked for from
+    later lower bounds, those close to `Date` first, until it is found.
     """
-    reply = await ask(None)
-    served_at, low, high = reply.served_at, reply.echoed, END_OF_TIME
+    reply = reply or await ask(None)
+    served_at, low, high = reply.served_at, reply.echo.before, END_OF_TIME
     if served_at is not None and low >= served_at - _LONG_AGO:
         return reply
     guesses = [] if served_at is None else [served_at - before for before in _BEFORE_DATE]
@@ -118,12 +116,12 @@ async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> L
         low = max(low, FIRST_SECOND + 2)
         later = await ask(Bounds(low - 1, None))
         earlier = await ask(Bounds(low - 2, None))
-        if earlier.echoed >= later.echoed:
+        if earlier.echo.before >= later.echo.before:
             return earlier
-        low = max(low, later.echoed)
+        low = max(low, later.echo.before)
         guess = guesses.pop(0) if guesses else (low + high) // 2
         try:
-            found = (await ask(Bounds(guess, None))).echoed
+            found = (await ask(Bounds(guess, None))).echo.before
         except InvalidRequestError:  # the guess lies in the future
             found = guess
         if found > guess:
@@ -133,31 +131,30 @@ async def ask_present(ask: Callable[[Bounds | None], Awaitable[ListReply]]) -> L
     raise UnexpectedResponseError("list_applications: the service tells no time")
 
 
-async def find_by_reference(session: SessionManager, reference: str) -> ApplicationSummary | None:
+async def find_by_reference(
+    session: SessionManager, reference: str, zone: tzinfo
+) -> ApplicationSummary | None:
     """Find the application with a reference, also where the service's default bounds hide it."""
     if reference is None:
         raise ConfigurationError("application_reference_id is None")
+    read = partial(read_found, reference)
+    found: list[ApplicationSummary] = []
 
-    async def listed(after: int | None, before: int | None) -> ApplicationPage:
-        request = list_applications(
-            updated_after=None if after is None else wire_time(after),
-            updated_before=None if before is None else wire_time(before),
-            application_reference_id=reference,
-        )
-        return await session.call(request, partial(read_found, reference, request))
+    async def ask(bounds: Bounds | None) -> Answer:
+        reply = await ask_page(session, None, zone, bounds, read=read, reference=reference)
+        rows = reply.page.applications
+        found.extend(row for row in rows if row.application_reference_id == reference)
+        return reply
 
-    page = await listed(None, None)
-    if not page.applications:
-        page = await listed(0, None)
-    if not page.applications:
+    first = await ask(None)
+    if not found:
+        await ask(Bounds(0, None))
+    if not found and first.present <= END_OF_TIME:
         # An exclusive upper bound hides what was updated this very second.
-        future = min(second_of(page.updated_before), LAST_SECOND - _YEAR) + _YEAR
-        try:
-            page = await listed(0, future)
-        except InvalidRequestError:
-            return None
-    same = (row for row in page.applications if row.application_reference_id == reference)
-    return next(same, None)
+        present = (await ask_present(ask, first)).present
+        with suppress(InvalidRequestError):
+            await ask(Bounds(max(present - 2, FIRST_SECOND), min(present + _HOUR, LAST_SECOND)))
+    return found[0] if found else None
 
 
 @frozen(kw_only=True)
@@ -189,7 +186,9 @@ class ApplicationPaginator:
 
     Args:
         session: makes the requests.
-        state: the walk's outer bounds, and what an earlier one has covered.
+        after: lower bound, in seconds of the service's frame; None for 1970.
+        before: upper bound, likewise; None for the present.
+        resume: the checkpoint of an earlier walk, which includes its bounds.
         limit: rows of one page.
         concurrency: pages in flight at a time.
         on_saturated: whether rows of saturated windows are yielded.
@@ -198,12 +197,15 @@ class ApplicationPaginator:
 
     Raises:
         ConfigurationError: an argument is invalid.
+        CheckpointError: ``resume`` is invalid, or belongs to a walk over another span.
     """
 
     def __init__(
         self,
         session: SessionManager,
-        state: WalkState,
+        after: int | None,
+        before: int | None,
+        resume: str | None,
         *,
         limit: int,
         concurrency: int,
@@ -217,23 +219,27 @@ class ApplicationPaginator:
         check_count("concurrency", concurrency)
         if on_saturated not in ("raise", "report"):
             raise ConfigurationError('on_saturated is "raise" or "report"')
-        self._ask = partial(ask_page, session, limit, zone)
+        if resume is None:
+            # Nothing was updated before 1970.
+            beginning = min(0, 0 if before is None else before)
+            bounds = Bounds(beginning if after is None else after, before)
+            covered: list[Window] = []
+        else:
+            bounds, covered = read_checkpoint(resume, after, before)
+        self._ask = partial(_ask_later, partial(ask_page, session, limit, zone), clock)
         self._planner = WalkPlanner(
-            state.bounds,
+            bounds,
             limit=limit,
             walkers=concurrency,
-            covered=state.covered,
+            covered=covered,
             keep_saturated=on_saturated == "report",
         )
         self._raises = on_saturated == "raise"
-        self._clock = clock
         self._instrumentation = session.instrumentation
-        self._tasks: BoundedTasks[Question | Pause] = BoundedTasks()
-        self._pause: Pause | None = None
+        self._tasks: BoundedTasks[Question] = BoundedTasks()
         self._handed_out: Delivery | None = None
         self._rows: Iterator[ApplicationSummary] = iter(())
         self._covered_fraction = 0.0
-        self._has_raised = False
 
     def __aiter__(self) -> Self:
         return self
@@ -249,10 +255,10 @@ class ApplicationPaginator:
             IncomeClientError: a request failed for good; iterating again tries again.
         """
         while (row := next(self._rows, None)) is None:
-            delivery = await self._next_delivery()
-            if delivery is None:
+            page = await self._next_page()
+            if page is None:
                 raise StopAsyncIteration
-            self._rows = iter(delivery.applications)
+            self._rows = iter(page.applications)
         return row
 
     async def pages(self) -> AsyncGenerator[ApplicationPage, None]:
@@ -266,12 +272,8 @@ class ApplicationPaginator:
             IncomeClientError: a request failed for good; iterating again tries again.
         """
         try:
-            while (delivery := self._take_rest() or await self._next_delivery()) is not None:
-                yield ApplicationPage(
-                    updated_after=delivery.bounds.starts_at,
-                    updated_before=delivery.bounds.ends_at,
-                    applications=delivery.applications,
-                )
+            while (page := self._take_rest() or await self._next_page()) is not None:
+                yield page
         finally:
             await self.aclose()
 
@@ -304,61 +306,57 @@ class ApplicationPaginator:
     async def aclose(self) -> None:
         """End the requests in flight; iterating again asks again for what they were for."""
         # Taken back before anything is awaited: a second cancellation must not lose them.
-        for key in self._tasks.keys:
-            if isinstance(key, Question):
-                self._planner.drop(key)
+        for question in self._tasks.keys:
+            self._planner.drop(question)
         await self._tasks.cancel()
 
-    async def _next_delivery(self) -> Delivery | None:
+    async def _next_page(self) -> ApplicationPage | None:
         self._tasks.check_is_free()
         if self._handed_out is not None:
             self._acknowledge(self._handed_out)
             self._handed_out = None
-        delivery = self._take_ready()
         try:
-            while delivery is None:
+            while (delivery := self._take_ready()) is None:
                 self._start_requests()
                 if not self._tasks:
                     self._finish()
                     return None
                 await self._take_answer()
-                delivery = self._take_ready()
         except BaseException:
             await self.aclose()
             raise
         self._start_requests()
         self._handed_out = delivery
-        return delivery
+        return delivery.page
 
     def _take_ready(self) -> Delivery | None:
         ready = self._planner.ready
         while ready:
             delivery = ready.popleft()
-            if delivery.applications:
+            if delivery.page.applications:
                 return delivery
             self._acknowledge(delivery)
         return None
 
-    def _take_rest(self) -> Delivery | None:
+    def _take_rest(self) -> ApplicationPage | None:
         """Take what is left of a page that was handed out row by row."""
         rows = tuple(self._rows)
         if not rows or self._handed_out is None:
             return None
-        return evolve(self._handed_out, applications=rows)
+        return evolve(self._handed_out.page, applications=rows)
 
     def _acknowledge(self, delivery: Delivery) -> None:
         planner = self._planner
         planner.acknowledge(delivery)
         span = planner.span
-        if span:
-            fraction = planner.covered.seconds / (span.before - span.after)
-            # The span of an open walk grows with time.
-            self._covered_fraction = max(self._covered_fraction, fraction)
+        fraction = planner.covered.seconds / max(1, span.before - span.after)
+        # The span of an open walk grows with time.
+        self._covered_fraction = max(self._covered_fraction, fraction)
         emit = self._instrumentation.emit
         if emit is not None:
             covered = PageCovered(
                 window=delivery.covers,
-                rows=len(delivery.applications),
+                rows=len(delivery.page.applications),
                 covered_fraction=self._covered_fraction,
                 requests=planner.requests,
             )
@@ -366,45 +364,30 @@ class ApplicationPaginator:
 
     def _start_requests(self) -> None:
         """Put every walker to work, unless deliveries are waiting to be taken."""
-        while not self._planner.ready and self._pause is None:
-            action = self._planner.next()
-            if action is None:
-                return
-            if isinstance(action, Pause):
-                self._pause = action
-            else:
-                self._tasks.start(action, self._ask(action.bounds))
-        if self._pause is not None and not self._tasks:
-            self._tasks.start(self._pause, self._clock.sleep(self._pause.seconds))
+        while not self._planner.ready and (question := self._planner.next()) is not None:
+            self._tasks.start(question, self._ask(question))
 
     async def _take_answer(self) -> None:
         finished = await self._tasks.next()
-        question: Any = finished.key
-        if isinstance(question, Pause):
-            self._pause = None
-            return
+        planner, question = self._planner, finished.key
         match finished.error:
             case None:
-                self._receive(question, finished.result)
-            case InvalidRequestError() if self._planner.refuse(question):
+                splits = planner.splits
+                planner.receive(question, finished.result)
+                if planner.splits > splits and (emit := self._instrumentation.emit) is not None:
+                    rows = len(finished.result.page.applications)
+                    emit(WindowSplit(window=question.window, rows=rows))
+            case InvalidRequestError() if planner.refuse(question):
                 pass
             case error:
-                self._planner.drop(question)
+                planner.drop(question)
                 raise error
-
-    def _receive(self, question: Question, reply: ListReply) -> None:
-        planner = self._planner
-        splits = planner.splits
-        planner.receive(question, reply.page, served_at=reply.served_at)
-        emit = self._instrumentation.emit
-        if emit is not None and planner.splits > splits:
-            emit(WindowSplit(window=question.window, rows=len(reply.page.applications)))
 
     def _finish(self) -> None:
         planner = self._planner
         if not planner.saturated:
             self._covered_fraction = 1.0
-        if planner.saturated and self._raises and not self._has_raised:
-            self._has_raised = True
+        if planner.saturated and self._raises:
+            self._raises = False
             rows = tuple(planner.withheld.values())
             raise SaturatedWindowError(tuple(planner.saturated), rows)

@@ -7,7 +7,7 @@ upper bound hides the current second; so that page is asked for with a bound in
 the future, the walk's own if it has one. Where the service cuts long windows, the
 bound is brought near, and the present asked for right after the page must still lie
 before it. Where the service lowers such a bound to the present, or refuses it, two
-complete pages replace it that were served in different seconds with no call
+complete pages replace it that were served in different seconds with no other page
 between them.
 
 The present is the bound that the service echoes when it is asked without an upper one.
@@ -23,62 +23,41 @@ off, and the walk continues like any other.
 
 from typing import Final
 
-from attrs import evolve, frozen
-
 from income_client.records.window import Window
 from income_client.wire.times import LAST_SECOND
 
-from .windows import Answer, Bounds, Pause
+from .windows import Answer, Bounds
 
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY
 _CENTURY: Final = 100 * _YEAR
 END_OF_TIME: Final = 3_786_912_000
 """The beginning of 2090: an echo beyond it means no bound, and gives no time."""
-_SECOND: Final = Pause(1.0)
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round
 up, and what is written in a second may become visible just after it."""
 _SKEW: Final = 5
-"""Seconds that an echoed present may lie behind the `Date` of the same reply."""
+"""Seconds by which two times of the service may differ and be the same present."""
 _PATIENCE: Final = 3
 """Pauses after which a service clock that does not move is taken as it is."""
 
 
-@frozen(kw_only=True)
-class TailStep:
-    """What a page of the tail settles."""
-
-    span: Window
-    """The seconds that it is about; empty when it answers for none."""
-    is_walked: bool = False
-    """Whether the walkers must go through the span, the page being no answer to it."""
-    is_finished: bool = False
-    """Whether nothing is left to ask once the walkers are done."""
-
-
 class Tail:
-    """The end of a walk: everything from ``reached`` on.
+    """The end of a walk: everything from ``reached`` on, for which its other parts do not answer.
 
-    Args:
-        start: the walk's lower bound.
-        reached: the walk's other parts answer for every second before this one.
-        until: the walk's upper bound; None for the present.
-        lead: seconds by which the service's `Date` is known to run ahead of the
-            present that it echoes, or behind it if negative, for a walk that ends
-            at the first present that is echoed; None for one that continues until
-            nothing is newer.
+    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``lead`` is for
+    a walk that another will follow: the seconds by which the service's `Date` is known to run
+    ahead of the present that it echoes, or behind it if negative.
     """
 
     def __init__(
-        self,
-        start: int,
-        *,
-        reached: int,
-        until: int | None = None,
-        lead: int | None = None,
+        self, start: int, *, reached: int, until: int | None, lead: int | None = None
     ) -> None:
         self.reached: int = reached
+        self.is_finished: bool = until is not None and reached > until
+        """Whether nothing is left to ask once the other parts are done."""
+        self.must_wait: bool = False
+        """Whether the service's clock must move before the next question is asked."""
         self._start = start
         self._until = until
         self._lead = lead
@@ -86,19 +65,15 @@ class Tail:
         self._is_present_known = False
         self._future_works = True
         self._widest: int | None = None
-        self._page_ahead: int | None = None
+        self._ahead: int | None = None
+        """The end of a complete page before a bound that was brought near."""
         self._last: Window | None = None
-        self._cut_span: int | None = None
+        """The first of two pages that replace one with a bound in the future."""
         self._unmoved = 0
-        self._must_wait = False
 
-    def next(self) -> Bounds | Pause:
-        """Return the bounds to ask with, or the pause to make before asking again."""
-        if self._must_wait:
-            self._must_wait = False
-            return _SECOND
-        overlap = 1 if self._last is None else 2
-        after = max(self._start, self.reached - overlap)
+    def next(self) -> Bounds:
+        """Return the bounds to ask with."""
+        after = max(self._start, self.reached - (1 if self._last is None else 2))
         if not self._asks_for_last:
             return Bounds(after, None)
         far = self._far
@@ -109,10 +84,6 @@ class Tail:
         """The bound of the last page where the service cuts no windows."""
         return min(self.reached + _YEAR, LAST_SECOND) if self._until is None else self._until
 
-    def interrupt(self) -> None:
-        """Record a call in between: the last page no longer counts as one of two."""
-        self._last = None
-
     def refuse(self, bounds: Bounds) -> bool:
         """Record a refusal; return whether there is another way to ask."""
         if bounds.before is None or self._until is not None:
@@ -120,128 +91,131 @@ class Tail:
         self._give_up_future()
         return True
 
-    def receive(self, bounds: Bounds, answer: Answer) -> TailStep:
-        """Take the page for these bounds; return what it settles."""
+    def receive(self, bounds: Bounds, answer: Answer) -> bool:
+        """Take the page for these bounds, and move on if it shows how far the present has come.
+
+        Return whether the page answers for the seconds that are passed by this.
+        """
+        self.must_wait = False
         if bounds.before is None:
-            return self._receive_probe(bounds, answer)
+            return self._receive_present(bounds, answer)
         echo = answer.echo
         is_whole = echo.after <= bounds.after and echo.before >= bounds.before
         is_complete = is_whole and not answer.is_full
-        is_far = bounds.before >= self._far
+        is_last = is_complete and bounds.before >= self._far
         if self._has_passed(answer):
-            return self._rest(is_walked=not (is_complete and is_far))
-        if is_complete and is_far:
-            return TailStep(span=self._nothing, is_finished=True)
-        if is_whole or not self._is_present_known:
+            self._end()
+            return is_last
+        if is_last:
+            self.is_finished = True
+        elif is_whole or not self._is_present_known:
             self._asks_for_last = False
-            self._page_ahead = bounds.before if is_complete else None
-            return TailStep(span=self._nothing)
+            self._ahead = bounds.before if is_complete else None
         # A future bound that was lowered need not be the present: a long window may have
         # been cut short, and then ends in the future. Only an unset bound gives the present.
-        is_cut = echo.after > bounds.after or echo.before > self.reached + _SKEW
-        if is_cut and self._widest is None:
+        elif self._widest is None and (
+            echo.after > bounds.after or echo.before > self.reached + _SKEW
+        ):
             self._widest = echo.before - echo.after
         else:
             self._give_up_future()
-        return TailStep(span=self._nothing)
+        return not answer.is_full
 
-    def _receive_probe(self, bounds: Bounds, answer: Answer) -> TailStep:
+    def _receive_present(self, bounds: Bounds, answer: Answer) -> bool:
+        """Take a page without an upper bound."""
         echo, served_at = answer.echo, answer.served_at
         present = echo.before - _BEHIND
-        if self._is_ended_by_page_ahead(bounds, answer):
-            return evolve(self._advance(present), is_finished=True)
         is_open = self._until is None and not answer.is_full and echo.after <= bounds.after
         # An echo far beyond the service's own clock applied no upper bound worth the name.
         if served_at is None:
             is_endless = present > END_OF_TIME
+        elif is_endless := echo.before - served_at > _CENTURY:
+            present = served_at - _BEHIND
+        # Where the walk is ahead of the service's own clock there is nothing more to come.
+        is_ahead = served_at is not None and self.reached - _DAY > served_at
+        if self._is_before_page_ahead(bounds, echo) and not answer.is_full:
+            self._advance(present)
+            self.is_finished = True
+        elif is_open and (is_ahead or (is_endless and self._lead is None)):
+            self.is_finished = True
+        elif self._until is not None and present > self._until:
+            self._end()
+            return False
+        elif self._is_enough(present, served_at):
+            self._advance(present)
+            self.is_finished = True
         else:
-            is_endless = echo.before - served_at > _CENTURY
-            present = served_at - _BEHIND if is_endless else present
-        if is_endless and is_open and self._lead is None:
-            return TailStep(span=self._nothing, is_finished=True)
-        if served_at is not None and is_open and self.reached - _DAY > served_at:
-            # The walk is ahead of the service's own clock: there is nothing more to come.
-            return TailStep(span=self._nothing, is_finished=True)
-        if self._until is not None and present > self._until:
-            return self._rest(is_walked=True)
-        if self._is_enough(present, served_at):
-            return evolve(self._advance(present, is_walked=answer.is_full), is_finished=True)
-        return self._receive_present(bounds, answer, present)
+            return self._continue(bounds, answer, present)
+        return not answer.is_full
 
-    def _is_ended_by_page_ahead(self, bounds: Bounds, answer: Answer) -> bool:
+    def _is_before_page_ahead(self, bounds: Bounds, echo: Window) -> bool:
         """Return whether the present still lies before the end of the last, near bound."""
-        ahead, self._page_ahead = self._page_ahead, None
+        ahead, self._ahead = self._ahead, None
         if ahead is None or self._widest is None:
             return False
         # An echo as wide as the service's widest window may have been cut, and gives no time.
-        is_present = answer.echo.after <= bounds.after and answer.echo.before < min(
-            ahead, bounds.after + self._widest
-        )
-        if not is_present:
-            self._give_up_future()
-        return is_present and not answer.is_full
+        end = min(ahead, bounds.after + self._widest)
+        if echo.after <= bounds.after and echo.before < end:
+            return True
+        self._give_up_future()
+        return False
 
     def _is_enough(self, present: int, served_at: int | None) -> bool:
+        """Return whether a walk that is followed may end at this present."""
         if self._lead is None or served_at is None or self._is_present_known:
             return False
         return abs(served_at - self._lead - present) <= _SKEW
 
-    def _receive_present(self, bounds: Bounds, answer: Answer, present: int) -> TailStep:
+    def _continue(self, bounds: Bounds, answer: Answer, present: int) -> bool:
+        """Leave what lies before the present to the walkers, unless this page is all of it."""
         # Rows may lie behind the upper bound of the walk: the page only gives the time.
         is_beyond = self._until is not None and answer.echo.before > self._until
-        if not (answer.is_full or is_beyond or self._future_works):
-            return self._stand_in(bounds, answer.echo, present)
-        if present > self.reached or not self._is_present_known:
-            return self._advance(present, is_walked=answer.is_full or is_beyond)
-        # The current second alone overfills the page. It will pass, and then be
-        # a second like any other; where the clock does not move it is one already.
-        self._unmoved += 1
-        if self._unmoved > _PATIENCE:
-            return self._advance(self.reached + 1, is_walked=True)
-        self._must_wait = True
-        return TailStep(span=self._nothing)
+        is_answer = not (answer.is_full or is_beyond)
+        if is_answer and not self._future_works:
+            self._stand_in(bounds, answer.echo, present)
+        elif present > self.reached or not self._is_present_known:
+            self._advance(present)
+        elif not self._wait():
+            # The current second alone overfills the page, and does not pass.
+            self._advance(self.reached + 1)
+            return False
+        return is_answer
 
-    def _stand_in(self, bounds: Bounds, echo: Window, present: int) -> TailStep:
+    def _stand_in(self, bounds: Bounds, echo: Window, present: int) -> None:
         """Take a complete page that may not reach into the current second."""
-        length = echo.before - bounds.after
-        is_cut = echo.after > bounds.after or length == self._cut_span
+        width = echo.before - bounds.after
+        is_cut = echo.after > bounds.after or width == self._widest
         if not self._is_present_known or (is_cut and present > self.reached):
-            return self._advance(present)
+            self._advance(present)
+            return
         last, self._last = self._last, Window(bounds.after, echo.before)
         if last is None:
-            return TailStep(span=self._nothing)
+            return
         if echo.before == last.before:
-            return self._wait(present)
-        if bounds.after < last.after and length == last.before - last.after:
-            self._cut_span = length
-            return self._advance(present)
-        return evolve(self._advance(present), is_finished=True)
+            if self._wait():
+                return
+            if present <= self.reached:
+                self.is_finished = True
+                return
+        elif bounds.after < last.after and width == last.before - last.after:
+            self._widest = width
+        else:
+            self.is_finished = True
+        self._advance(present)
 
-    def _wait(self, present: int) -> TailStep:
-        """Wait for the service's clock to move; where it does not, continue or end without it."""
+    def _wait(self) -> bool:
+        """Wait for the service's clock to move; return False where it does not."""
         self._unmoved += 1
-        if self._unmoved <= _PATIENCE:
-            self._must_wait = True
-            return TailStep(span=self._nothing)
-        if present > self.reached:
-            return self._advance(present)
-        return TailStep(span=self._nothing, is_finished=True)
+        self.must_wait = self._unmoved <= _PATIENCE
+        return self.must_wait
 
-    def _advance(self, present: int, *, is_walked: bool = False) -> TailStep:
-        span = Window(self.reached, max(self.reached, present))
-        self.reached = span.before
+    def _advance(self, present: int) -> None:
+        self.reached = max(self.reached, present)
         self._is_present_known = True
         self._asks_for_last = self._future_works
         self._last = None
         self._unmoved = 0
-        is_finished = self._until is not None and self.reached > self._until
-        return TailStep(span=span, is_walked=is_walked, is_finished=is_finished)
-
-    def _rest(self, *, is_walked: bool) -> TailStep:
-        """End with the seconds up to an upper bound that has passed."""
-        end = self.reached if self._until is None else self._until + 1
-        span = Window(self.reached, max(self.reached, end))
-        return TailStep(span=span, is_walked=is_walked, is_finished=True)
+        self.is_finished |= self._until is not None and self.reached > self._until
 
     def _has_passed(self, answer: Answer) -> bool:
         """Return whether the upper bound lies so far back that no clock could be that wrong."""
@@ -249,9 +223,11 @@ class Tail:
             return False
         return answer.served_at - _DAY > self._until
 
+    def _end(self) -> None:
+        """End with the seconds up to an upper bound that has passed."""
+        if self._until is not None:
+            self.reached = max(self.reached, self._until + 1)
+        self.is_finished = True
+
     def _give_up_future(self) -> None:
         self._asks_for_last = self._future_works = False
-
-    @property
-    def _nothing(self) -> Window:
-        return Window(self.reached, self.reached)

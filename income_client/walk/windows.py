@@ -3,17 +3,16 @@
 Everything here is a value or a rule about values. `planner` decides what is asked, and when.
 """
 
-import enum
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Final
 
 from attrs import frozen
 
 from income_client.errors import UnexpectedResponseError
-from income_client.records.applications import ApplicationSummary
+from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
 
 Rows = Mapping[str, ApplicationSummary]
@@ -50,39 +49,24 @@ class Bounds:
         return self.before is None or inner.before is None or inner.before <= self.before
 
 
-class Kind(enum.Enum):
-    """Why a question is asked."""
-
-    WINDOW = "window"
-    """To cover a window."""
-    SECOND = "second"
-    """To narrow down one second that came back full."""
-    TAIL = "tail"
-    """To find the present, or to end the walk there."""
-
-
 @frozen
 class Question:
     """One list call that the walk needs."""
 
-    kind: Kind
-    window: Window
-    """The seconds that it is responsible for."""
     bounds: Bounds
     """The bounds to send."""
-
-
-@frozen
-class Pause:
-    """The walk can continue only after the service's clock has moved."""
-
-    seconds: float
+    window: Window
+    """The seconds that it is responsible for; empty for a question about the walk's end."""
+    delay: float = 0.0
+    """Seconds to wait before it is asked, so that the service's clock can move."""
 
 
 @frozen(kw_only=True)
 class Answer:
     """The service's reply to a question."""
 
+    page: ApplicationPage
+    """The page as it came."""
     echo: Window
     """The bounds that it applied."""
     rows: Rows
@@ -90,19 +74,34 @@ class Answer:
     is_full: bool
     """Whether the page holds as many rows as it could, so that some may be hidden."""
     served_at: int | None
-    """The second at which the service says that it answered."""
+    """The second of the service's frame at which it says that it answered."""
+
+    @property
+    def present(self) -> int:
+        """The present, if the window was not cut: the smaller of the echo and `Date`."""
+        return self.echo.before if self.served_at is None else min(self.echo.before, self.served_at)
+
+    @classmethod
+    def of(cls, page: ApplicationPage, limit: int, served_at: int | None) -> "Answer":
+        """Make the answer of a page that was asked for with a limit."""
+        return cls(
+            page=page,
+            # A fraction of a second never makes the window wider.
+            echo=Window(-((EPOCH - page.updated_after) // _SECOND), second_of(page.updated_before)),
+            rows={row.application_id: row for row in page.applications},
+            is_full=len(page.applications) >= limit,
+            served_at=served_at,
+        )
 
 
-@frozen(kw_only=True)
+@frozen
 class Delivery:
-    """Rows for the consumer, and the window that is covered once they are processed."""
+    """A page for the consumer, and the window that is covered once its rows are processed."""
 
     covers: Window
     """The window that the rows complete; may be empty."""
-    bounds: Window
-    """The bounds that the service applied."""
-    applications: tuple[ApplicationSummary, ...]
-    """Rows that no earlier delivery of a neighbouring window held."""
+    page: ApplicationPage
+    """Its rows are those that no earlier delivery of a neighbouring window held."""
 
 
 def second_of(moment: datetime) -> int:
@@ -110,43 +109,35 @@ def second_of(moment: datetime) -> int:
     return (moment - EPOCH) // _SECOND
 
 
-def echoed_window(after: datetime, before: datetime) -> Window:
-    """Return the echoed bounds in seconds; a fraction never makes the window wider."""
-    return Window(-((EPOCH - after) // _SECOND), second_of(before))
-
-
-def believe(window: Window, bounds: Bounds, echo: Window) -> tuple[Window, tuple[Window, ...]]:
+def believe(window: Window, bounds: Bounds, echo: Window) -> tuple[Window, list[Window]]:
     """Return the part of a window that its page covers, and the parts to ask for again.
 
-    The page was not full. Each part may be empty. An echo that differs from the bounds
-    is believed: a service may cut a long window short at either end, keep nothing older
-    than some day, or apply no bound later than its present. The rest is then asked for
-    again. Where the service keeps one bound and leaves nothing of the window, there is
-    nothing more to get for it.
-
-    Raises:
-        UnexpectedResponseError: the echo fits none of this, so that the page answers
-            another question.
+    The page was not full. An echo that differs from the bounds is believed: a service may
+    cut a long window short at either end, keep nothing older than some day, or apply no
+    bound later than its present. Where it keeps one bound and leaves nothing of the window,
+    there is nothing more to get for it. An echo that fits none of this raises: the page
+    answers another question.
     """
-    if not window:
-        return window, ()
+    if window.after >= window.before:
+        return window, []
     kept_after = echo.after <= bounds.after
     kept_before = bounds.before is None or echo.before >= bounds.before
     # Whatever the bounds mean, the seconds strictly between them are covered.
     start = window.after if kept_after else max(window.after, echo.after + 1)
     end = window.before if kept_before else min(window.before, echo.before)
-    if start < end:
-        return Window(start, end), (Window(window.after, start), Window(end, window.before))
-    # Nothing of the window is kept: it is too old, or the present lies before it.
-    is_end_as_asked = bounds.before is None or echo.before in (bounds.before, echo.after)
-    is_raised = echo.after > bounds.after and is_end_as_asked
-    is_lowered = echo.after == bounds.after and echo.before >= bounds.after
-    if not (is_raised or is_lowered):
-        raise UnexpectedResponseError(f"asked for {window}, the service answered for {echo}")
-    edge = echo.before if kept_after else echo.after
-    if window.after < edge < window.before:
-        return Window(edge, edge), (Window(window.after, edge), Window(edge, window.before))
-    return window, ()
+    if start >= end:
+        # Nothing of the window is kept: it is too old, or the present lies before it.
+        is_end_as_asked = bounds.before is None or echo.before in (bounds.before, echo.after)
+        is_raised = echo.after > bounds.after and is_end_as_asked
+        is_lowered = echo.after == bounds.after and echo.before >= bounds.after
+        if not (is_raised or is_lowered):
+            message = f"asked for {window}, the service answered for {echo}"
+            raise UnexpectedResponseError(message, retryable=True)
+        start = end = echo.before if kept_after else echo.after
+        if not window.after < end < window.before:
+            return window, []
+    left = [(window.after, start), (end, window.before)]
+    return Window(start, end), [Window(*edges) for edges in left if edges[0] < edges[1]]
 
 
 class Intervals:
@@ -163,16 +154,6 @@ class Intervals:
     def __iter__(self) -> Iterator[Window]:
         return map(Window, self._starts, self._ends)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Intervals):
-            return NotImplemented
-        return self._starts == other._starts and self._ends == other._ends
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Intervals({', '.join(map(str, self))})"
-
     @property
     def seconds(self) -> int:
         """How many seconds are in the set."""
@@ -180,7 +161,7 @@ class Intervals:
 
     def add(self, window: Window) -> None:
         """Put every second of the window into the set, merging what it touches."""
-        if not window:
+        if window.after >= window.before:
             return
         first = bisect_left(self._ends, window.after)
         last = bisect_right(self._starts, window.before)
@@ -190,13 +171,6 @@ class Intervals:
             end = max(end, self._ends[last - 1])
         self._starts[first:last] = [start]
         self._ends[first:last] = [end]
-
-    def covers(self, window: Window) -> bool:
-        """Return whether every second of the window is in the set."""
-        if not window:
-            return True
-        at = bisect_right(self._starts, window.after) - 1
-        return at >= 0 and self._ends[at] >= window.before
 
     def gaps(self, within: Window) -> list[Window]:
         """Return the windows inside ``within`` that the set lacks, in ascending order."""
@@ -219,14 +193,13 @@ class Overlap:
     """Recognises rows that a neighbouring window already delivered.
 
     A page may hold rows of the seconds beside its window. Its ids are kept until every
-    second that it may reach, and the one beside, is covered: no later page can then hold
+    second that it may reach, and the one beside, is settled: no later page can then hold
     one of its rows again, not even where a saturated second, of which no page holds every
-    row, lies between them. Only the pages at both ends of each covered interval are kept,
-    however long the walk.
+    row, lies between them. Only the pages beside what is still planned are kept, however
+    long the walk.
     """
 
-    def __init__(self, span: Window) -> None:
-        self._span = span
+    def __init__(self) -> None:
         self._pages: list[tuple[Window, AbstractSet[str]]] = []
 
     def admit(self, reach: Window, ids: AbstractSet[str]) -> AbstractSet[str]:
@@ -238,16 +211,40 @@ class Overlap:
         self._pages.append((reach, ids))
         return fresh
 
-    def forget(self, covered: Intervals) -> None:
-        """Drop the pages that no uncovered second can touch."""
-        low, high = self._span.after, self._span.before
-        self._pages = [
-            (reach, ids)
-            for reach, ids in self._pages
-            if not covered.covers(
-                Window(max(low, reach.after - 1), min(high, reach.before + 1)),
-            )
-        ]
+    def forget(self, planned: Sequence[Window]) -> None:
+        """Drop the pages that touch none of these windows, which are in ascending order."""
+        ends = [window.before for window in planned]
+        kept = []
+        for reach, ids in self._pages:
+            at = bisect_left(ends, reach.after)
+            if at < len(planned) and planned[at].after <= reach.before:
+                kept.append((reach, ids))
+        self._pages = kept
+
+
+class Saturation:
+    """What overfull seconds have shown about the service so far."""
+
+    def __init__(self) -> None:
+        self.inclusive: bool = False
+        """Whether both bounds are known to be inclusive."""
+        self._last: tuple[int, frozenset[str]] | None = None
+
+    def contradicts(self, second: int, rows: Rows) -> bool:
+        """Take a saturated second; return whether its rows were those of another one.
+
+        A row belongs to one second. Pages about seconds that are three apart have
+        none in common, unless the service gives the same rows whatever it is asked.
+        """
+        ids = frozenset(rows)
+        if self._last is not None:
+            last, known = self._last
+            if abs(second - last) < _APART:
+                return False
+            if 2 * len(ids & known) > len(ids):
+                return True
+        self._last = (second, ids)
+        return False
 
 
 class Second:
@@ -264,34 +261,33 @@ class Second:
     """
 
     def __init__(
-        self, second: int, outer: Bounds, asked: Bounds, answer: Answer, *, inclusive: bool
+        self, second: int, outer: Bounds, asked: Bounds, answer: Answer, saturation: Saturation
     ) -> None:
-        self.inclusive: bool = inclusive
-        """Whether both bounds are known to be inclusive."""
+        self.answer: Answer = answer
+        """The full page."""
         self.rows: dict[str, ApplicationSummary] = dict(answer.rows)
-        self.echo: Window = answer.echo
-        self._full_page = frozenset(answer.rows)
+        """Those of all pages."""
+        self._saturation = saturation
         self._held: set[str] = set()
-        low, high = Bounds(second - 1, second), Bounds(second, second + 1)
-        self._pair = (low, high)
-        self._alone = Bounds(second, second)
         self._complete: set[Bounds] = set()
+        self._pair = (Bounds(second - 1, second), Bounds(second, second + 1))
+        self._alone = Bounds(second, second)
         self._neighbours = (Bounds(second - 1, second - 1), Bounds(second + 1, second + 1))
         self._to_ask = [
             form
-            for form in (low, high, self._alone, *self._neighbours)
+            for form in (*self._pair, self._alone, *self._neighbours)
             if form != asked and outer.hold(form)
         ]
 
     @property
     def covered(self) -> bool:
         """Whether the pages so far prove that every row of the second was given."""
-        return self.is_whole and self._full_page <= self._held
+        return self.is_whole and self.answer.rows.keys() <= self._held
 
     @property
     def is_whole(self) -> bool:
         """Whether some form holds the second, whatever became of the full page's rows."""
-        is_alone = self.inclusive and self._alone in self._complete
+        is_alone = self._saturation.inclusive and self._alone in self._complete
         return is_alone or self._complete.issuperset(self._pair)
 
     def next(self) -> Bounds | None:
@@ -310,33 +306,10 @@ class Second:
         if (answer.echo.after, answer.echo.before) != (form.after, form.before):
             return
         self._held |= answer.rows.keys()
-        self.inclusive |= form.after == form.before and bool(answer.rows)
+        self._saturation.inclusive |= form.after == form.before and bool(answer.rows)
         if not answer.is_full:
             self._complete.add(form)
 
     def refuse(self, form: Bounds) -> None:
         """Record that the service does not accept the form."""
         self._to_ask.remove(form)
-
-
-class Saturation:
-    """Distinguishes seconds that are really full from a service that ignores the bounds.
-
-    A row belongs to one second. Pages about seconds that are three apart have
-    none in common, unless the service gives the same rows whatever it is asked.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[int, frozenset[str]] | None = None
-
-    def contradicts(self, second: int, rows: Rows) -> bool:
-        """Take a saturated second; return whether its rows were those of another one."""
-        ids = frozenset(rows)
-        if self._last is not None:
-            last, known = self._last
-            if abs(second - last) < _APART:
-                return False
-            if 2 * len(ids & known) > len(ids):
-                return True
-        self._last = (second, ids)
-        return False

@@ -51,7 +51,7 @@ PURE: Final = (
     *(
         f"walk.{name}"
         for name in (
-            "checkpoint", "planner", "tail", "windows",
+            "checkpoint", "density", "planner", "tail", "windows",
         )
     ),
     *(

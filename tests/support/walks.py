@@ -12,7 +12,7 @@ from income_client.emulator import ListReply, Refused, ServiceRules, World, list
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Delivery, Pause, Question
+from income_client.walk.windows import Answer, Bounds, Delivery, Question
 
 BASE: Final = 1_700_000_000
 """The second at which the worlds of these tests begin."""
@@ -46,7 +46,7 @@ class Walk:
     @property
     def ids(self) -> list[str]:
         """The ids delivered, in order."""
-        return [row.application_id for page in self.delivered for row in page.applications]
+        return [row.application_id for one in self.delivered for row in one.page.applications]
 
     def run(self) -> "Walk":
         """Walk to the end."""
@@ -65,7 +65,8 @@ class Walk:
             assert self.planner.refuse(question), f"{question} was refused: {reply.reason}"
         else:
             served_at = self.world.now if self.tells_time else None
-            self.planner.receive(question, self._page(reply), served_at=served_at)
+            answer = Answer.of(self._page(reply), self.limit, served_at)
+            self.planner.receive(question, answer)
         assert self.planner.requests <= self.most_requests, "the walk does not end"
         while self.planner.ready:
             delivery = self.planner.ready.popleft()
@@ -74,13 +75,11 @@ class Walk:
         return True
 
     def _ask(self) -> None:
-        while (action := self.planner.next()) is not None:
-            if isinstance(action, Pause):
-                if self.time_flows:
-                    self.world.advance_to(self.world.now + round(action.seconds))
-                continue
+        while (question := self.planner.next()) is not None:
+            if question.delay and self.time_flows:
+                self.world.advance_to(self.world.now + round(question.delay))
             self.before_answer(self.world)
-            bounds = action.bounds
+            bounds = question.bounds
             reply = list_reply(
                 self.world,
                 self.world.rules,
@@ -88,7 +87,7 @@ class Walk:
                 before=bounds.before,
                 limit=self.limit,
             )
-            self.in_flight.append((action, reply))
+            self.in_flight.append((question, reply))
 
     def _page(self, reply: ListReply) -> ApplicationPage:
         return ApplicationPage(

@@ -1,16 +1,26 @@
 """The width of the next window: a hint that stays within its limits whatever was learned."""
 
+from collections.abc import Mapping
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.walk.planner import FILL, Density
+from income_client.records.applications import ApplicationSummary
+from income_client.records.window import EPOCH, Window
+from income_client.walk.density import FILL, Density
 
 LIMIT = 1000
 
 
-def ids(count: int, prefix: str = "a") -> frozenset[str]:
-    """Return so many ids."""
-    return frozenset(f"{prefix}{n}" for n in range(count))
+def rows(count: int, prefix: str = "a") -> Mapping[str, ApplicationSummary]:
+    """Return so many rows, of applications that were made on the first day of all."""
+    ids = [f"{prefix}{n}" for n in range(count)]
+    return {
+        key: ApplicationSummary(
+            application_id=key, application_reference_id=key, application_date=EPOCH
+        )
+        for key in ids
+    }
 
 
 @given(
@@ -24,18 +34,20 @@ def test_a_width_is_never_below_one_second_nor_beyond_the_end(
 ) -> None:
     """Whatever was learned, in whichever order."""
     density, position, end = Density(60), 0, 10**7
-    for is_full, drawn, rows, is_forked in story:
+    for is_full, drawn, found, is_divided in story:
         width = min(drawn, end - position - 1)
         if width < 1:
             break
+        window = Window(position, position + width)
         if is_full:
-            density.overfull(position, width, ids(60))
+            density.full(window, rows(60))
         else:
-            density.completed(position, width, ids(rows, str(position)))
+            density.complete(window, rows(found, str(position)))
             position += width
-        if is_forked and end - position > 2:
-            end = (position + end) // 2
-            density.fork(position, end)
+        if is_divided and end - position > 2:
+            cut = (position + end) // 2
+            density.divide(position, cut, end)
+            end = cut
         assert 1 <= density.width(position, end) <= end - position
         assert density.pages(position, end) >= 0
 
@@ -48,52 +60,25 @@ def test_without_knowledge_the_whole_gap_is_asked_for() -> None:
 def test_an_even_density_fills_pages_to_the_aim() -> None:
     """Ten rows a second make windows of some eighty-five seconds."""
     density = Density(LIMIT)
-    density.completed(0, 50, ids(500))
+    density.width(0, 10**6)
+    density.complete(Window(0, 50), rows(500))
     assert density.width(50, 10**6) == int(FILL * 999 / 10)
 
 
 def test_windows_grow_by_four_at_the_most_and_by_sixteen_over_silence() -> None:
     """A gap in the data is no reason to ask for a year."""
     density = Density(LIMIT)
-    density.completed(0, 100, ids(1))
+    density.width(0, 10**9)
+    density.complete(Window(0, 100), rows(1))
     assert density.width(100, 10**9) == 400
-    density.completed(100, 100, frozenset())
+    density.complete(Window(100, 200), rows(0))
     assert density.width(200, 10**9) == 1600
 
 
-def test_a_short_rest_is_divided_evenly() -> None:
-    """Two windows of half the rest need no third for what would be left over."""
+def test_the_halves_of_a_part_expect_together_what_it_did() -> None:
+    """Dividing it says nothing about its rows."""
     density = Density(LIMIT)
-    density.completed(0, 100, ids(1000 - 1))
-    wanted = density.width(100, 10**6)
-    assert density.width(100, 100 + wanted + wanted // 2) in {
-        (wanted + wanted // 2) // 2,
-        (wanted + wanted // 2 + 1) // 2,
-    }
-
-
-def test_the_share_of_known_ids_tells_how_much_a_full_page_hid() -> None:
-    """When a tenth of the page turned up among 500 rows, some 4500 are left."""
-    density = Density(LIMIT)
-    density.overfull(0, 1000, ids(1000))
-    density.completed(0, 100, ids(100) | ids(400, "b"))
-    (page,) = density.full_pages
-    assert page.estimate(blind=False) == 4500
-
-
-def test_a_page_of_the_oldest_rows_says_nothing_by_its_share() -> None:
-    """Where every row was on the page already, at least what it must still hold is expected."""
-    density = Density(LIMIT)
-    density.overfull(0, 1000, ids(1000))
-    density.completed(0, 100, ids(500))
-    (page,) = density.full_pages
-    assert page.estimate(blind=False) == 1000
-
-
-def test_a_fork_shares_out_what_is_expected() -> None:
-    """Both halves together expect as much as the whole did."""
-    density = Density(LIMIT)
-    density.overfull(0, 1000, ids(1000))
+    density.full(Window(0, 1000), rows(1000))
     whole = density.pages(0, 1000)
-    beyond = density.fork(0, 400)
-    assert round(density.pages(0, 400) + beyond.pages(400, 1000), 6) == round(whole, 6)
+    density.divide(0, 400, 1000)
+    assert round(density.pages(0, 400) + density.pages(400, 1000), 6) == round(whole, 6)

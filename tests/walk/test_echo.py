@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 
 from income_client.errors import UnexpectedResponseError
+from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
-from income_client.walk.windows import Bounds, believe, echoed_window, second_of
+from income_client.walk.windows import Answer, Bounds, believe
 
 ASKED = Window(100, 200)
 SENT = Bounds(99, 200)
@@ -35,7 +36,7 @@ def test_only_what_was_applied_is_covered(
 ) -> None:
     """What lies strictly between the echoed bounds is answered for, and the rest is left."""
     found, rest = believe(ASKED, SENT, echo)
-    assert [window for window in rest if window] == left
+    assert rest == left
     assert found == covered or not (found or covered)
 
 
@@ -59,7 +60,7 @@ def test_an_echo_of_another_window_is_an_error(echo: Window) -> None:
 def test_one_second_that_the_service_has_nothing_for_is_settled() -> None:
     """At the edge of what is kept a window cannot be cut further; the walk continues."""
     window = Window(100, 101)
-    assert believe(window, Bounds(99, 101), Window(100, 101)) == (window, ())
+    assert believe(window, Bounds(99, 101), Window(100, 101)) == (window, [])
 
 
 def test_an_open_question_answers_up_to_what_was_echoed() -> None:
@@ -70,7 +71,6 @@ def test_an_open_question_answers_up_to_what_was_echoed() -> None:
 
 def test_a_fraction_of_a_second_never_makes_an_echo_wider() -> None:
     """The lower bound is rounded up and the upper one down."""
-    half = timedelta(milliseconds=500)
-    moment = EPOCH + timedelta(seconds=10)
-    assert echoed_window(moment + half, moment + half) == Window(11, 10)
-    assert second_of(moment + half) == 10
+    moment = EPOCH + timedelta(seconds=10.5)
+    page = ApplicationPage(updated_after=moment, updated_before=moment, applications=())
+    assert Answer.of(page, 10, None).echo == Window(11, 10)

@@ -39,20 +39,3 @@ def test_gaps_are_what_is_missing(windows: list[Window], after: int, before: int
     gaps = Intervals(windows).gaps(within)
     assert seconds_of(gaps) == seconds_of([within]) - seconds_of(windows)
     assert sum(gap.before - gap.after for gap in gaps) == len(seconds_of(gaps))
-
-
-@given(WINDOWS, st.integers(0, 60), st.integers(0, 60))
-def test_a_window_is_covered_when_all_its_seconds_are(
-    windows: list[Window], after: int, before: int
-) -> None:
-    """An empty window is covered always."""
-    window = Window(after, before)
-    assert Intervals(windows).covers(window) == (seconds_of([window]) <= seconds_of(windows))
-
-
-def test_equal_seconds_make_equal_sets() -> None:
-    """How a set came about does not matter."""
-    assert Intervals([Window(0, 5), Window(5, 9)]) == Intervals([Window(0, 9)])
-    assert Intervals([Window(0, 5)]) != Intervals([Window(0, 6)])
-    assert len(list(Intervals([Window(0, 5), Window(7, 9)]))) == 2
-    assert "1970-01-01T00:00:05" in repr(Intervals([Window(0, 5)]))

@@ -1,13 +1,13 @@
 """When an overfull second is believed to be complete."""
 
-from datetime import datetime
+from datetime import timedelta
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client.records.applications import ApplicationSummary
-from income_client.records.window import Window
-from income_client.walk.windows import Answer, Bounds, Second
+from income_client.records.applications import ApplicationPage, ApplicationSummary
+from income_client.records.window import EPOCH
+from income_client.walk.windows import Answer, Bounds, Saturation, Second
 
 S = 100
 LIMIT = 6
@@ -16,21 +16,22 @@ OUTER = Bounds(0, 1000)
 
 def page(after: int, before: int, rows: set[str], *, is_full: bool = False) -> Answer:
     """Make an answer with rows of these ids."""
-    made = {
-        key: ApplicationSummary(
-            application_id=key,
-            application_reference_id=key,
-            application_date=datetime(2024, 1, 1),  # noqa: DTZ001 - as the service tells it
-        )
+    made = [
+        ApplicationSummary(application_id=key, application_reference_id=key, application_date=EPOCH)
         for key in rows
-    }
-    return Answer(echo=Window(after, before), rows=made, is_full=is_full, served_at=None)
+    ]
+    listed = ApplicationPage(
+        updated_after=EPOCH + timedelta(seconds=after),
+        updated_before=EPOCH + timedelta(seconds=before),
+        applications=tuple(made),
+    )
+    return Answer.of(listed, 0 if is_full else len(rows) + 1, None)
 
 
 def overfull(rows: set[str], outer: Bounds = OUTER, asked: Bounds | None = None) -> Second:
     """Begin with a full page."""
     asked = asked or Bounds(S - 1, S + 1)
-    return Second(S, outer, asked, page(S - 1, S + 1, rows, is_full=True), inclusive=False)
+    return Second(S, outer, asked, page(S - 1, S + 1, rows, is_full=True), Saturation())
 
 
 def settled(second: Second, held: dict[int, set[str]], *, lower: bool, upper: bool) -> Second:

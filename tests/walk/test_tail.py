@@ -1,309 +1,309 @@
-"""How an open walk learns the present and ends there."""
+"""How a walk learns the present and ends there, as talks between its tail and a service."""
+
+from typing import Any
 
 import pytest
+from attrs import field, frozen
 
-from income_client.records.window import Window
+from income_client.records.applications import ApplicationPage
+from income_client.records.window import EPOCH, Window
 from income_client.walk.tail import Tail
-from income_client.walk.windows import Answer, Bounds, Pause
+from income_client.walk.windows import Answer, Bounds
 
 NOW = 1000
-YEAR = 366 * 86_400
+DAY = 86_400
+YEAR = 366 * DAY
+NO_ROWS = ApplicationPage(updated_after=EPOCH, updated_before=EPOCH, applications=())
 
 
-def answer(
-    after: int, before: int, *, is_full: bool = False, served_at: int | None = None
-) -> Answer:
-    """Make a reply with these applied bounds."""
-    return Answer(echo=Window(after, before), rows={}, is_full=is_full, served_at=served_at)
+@frozen
+class Told:
+    """The bounds that a page echoes, and what else it says."""
+
+    after: int
+    before: int
+    is_full: bool = False
+    served_at: int | None = None
+    is_late: bool = False
+    """Whether the tail waited for the service's clock before it asked."""
 
 
-def asked(tail: Tail) -> Bounds:
-    """Return the next question, which is no pause."""
-    bounds = tail.next()
-    assert isinstance(bounds, Bounds)
-    return bounds
+REFUSED = "refused"
+Turn = tuple[tuple[int, int | None], Told | str]
+"""The bounds that the tail must ask with, and the service's answer."""
 
 
-def at_present() -> Tail:
-    """Return a tail that has learned the present."""
-    tail = Tail(0, reached=0)
-    assert asked(tail) == Bounds(0, None)
-    step = tail.receive(Bounds(0, None), answer(0, NOW + 1))
-    assert step.span == Window(0, NOW)
-    assert not step.is_finished
-    return tail
+@frozen(kw_only=True)
+class Talk:
+    """What is asked and answered, and what the tail makes of it."""
+
+    turns: list[Turn]
+    reached: int
+    """The second before which all is left to the page or the walkers at the end."""
+    is_finished: bool = False
+    is_answer: bool = True
+    """Whether the last page answers for the seconds passed by it."""
+    then: tuple[int, int | None] | None = None
+    """What is asked next."""
+    tail: dict[str, Any] = field(factory=dict)
+    """How the tail begins."""
 
 
-def without_future() -> Tail:
-    """Return a tail at a service that refuses bounds in the future."""
-    tail = at_present()
-    assert tail.refuse(asked(tail))
-    return tail
+PRESENT: Turn = ((0, None), Told(0, NOW + 1))
+NEXT_PRESENT = (NOW - 1, None)
+LAST = (NOW - 1, NOW + YEAR)
+NEAR = (NOW - 1, NOW + 59)
+NO_FUTURE: list[Turn] = [PRESENT, (LAST, REFUSED)]
+CLOSED: dict[str, Any] = {"until": NOW}
+ALL = (0, NOW)
+UNMOVED: Turn = ((NOW - 2, None), Told(NOW - 2, NOW, is_late=True))
+OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True))
+STILL_OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True, is_late=True))
+ALL_FULL: Turn = (ALL, Told(*ALL, is_full=True))
+FOLLOWED: dict[str, Any] = {"lead": 0}
+
+TALKS: dict[str, Talk] = {
+    "the present is taken one second earlier than it is echoed": Talk(
+        turns=[((0, None), Told(0, NOW))], reached=NOW - 1, then=(NOW - 2, NOW - 1 + YEAR)
+    ),
+    "a complete page with a bound in the future is the last": Talk(
+        turns=[PRESENT, (LAST, Told(*LAST))], reached=NOW, is_finished=True
+    ),
+    "a last page that is full is walked first": Talk(
+        turns=[
+            PRESENT,
+            (LAST, Told(*LAST, is_full=True)),
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 10, is_full=True)),
+        ],
+        reached=NOW + 9,
+        is_answer=False,
+        then=(NOW + 8, NOW + 9 + YEAR),
+    ),
+    "two pages of different seconds replace the last": Talk(
+        turns=[
+            *NO_FUTURE,
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 1)),
+            ((NOW - 2, None), Told(NOW - 2, NOW + 2)),
+        ],
+        reached=NOW + 1,
+        is_finished=True,
+    ),
+    "two pages of one second prove nothing": Talk(
+        turns=[
+            *NO_FUTURE,
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 1)),
+            ((NOW - 2, None), Told(NOW - 2, NOW + 1)),
+            ((NOW - 2, None), Told(NOW - 2, NOW + 2, is_late=True)),
+        ],
+        reached=NOW + 1,
+        is_finished=True,
+    ),
+    "an echo that moves back with the lower bound is a window cut short": Talk(
+        turns=[
+            *NO_FUTURE,
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 99)),
+            ((NOW - 2, None), Told(NOW - 2, NOW + 98)),
+            ((NOW + 96, None), Told(NOW + 96, NOW + 196)),
+        ],
+        reached=NOW + 195,
+    ),
+    "a bound lowered to the present is given up": Talk(
+        turns=[
+            PRESENT,
+            (LAST, Told(NOW - 1, NOW + 1)),
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 1)),
+            ((NOW - 2, None), Told(NOW - 2, NOW + 3)),
+        ],
+        reached=NOW + 2,
+        is_finished=True,
+    ),
+    "a window cut at its end brings the last bound near": Talk(
+        turns=[
+            PRESENT,
+            (LAST, Told(*NEAR, is_full=True)),
+            (NEAR, Told(*NEAR)),
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 58)),
+        ],
+        reached=NOW + 57,
+        is_finished=True,
+    ),
+    "a window cut at its start brings the last bound near": Talk(
+        turns=[
+            PRESENT,
+            (LAST, Told(NOW + YEAR - 60, NOW + YEAR, is_full=True)),
+            (NEAR, Told(*NEAR)),
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 58)),
+        ],
+        reached=NOW + 57,
+        is_finished=True,
+    ),
+    "a near bound that the present has reached is given up": Talk(
+        turns=[
+            PRESENT,
+            (LAST, Told(*NEAR)),
+            (NEAR, Told(*NEAR)),
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 59)),
+        ],
+        reached=NOW + 58,
+        then=(NOW + 57, None),
+    ),
+    "a clock that does not move ends the walk after some patience": Talk(
+        turns=[
+            *NO_FUTURE,
+            (NEXT_PRESENT, Told(NOW - 1, NOW)),
+            ((NOW - 2, None), Told(NOW - 2, NOW)),
+            *[UNMOVED] * 3,
+        ],
+        reached=NOW,
+        is_finished=True,
+    ),
+    "a current second that overfills a page is walked once it never passes": Talk(
+        turns=[
+            PRESENT,
+            (LAST, Told(*LAST, is_full=True)),
+            OVERFULL,
+            *[STILL_OVERFULL] * 3,
+        ],
+        reached=NOW + 1,
+        is_answer=False,
+    ),
+    "a complete page without an upper bound is all": Talk(
+        turns=[((0, None), Told(0, 10**11, served_at=NOW + 1))], reached=0, is_finished=True
+    ),
+    "a full page without an upper bound is walked to its Date": Talk(
+        turns=[((0, None), Told(0, 10**11, is_full=True, served_at=NOW + 1))],
+        reached=NOW,
+        is_answer=False,
+    ),
+    "without an upper bound and with a raised start it is not all": Talk(
+        turns=[((0, None), Told(500, 10**11, served_at=NOW))], reached=NOW - 1
+    ),
+    "a walk ahead of the service's own clock ends": Talk(
+        tail={"reached": 10 * DAY},
+        turns=[((10 * DAY - 1, None), Told(10 * DAY - 1, 11 * DAY, served_at=NOW))],
+        reached=10 * DAY,
+        is_finished=True,
+    ),
+    "one complete page is all of a small span": Talk(
+        tail=CLOSED, turns=[(ALL, Told(*ALL))], reached=0, is_finished=True
+    ),
+    "a span that ended days ago is covered by a complete page": Talk(
+        tail=CLOSED,
+        turns=[(ALL, Told(*ALL, served_at=NOW + 2 * DAY))],
+        reached=NOW + 1,
+        is_finished=True,
+    ),
+    "a span that ended days ago is walked if its page is full": Talk(
+        tail=CLOSED,
+        turns=[(ALL, Told(*ALL, is_full=True, served_at=NOW + 2 * DAY))],
+        reached=NOW + 1,
+        is_finished=True,
+        is_answer=False,
+    ),
+    "a page behind the upper bound only says that it has passed": Talk(
+        tail=CLOSED,
+        turns=[ALL_FULL, ((0, None), Told(0, NOW + 9))],
+        reached=NOW + 1,
+        is_finished=True,
+        is_answer=False,
+    ),
+    "a bound ahead of the present is asked for again at the end": Talk(
+        tail=CLOSED,
+        turns=[
+            ALL_FULL,
+            ((0, None), Told(0, NOW - 50, is_full=True)),
+            ((NOW - 52, NOW), Told(NOW - 52, NOW)),
+        ],
+        reached=NOW - 51,
+        is_finished=True,
+    ),
+    "a followed walk ends at a present close to Date": Talk(
+        tail=FOLLOWED,
+        turns=[((0, None), Told(0, NOW, served_at=NOW + 4))],
+        reached=NOW - 1,
+        is_finished=True,
+    ),
+    "a followed walk knows how far Date is from the present": Talk(
+        tail={"lead": -7_200},
+        turns=[((0, None), Told(0, NOW, served_at=NOW - 7_203))],
+        reached=NOW - 1,
+        is_finished=True,
+    ),
+    "a followed walk ends at its present, walked if the page is full": Talk(
+        tail=FOLLOWED,
+        turns=[((0, None), Told(0, NOW, is_full=True, served_at=NOW))],
+        reached=NOW - 1,
+        is_finished=True,
+        is_answer=False,
+    ),
+    "a followed walk without a Date is like any other": Talk(
+        tail=FOLLOWED,
+        turns=[((0, None), Told(0, NOW))],
+        reached=NOW - 1,
+        then=(NOW - 2, NOW - 1 + YEAR),
+    ),
+    "a followed walk goes on where the window may have been cut short": Talk(
+        tail=FOLLOWED,
+        turns=[
+            ((0, None), Told(0, NOW, served_at=NOW + 60)),
+            ((NOW - 2, NOW - 1 + YEAR), REFUSED),
+            ((NOW - 2, None), Told(NOW - 2, NOW + 5, served_at=NOW + 5)),
+        ],
+        reached=NOW - 1,
+        then=(NOW - 3, None),
+    ),
+    "a followed walk without an upper bound ends at Date": Talk(
+        tail=FOLLOWED,
+        turns=[((0, None), Told(0, 10**11, served_at=NOW + 1))],
+        reached=NOW,
+        is_finished=True,
+    ),
+    "a followed walk moves nothing back": Talk(
+        tail=FOLLOWED | {"reached": NOW},
+        turns=[((NOW - 1, None), Told(NOW - 1, NOW - 500, served_at=NOW - 500))],
+        reached=NOW,
+        is_finished=True,
+    ),
+}
 
 
-def test_the_present_is_taken_one_second_earlier_than_it_is_echoed() -> None:
-    """A service may round its time up, or show what it wrote a moment late."""
-    tail = Tail(0, reached=0)
-    assert tail.receive(asked(tail), answer(0, NOW)).span == Window(0, NOW - 1)
+def answer(told: Told) -> Answer:
+    """Make the answer without a row that tells this."""
+    return Answer(
+        page=NO_ROWS,
+        echo=Window(told.after, told.before),
+        rows={},
+        is_full=told.is_full,
+        served_at=told.served_at,
+    )
 
 
-def test_the_last_page_is_asked_for_with_a_bound_in_the_future() -> None:
-    """A complete page that was echoed as asked ends the walk."""
-    tail = at_present()
-    bounds = asked(tail)
-    assert bounds == Bounds(NOW - 1, NOW + YEAR)
-    assert tail.receive(bounds, answer(NOW - 1, NOW + YEAR)).is_finished
+def begun(*, reached: int = 0, until: int | None = None, lead: int | None = None) -> Tail:
+    """Make a tail."""
+    return Tail(max(0, reached - 1), reached=reached, until=until, lead=lead)
 
 
-def test_a_last_page_that_is_full_is_walked_first() -> None:
-    """The present is learned anew, and what lies before it is left to the walkers."""
-    tail = at_present()
-    tail.receive(asked(tail), answer(NOW - 1, NOW + YEAR, is_full=True))
-    assert asked(tail) == Bounds(NOW - 1, None)
-    step = tail.receive(Bounds(NOW - 1, None), answer(NOW - 1, NOW + 10, is_full=True))
-    assert step.span == Window(NOW, NOW + 9)
-    assert asked(tail) == Bounds(NOW + 8, NOW + 9 + YEAR)
-
-
-def test_two_pages_of_different_seconds_stand_in_for_the_last() -> None:
-    """Where no bound in the future is taken, a later second shows what the earlier one hid."""
-    tail = without_future()
-    assert not tail.receive(asked(tail), answer(NOW - 1, NOW + 1)).is_finished
-    assert tail.receive(asked(tail), answer(NOW - 2, NOW + 2)).is_finished
-
-
-def test_two_pages_of_one_second_prove_nothing() -> None:
-    """The walk waits until the service's clock has moved."""
-    tail = without_future()
-    for after in (NOW - 1, NOW - 2):
-        assert not tail.receive(asked(tail), answer(after, NOW + 1)).is_finished
-    assert isinstance(tail.next(), Pause)
-    assert tail.receive(asked(tail), answer(NOW - 2, NOW + 2)).is_finished
-
-
-def test_a_call_in_between_makes_the_first_page_worthless() -> None:
-    """After an interruption two pages are needed again."""
-    tail = without_future()
-    tail.receive(asked(tail), answer(NOW - 1, NOW + 1))
-    tail.interrupt()
-    assert not tail.receive(asked(tail), answer(NOW - 1, NOW + 2)).is_finished
-
-
-def test_a_window_cut_short_is_not_taken_for_the_present() -> None:
-    """An echo that goes back with the lower bound is a cut, and the walk goes on from it."""
-    tail = without_future()
-    tail.receive(asked(tail), answer(NOW - 1, NOW + 99))
-    step = tail.receive(asked(tail), answer(NOW - 2, NOW + 98))
-    assert not step.is_finished
-    assert step.span == Window(NOW, NOW + 97)
-    # The length of the cut is known from here on: one page for each.
-    step = tail.receive(asked(tail), answer(NOW + 96, NOW + 196))
-    assert step.span == Window(NOW + 97, NOW + 195)
-
-
-def test_a_bound_lowered_to_the_present_is_given_up() -> None:
-    """A second page, of a later second, shows what the first one hid."""
-    tail = at_present()
-    assert not tail.receive(asked(tail), answer(NOW - 1, NOW + 1)).is_finished
-    assert not tail.receive(Bounds(NOW - 1, None), answer(NOW - 1, NOW + 1)).is_finished
-    assert tail.receive(Bounds(NOW - 2, None), answer(NOW - 2, NOW + 3)).is_finished
-
-
-@pytest.mark.parametrize(
-    "cut",
-    [(NOW - 1, NOW + 59), (NOW + YEAR - 60, NOW + YEAR)],
-    ids=["at its end", "at its start"],
-)
-def test_a_window_cut_short_brings_the_last_bound_near(cut: tuple[int, int]) -> None:
-    """The walk ends once the present still lies before the end of the page."""
-    tail = at_present()
-    step = tail.receive(asked(tail), answer(*cut, is_full=True))
-    assert not step.is_finished
-    assert not step.span
-    near = Bounds(NOW - 1, NOW + 59)
-    assert asked(tail) == near
-    assert not tail.receive(near, answer(NOW - 1, NOW + 59)).is_finished
-    assert asked(tail) == Bounds(NOW - 1, None)
-    assert tail.receive(Bounds(NOW - 1, None), answer(NOW - 1, NOW + 58)).is_finished
-
-
-@pytest.mark.parametrize("present", [NOW + 59, NOW + 500], ids=["the bound", "after it"])
-def test_a_near_bound_that_the_present_has_reached_is_given_up(present: int) -> None:
-    """The page may not have held the current second, or the present was cut short too."""
-    tail = at_present()
-    tail.receive(asked(tail), answer(NOW - 1, NOW + 59))
-    tail.receive(asked(tail), answer(NOW - 1, NOW + 59))
-    assert not tail.receive(asked(tail), answer(NOW - 1, present)).is_finished
-    assert asked(tail).before is None
-
-
-def test_a_clock_that_stands_still_ends_the_walk_after_some_patience() -> None:
-    """It neither loops for ever nor ends at once."""
-    tail = without_future()
-    pauses = questions = 0
-    while True:
-        action = tail.next()
-        if isinstance(action, Pause):
-            pauses += 1
+@pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
+def test_the_tail_asks_and_ends_as_the_answers_tell(talk: Talk) -> None:
+    """Each question is as expected, and so is what is concluded from its answer."""
+    tail, is_answer = begun(**talk.tail), True
+    for turn in talk.turns:
+        assert not tail.is_finished
+        must_wait, bounds = tail.must_wait, tail.next()
+        asked, told = turn
+        assert bounds == Bounds(*asked)
+        if isinstance(told, str):
+            assert tail.refuse(bounds)
             continue
-        questions += 1
-        if tail.receive(action, answer(action.after, NOW)).is_finished:
-            break
-    assert pauses == 3
-    assert questions == 5
+        assert must_wait is told.is_late
+        is_answer = tail.receive(bounds, answer(told))
+    assert (tail.reached, tail.is_finished) == (talk.reached, talk.is_finished)
+    assert is_answer is talk.is_answer
+    if talk.then is not None:
+        assert tail.next() == Bounds(*talk.then)
 
 
-def test_a_current_second_that_overfills_a_page_is_waited_out() -> None:
-    """It is walked as a second like any other once it has passed, or never will."""
-    tail = at_present()
-    steps = []
-    for _ in range(20):
-        action = tail.next()
-        if isinstance(action, Bounds):
-            before = action.before or NOW + 1
-            steps.append(tail.receive(action, answer(action.after, before, is_full=True)))
-        if steps and steps[-1].span:
-            break
-    assert steps[-1].span == Window(NOW, NOW + 1)
-
-
-def test_an_open_question_that_is_refused_is_an_error() -> None:
-    """There is no other way to ask it."""
-    assert not Tail(0, reached=0).refuse(Bounds(0, None))
-
-
-@pytest.mark.parametrize("is_full", [False, True])
-def test_an_echo_without_end_is_no_present(is_full: bool) -> None:
-    """A complete page ends the walk at once; a full one is walked up to its time of service."""
-    tail = Tail(0, reached=0)
-    endless = answer(0, 10**11, is_full=is_full, served_at=NOW + 1)
-    step = tail.receive(asked(tail), endless)
-    assert step.is_finished is not is_full
-    assert step.span == (Window(0, NOW) if is_full else Window(0, 0))
-
-
-def closed() -> Tail:
-    """Return the tail of a walk with an upper bound, whose first page came back full."""
-    tail = Tail(0, reached=0, until=NOW)
-    assert asked(tail) == Bounds(0, NOW)
-    assert not tail.receive(Bounds(0, NOW), answer(0, NOW, is_full=True)).is_finished
-    assert asked(tail) == Bounds(0, None)
-    return tail
-
-
-def test_a_walk_with_an_upper_bound_asks_for_all_of_it_first() -> None:
-    """Most spans are small, and one complete page is all of it."""
-    tail = Tail(0, reached=0, until=NOW)
-    step = tail.receive(asked(tail), answer(0, NOW))
-    assert step.is_finished
-    assert not step.span
-
-
-@pytest.mark.parametrize("is_full", [False, True])
-def test_a_bound_that_passed_days_ago_needs_no_present(is_full: bool) -> None:
-    """The whole span is walked, or covered by a page that was complete."""
-    tail = Tail(0, reached=0, until=NOW)
-    page = answer(0, NOW, is_full=is_full, served_at=NOW + 2 * 86_400)
-    step = tail.receive(asked(tail), page)
-    assert step.is_finished
-    assert step.span == Window(0, NOW + 1)
-    assert step.is_walked is is_full
-
-
-def test_a_bound_that_has_passed_leaves_all_to_the_walkers() -> None:
-    """The page that tells the present may hold rows behind the bound, and is not used."""
-    step = closed().receive(Bounds(0, None), answer(0, NOW + 9))
-    assert step.is_finished
-    assert step.is_walked
-    assert step.span == Window(0, NOW + 1)
-
-
-def test_a_bound_ahead_is_asked_for_again_once_the_rest_is_done() -> None:
-    """What lies before the present is walked, and a complete page from there on is the last."""
-    tail = closed()
-    step = tail.receive(Bounds(0, None), answer(0, NOW - 50, is_full=True))
-    assert step.span == Window(0, NOW - 51)
-    assert step.is_walked
-    assert not step.is_finished
-    assert asked(tail) == Bounds(NOW - 52, NOW)
-    assert tail.receive(Bounds(NOW - 52, NOW), answer(NOW - 52, NOW)).is_finished
-
-
-def test_a_bound_of_the_walk_that_is_refused_is_an_error() -> None:
-    """It is the caller's, and nothing else can be asked in its place."""
-    assert not Tail(0, reached=0, until=NOW).refuse(Bounds(0, NOW))
-
-
-def test_a_walk_ahead_of_the_service_s_clock_ends() -> None:
-    """Where every echo is the end of a cut window, the service's own time tells when to stop."""
-    tail = Tail(0, reached=10 * 86_400)
-    assert tail.receive(
-        asked(tail), answer(10 * 86_400 - 1, 11 * 86_400, served_at=NOW)
-    ).is_finished
-
-
-def test_an_echo_without_end_and_with_a_raised_start_is_not_believed_for_all() -> None:
-    """What lies before the raised start is left to the walkers."""
-    tail = Tail(0, reached=0)
-    step = tail.receive(asked(tail), answer(500, 10**11, served_at=NOW))
-    assert not step.is_finished
-    assert step.span == Window(0, NOW - 1)
-
-
-def followed(lead: int = 0, reached: int = 0) -> Tail:
-    """Return the tail of a walk that another will follow."""
-    return Tail(max(0, reached - 1), reached=reached, lead=lead)
-
-
-@pytest.mark.parametrize("behind", [-5, 0, 5])
-@pytest.mark.parametrize("is_full", [False, True])
-def test_a_walk_that_is_followed_ends_at_the_first_present(behind: int, is_full: bool) -> None:
-    """A `Date` close to the echo says that nothing was cut off."""
-    tail = followed()
-    page = answer(0, NOW, is_full=is_full, served_at=NOW - 1 + behind)
-    step = tail.receive(asked(tail), page)
-    assert step.is_finished
-    assert step.span == Window(0, NOW - 1)
-    assert step.is_walked is is_full
-
-
-@pytest.mark.parametrize("served_at", [None, NOW - 500, NOW + 60, NOW + 86_400])
-def test_an_echo_that_may_be_cut_off_is_no_present_to_end_at(served_at: int | None) -> None:
-    """Without a `Date`, or with another one, the walk goes on as any other."""
-    tail = followed()
-    step = tail.receive(asked(tail), answer(0, NOW, served_at=served_at))
-    assert not step.is_finished
-    assert asked(tail) == Bounds(NOW - 2, NOW - 1 + YEAR)
-    # From here on no present is the first.
-    tail.refuse(Bounds(NOW - 2, NOW - 1 + YEAR))
-    later = answer(NOW - 2, NOW + 5, served_at=NOW + 5)
-    assert not tail.receive(asked(tail), later).is_finished
-
-
-@pytest.mark.parametrize("lead", [86_400, -500])
-def test_a_date_known_to_be_wrong_is_no_sign_of_a_cut(lead: int) -> None:
-    """As far as it was from the echo before, it may be again."""
-    tail = followed(lead=lead)
-    page = answer(0, NOW, served_at=NOW + lead + 4)
-    assert tail.receive(asked(tail), page).is_finished
-
-
-@pytest.mark.parametrize("is_full", [False, True])
-def test_a_followed_walk_ends_at_the_date_where_the_echo_has_no_end(is_full: bool) -> None:
-    """What the page holds of later seconds settles none of them."""
-    tail = followed()
-    endless = answer(0, 10**11, is_full=is_full, served_at=NOW + 1)
-    step = tail.receive(asked(tail), endless)
-    assert step.is_finished
-    assert step.span == Window(0, NOW)
-    assert step.is_walked is is_full
-
-
-@pytest.mark.parametrize("echoed", [NOW - 500, NOW, NOW + 1])
-def test_a_followed_walk_with_nothing_to_go_settles_nothing(echoed: int) -> None:
-    """A present that was reached already, or lies before, ends it and moves nothing back."""
-    tail = followed(reached=NOW)
-    step = tail.receive(asked(tail), answer(NOW - 1, echoed, served_at=echoed))
-    assert step.is_finished
-    assert not step.span
-    assert tail.reached == NOW
+@pytest.mark.parametrize("until", [None, NOW])
+def test_a_question_that_no_other_can_replace_must_not_be_refused(until: int | None) -> None:
+    """Neither the one without an upper bound, nor the one with the caller's."""
+    assert not begun(until=until).refuse(Bounds(0, until))

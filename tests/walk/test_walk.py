@@ -12,11 +12,14 @@ from income_client import (
     RetryPolicy,
     ServerError,
     Timeouts,
+    UnexpectedResponseError,
     WalkProgress,
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
+from tests.support.listing import ListService, Page, Query, Reply, rows_at, serving
 from tests.support.service import client_tasks, ids_of, list_queries, served, until
+from tests.support.walk_data import BASE, collect, walk
 
 NOW = "2026-06-30T12:00:00"
 PASSING = {
@@ -155,3 +158,34 @@ async def test_a_pause_that_was_cut_short_is_made_again() -> None:
         assert sorted(found) == sorted(service.world.ids)
         assert clock.slept[0] == clock.slept[1] == 1.0
         assert len(clock.slept) - 1 == len(service.requests) - asked
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("before", [None, BASE + 5_000])
+@pytest.mark.parametrize("elsewhere", [(-50, -50), (6_000, 7_000), (-7_000, -6_000)])
+async def test_a_walk_goes_on_after_a_page_about_another_window(
+    elsewhere: tuple[int, int], before: int | None, concurrency: int
+) -> None:
+    """Whichever page it was, the error may be retried, and iterating again loses nothing."""
+    for number in (1, 2, 3, 5, 8):
+        service = ListService(rows=rows_at([BASE + 97 * n for n in range(50)]), now=BASE + 9_000)
+        service.now += 30 * 86_400 * (number % 2)
+
+        def lie(
+            query: Query, page: Page, service: ListService = service, number: int = number
+        ) -> Reply:
+            if len(service.queries) != number:
+                return page
+            after, before = page.after + elsewhere[0], page.before + elsewhere[1]
+            return service.page(Query(after=after, before=before, limit=query.limit, sent={}))
+
+        service.twist = lie
+        found: list[str] = []
+        async with serving(service) as client:
+            paginator = walk(client, BASE - 1, before, limit=10, concurrency=concurrency)
+            try:
+                await collect(paginator, found)
+            except UnexpectedResponseError as error:
+                assert error.retryable  # noqa: PT017 - not every page is an error
+                await collect(paginator, found)
+        assert sorted(found) == sorted(service.ids)

@@ -1,12 +1,15 @@
 """The planner in cases that have a name: saturation, order, hints, hostile echoes."""
 
+from datetime import timedelta
+
 import pytest
 
 from income_client.emulator import ServiceRules, World
+from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Bounds, Question
+from income_client.walk.windows import Answer, Bounds, Intervals
 from tests.support.walks import BASE, Walk, walk
 
 MEANINGS = [(lower, upper) for lower in (False, True) for upper in (False, True)]
@@ -18,7 +21,7 @@ def test_rows_of_a_saturated_second_are_delivered_on_request() -> None:
     walked = walk(world, BASE, BASE + 10, limit=10, keep_saturated=True).run()
     assert walked.planner.saturated == [Window(BASE + 5, BASE + 6)]
     assert len(walked.ids) == 10
-    assert not walked.planner.covered.covers(Window(BASE + 5, BASE + 6))
+    assert walked.planner.covered.gaps(Window(BASE + 5, BASE + 6))
 
 
 def test_a_small_open_walk_takes_two_requests() -> None:
@@ -31,13 +34,13 @@ def test_a_service_without_upper_bounds_needs_no_second_page() -> None:
     """An echo centuries ahead of the service's own clock is no bound: the page is complete."""
     planner = WalkPlanner(Bounds(0, None), limit=10, walkers=1)
     question = planner.next()
-    assert isinstance(question, Question)
+    assert question is not None
     endless = ApplicationPage(
         updated_after=EPOCH,
         updated_before=EPOCH.replace(year=9999),
         applications=(),
     )
-    planner.receive(question, endless, served_at=BASE)
+    planner.receive(question, Answer.of(endless, 10, BASE))
     assert planner.next() is None
     assert planner.is_finished
 
@@ -47,12 +50,12 @@ def test_the_present_is_taken_from_the_clock_where_the_echo_has_none() -> None:
     world = World([BASE + n for n in range(50)], now=BASE + 60)
     walked: Walk = walk(world, BASE - 1, None, limit=20)
     question = walked.planner.next()
-    assert isinstance(question, Question)
+    assert question is not None
     rows = tuple(walked._row(key) for key in world.ids[:20])
     page = ApplicationPage(
         updated_after=EPOCH, updated_before=EPOCH.replace(year=9999), applications=rows
     )
-    walked.planner.receive(question, page, served_at=BASE + 60)
+    walked.planner.receive(question, Answer.of(page, 20, BASE + 60))
     assert walked.planner.span == Window(BASE - 1, BASE + 59)
     assert sorted(walked.run().ids) == sorted(world.ids)
 
@@ -82,3 +85,27 @@ def test_a_walk_that_is_followed_goes_through_a_full_page() -> None:
     walked = walk(world, BASE - 1, None, limit=20, lead=0, walkers=3).run()
     assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 399)]
     assert len(walked.ids) == len(set(walked.ids)) >= 399
+
+
+def test_a_service_that_ignores_the_bounds_is_an_error_each_time() -> None:
+    """A walk that goes on after the error has passed over no second."""
+    planner = WalkPlanner(Bounds(BASE, BASE + 100), limit=5, walkers=1)
+    walked = walk(World([BASE] * 5, now=BASE + 50), BASE, None, limit=5)
+    rows = tuple(map(walked._row, walked.world.ids))
+
+    def go_on() -> None:
+        while (question := planner.next()) is not None:
+            page = ApplicationPage(
+                updated_after=EPOCH + timedelta(seconds=question.bounds.after),
+                updated_before=EPOCH + timedelta(seconds=question.bounds.before or BASE + 50),
+                applications=rows,
+            )
+            planner.receive(question, Answer.of(page, 5, BASE + 50))
+
+    planned = []
+    for _ in range(2):
+        with pytest.raises(UnexpectedResponseError):
+            go_on()
+        planned.append(planner.planned)
+    assert planned[0] == planned[1]
+    assert list(Intervals([*planner.planned, *planner.saturated])) == [planner.span]
