@@ -610,7 +610,7 @@ class IncomeClient:
             name: key in the store; the poller that started last owns it.
             start: where to begin if nothing is stored under the name: a time, or the
                 ``checkpoint`` of a batch, which counts whenever it is further than what is
-                stored; None for the present.
+                stored; None for the present, less ``settle``.
             interval: seconds from the start of one poll to that of the next.
             settle: seconds that the service may take to list an update: the checkpoint
                 stays that far behind, and each poll reads those seconds again.
@@ -634,8 +634,8 @@ class IncomeClient:
             CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
         """
         from .polling.checkpoint import starting_point
-        from .polling.cycle import PollSource
         from .polling.poller import Poller
+        from .polling.reading import PollSource
 
         source = PollSource(
             session=self._session,

@@ -284,21 +284,3 @@ async def outlast(
             if on_cancel is not None:
                 on_cancel()
     return cancellation
-
-
-async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of work; cancel it and return None as soon as an event is set."""
-    if event.is_set():
-        work.close()
-        return None
-    task, bell = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait((task, bell), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        task.cancel()
-        bell.cancel()
-        await asyncio.wait((task, bell))
-        if not task.cancelled():
-            # Asked for in any case: an error that nobody asks for is logged.
-            task.exception()

@@ -1,8 +1,7 @@
 """Where pollers keep their checkpoints: the protocol, and two stores."""
 
-from .memory import MemoryCheckpointStore
 from .sqlite import SQLiteCheckpointStore
-from .store import CheckpointStore, StoredCheckpoint
+from .store import CheckpointStore, MemoryCheckpointStore, StoredCheckpoint
 
 __all__ = [
     "CheckpointStore",

@@ -19,7 +19,7 @@ from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
-from .store import Change, StoredCheckpoint, check_name, in_order
+from .store import Change, CheckpointStore, StoredCheckpoint, check_name, in_order
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ _RETRYABLE_ERRNOS: Final = frozenset(
 _CREATING: Final = threading.Lock()
 
 
-class SQLiteCheckpointStore:
+class SQLiteCheckpointStore(CheckpointStore):
     """Keep checkpoints in an SQLite file; see `CheckpointStore`.
 
     A save that has returned survives the end of the process. A power failure may undo the
@@ -113,20 +113,11 @@ class SQLiteCheckpointStore:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._path)!r})"
 
-    async def load(self, name: str) -> StoredCheckpoint:
-        """Return what is stored; make no file if there is none.
-
-        Args:
-            name: the poller's.
-
-        Raises:
-            CheckpointError: the store cannot be read.
-            ConfigurationError: the name is invalid.
-        """
+    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
         check_name(name)
         return await self._run(partial(self._load, name))
 
-    async def save(
+    async def save(  # noqa: D102 - as the protocol says
         self,
         name: str,
         checkpoint: str,
@@ -135,38 +126,12 @@ class SQLiteCheckpointStore:
         dead_letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
     ) -> int:
-        """Replace the checkpoint and change the dead letters, all of it or nothing.
-
-        Args:
-            name: the poller's.
-            checkpoint: the new text.
-            version: the version that the caller has loaded; 0 if nothing was stored.
-            dead_letters: to be stored, each in place of the one with the same key.
-            resolved: keys of dead letters to remove, before others are stored.
-
-        Returns:
-            The new version, one more than before.
-
-        Raises:
-            CheckpointConflictError: the store is at another version; nothing was changed.
-            CheckpointError: the store failed; only a load shows whether it was changed.
-            ConfigurationError: an argument is invalid.
-        """
         change = Change(name, checkpoint, version, dead_letters, resolved)
         del checkpoint  # no frame of an error shows it
         change.check()
         return await self._run(partial(self._save, change))
 
-    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        """Return the dead letters, by the time of their first attempt.
-
-        Args:
-            name: the poller's.
-
-        Raises:
-            CheckpointError: the store cannot be read.
-            ConfigurationError: the name is invalid.
-        """
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
         check_name(name)
         return await self._run(partial(self._load_letters, name))
 
@@ -210,8 +175,10 @@ class SQLiteCheckpointStore:
             if connection is None or stored != change.version:
                 raise change.conflict(stored)
             connection.execute(_SAVE, (name, change.checkpoint, version))
-            connection.executemany(_REMOVE_LETTER, ((name, key) for key in change.resolved))
-            connection.executemany(_SAVE_LETTER, (_row(name, one) for one in change.dead_letters))
+            for key in change.resolved:
+                connection.execute(_REMOVE_LETTER, (name, key))
+            for letter in change.dead_letters:
+                connection.execute(_SAVE_LETTER, _row(name, letter))
             connection.execute("COMMIT")
         return version
 
@@ -226,7 +193,8 @@ class SQLiteCheckpointStore:
         with closing(
             sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
         ) as connection:
-            connection.executescript("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
             if begin == "BEGIN IMMEDIATE":
                 # Earlier versions of this package left their files in WAL mode.
                 connection.execute("PRAGMA journal_mode = DELETE")

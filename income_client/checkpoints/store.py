@@ -1,4 +1,4 @@
-"""The protocol of a checkpoint store, and what every store checks before it saves."""
+"""The protocol of a checkpoint store, what every store checks, and the store in memory."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -22,12 +22,15 @@ class StoredCheckpoint:
     """How often something was saved under this name; 0 if nothing was."""
 
 
+_NOTHING: Final = StoredCheckpoint(checkpoint=None, version=0)
+
+
 class CheckpointStore(Protocol):
     """Keeps the checkpoints of pollers, each under its name, and their dead letters.
 
-    Every save is one atomic compare-and-set: it changes everything or nothing, and only
-    if the store is still at the version that the caller has loaded. A poller saves once
-    at its start; from then on every older poller of the name gets a conflict.
+    Every save is one atomic compare-and-set: it changes everything or nothing, and only if
+    the store is still at the version that the caller has loaded. A poller saves once at its
+    start; from then on every older poller of the name gets a conflict.
     """
 
     async def load(self, name: str) -> StoredCheckpoint:
@@ -38,6 +41,7 @@ class CheckpointStore(Protocol):
 
         Raises:
             CheckpointError: the store cannot be read.
+            ConfigurationError: the name is invalid.
         """
         ...
 
@@ -65,6 +69,7 @@ class CheckpointStore(Protocol):
         Raises:
             CheckpointConflictError: the store is at another version; nothing was changed.
             CheckpointError: the store failed; only a load shows whether it was changed.
+            ConfigurationError: an argument is invalid.
         """
         ...
 
@@ -76,6 +81,7 @@ class CheckpointStore(Protocol):
 
         Raises:
             CheckpointError: the store cannot be read.
+            ConfigurationError: the name is invalid.
         """
         ...
 
@@ -116,15 +122,6 @@ def check_name(name: object) -> None:
         raise ConfigurationError("name must be a str that is not empty")
 
 
-def in_whole_seconds(letter: DeadLetter) -> DeadLetter:
-    """Return a dead letter as every store keeps it."""
-    return evolve(
-        letter,
-        first_tried_at=letter.first_tried_at.replace(microsecond=0),
-        last_tried_at=letter.last_tried_at.replace(microsecond=0),
-    )
-
-
 def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
     """Return dead letters by the time of their first attempt."""
     return tuple(sorted(letters, key=attrgetter("first_tried_at", "key")))
@@ -150,3 +147,49 @@ def _is_sound(letter: object) -> bool:
 
 def _is_integer(value: object) -> bool:
     return type(value) is int and value in _INTEGERS
+
+
+def _in_whole_seconds(letter: DeadLetter) -> DeadLetter:
+    return evolve(
+        letter,
+        first_tried_at=letter.first_tried_at.replace(microsecond=0),
+        last_tried_at=letter.last_tried_at.replace(microsecond=0),
+    )
+
+
+class MemoryCheckpointStore(CheckpointStore):
+    """Keep checkpoints as long as this object lives: for tests, and pollers that may begin anew."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, StoredCheckpoint] = {}
+        self._letters: dict[str, dict[str, DeadLetter]] = {}
+
+    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
+        check_name(name)
+        return self._stored.get(name, _NOTHING)
+
+    async def save(  # noqa: D102 - as the protocol says
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        change = Change(name, checkpoint, version, dead_letters, resolved)
+        del checkpoint  # no frame of an error shows it
+        change.check()
+        stored = self._stored.get(name, _NOTHING).version
+        if stored != version:
+            raise change.conflict(stored)
+        letters = self._letters.setdefault(name, {})
+        for key in resolved:
+            letters.pop(key, None)
+        letters.update({letter.key: _in_whole_seconds(letter) for letter in dead_letters})
+        self._stored[name] = StoredCheckpoint(checkpoint=change.checkpoint, version=stored + 1)
+        return stored + 1
+
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
+        check_name(name)
+        return in_order(self._letters.get(name, {}).values())

@@ -10,19 +10,34 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from attrs import evolve
+from attrs import define, evolve, field, frozen
 
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.documents import ApplicationRecord
 
+from .checkpoint import Checkpoint
 from .dead_letters import DeadLetters
 from .lease import Lease
-from .plan import Chunk
 from .status import Monitor
 
 Save = Callable[[], Awaitable[None]]
 
 
+@frozen(kw_only=True)
+class Chunk:
+    """Records of a poll that make one batch, and what may be stored with them."""
+
+    records: tuple[ApplicationRecord, ...] = field(default=(), repr=False)
+    """Those that are new, at most a hundred."""
+    checkpoint: Checkpoint
+    """What may be committed once they are delivered."""
+    dead: tuple[DeadLetter, ...]
+    """What must be stored before anything of this is committed."""
+    resolved: tuple[str, ...]
+    """Keys of dead letters that may be removed once the records are delivered."""
+
+
+@define(eq=False, repr=False)
 class Batch:
     """Records that are new, at most a hundred, in the order in which they were listed.
 
@@ -30,37 +45,19 @@ class Batch:
     delivered again. A consumer that stores ``batch.checkpoint`` together with its data starts
     its next poller with ``start=``, and commits all the same after that, so that the store
     moves on as well.
-
-    Args:
-        number: how many batches were delivered before, and this one.
-        records: what is new.
-        checkpoint: what may be stored once they are safe.
-        commit: stores it.
-        give_back: is called with the batch when its block has failed.
-
-    Attributes:
-        number: counts the batches of this poller.
-        records: what is new.
-        checkpoint: what ``poll(start=...)`` takes: a text of 20 bytes for each application
-            updated within ``settle`` and ``lookback``, or listed by the page being read.
-        has_failed: whether its block has ended in an error.
     """
 
-    def __init__(
-        self,
-        number: int,
-        records: tuple[ApplicationRecord, ...],
-        checkpoint: str,
-        *,
-        commit: Callable[[], Awaitable[None]],
-        give_back: Callable[["Batch"], None],
-    ) -> None:
-        self.number = number
-        self.records = records
-        self.checkpoint = checkpoint
-        self.has_failed: bool = False
-        self._commit = commit
-        self._give_back = give_back
+    number: int
+    """Counts the batches of this poller."""
+    records: tuple[ApplicationRecord, ...]
+    """What is new."""
+    checkpoint: str
+    """What ``poll(start=...)`` takes: a text of 20 bytes for each application updated within
+    ``settle`` and ``lookback``, or listed by the page being read."""
+    _commit: Save
+    _give_back: Callable[["Batch"], None]
+    has_failed: bool = field(default=False, init=False)
+    """Whether its block has ended in an error."""
 
     def __iter__(self) -> Iterator[ApplicationRecord]:
         return iter(self.records)
@@ -142,13 +139,9 @@ class Batches:
         if chunk.records:
             self._number += 1
             kept = evolve(chunk, records=())  # a commit that must wait keeps no records alive
-            return Batch(
-                self._number,
-                chunk.records,
-                chunk.checkpoint.text(),
-                commit=partial(persist, partial(self._commit, self._number, kept)),
-                give_back=self.take_back,
-            )
+            commit = partial(persist, partial(self._commit, self._number, kept))
+            text = chunk.checkpoint.text
+            return Batch(self._number, chunk.records, text, commit, self.take_back)
         is_further = chunk.checkpoint.progress > self._lease.progress
         if self._committed == self._number and (is_further or chunk.resolved):
             await self._store(chunk)

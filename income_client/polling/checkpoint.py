@@ -7,12 +7,12 @@ cannot show them any more. To forget one too early costs a redelivery, never a l
 """
 
 from base64 import b64decode, b64encode
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import tzinfo
+from functools import cached_property
 from typing import Final, TypeGuard
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.window import Window
@@ -33,8 +33,9 @@ _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
-_MOST_STRAYS: Final = 10_000
+_MOST_RECENT: Final = 10_000
 _FAR: Final = 60
+_HOUR: Final = 3_600
 _CORRUPT: Final = "the checkpoint was not written by a poller, or is damaged"
 
 
@@ -44,8 +45,8 @@ class Seen:
 
     digest: bytes = field(repr=False)
     """Its content."""
-    until: int | None = None
-    """The last second that the list can show it in; None where that is not known yet."""
+    until: int
+    """The last second that the list can show it in."""
 
 
 @frozen(kw_only=True)
@@ -71,12 +72,12 @@ class Checkpoint:
         """What grows from each checkpoint to the next."""
         return self.reached, self.batches
 
+    @cached_property
     def text(self) -> str:
-        """Return it as a text, from which `read_checkpoint` makes it again."""
-        by_time: dict[int | None, list[bytes]] = {}
+        """It as a text, from which `read_checkpoint` makes it again."""
+        by_time: dict[int, list[bytes]] = {}
         for key, version in self.seen.items():
-            until = None if version.until is None else version.until - self.reached
-            by_time.setdefault(until, []).append(key + version.digest)
+            by_time.setdefault(version.until - self.reached, []).append(key + version.digest)
         state = {
             "poll": _VERSION,
             "since": self.since,
@@ -90,138 +91,105 @@ class Checkpoint:
 
 
 class Progress:
-    """How far polling has come, in memory; checkpoints are taken of it."""
+    """How far polling has come, in memory; checkpoints are taken of it.
+
+    Remembered is what the next listing may show again, which checkpoints hold as well, what
+    dead letters hold, and in memory alone the latest of all others.
+    """
 
     def __init__(self, checkpoint: Checkpoint, *, settle: int, lookback: int) -> None:
         self.reached: int = checkpoint.reached
         self.settle = settle
         self.lookback = lookback
-        self.low = checkpoint.low
+        low = checkpoint.low
+        self._position = self.reached if low is None else min(low, self.reached)
         self._since = checkpoint.since
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers
         self._seen = dict(checkpoint.seen)
-        self._strays: deque[tuple[bytes, Seen]] = deque()
-        self._earlier: dict[bytes, Seen] = {}
-        self._held: set[bytes] = set()
+        self._recent: dict[bytes, bytes] = {}
+
+    @property
+    def position(self) -> int:
+        """The second up to which all is done: ``reached``, or earlier by a clock gone back."""
+        return self._position
 
     @property
     def lower(self) -> int:
         """The first second that the next poll must list."""
-        lower = self.reached if self.low is None else min(self.low, self.reached)
-        return max(self._since, lower - self.lookback)
+        return max(self._since, self._position - self.lookback)
 
-    def fall_back(self, second: int, *, is_running: bool = False) -> None:
+    def fall_back(self, second: int, *, is_running: bool) -> None:
         """Note that the service's clock is behind what was reached: list from this second again.
 
-        Either it has gone back, or it had run ahead. What was reached stays reached.
-
-        Args:
-            second: nothing that was updated since the last poll carries an earlier time.
-            is_running: whether there was a poll before. Then all that follows was updated
-                after polling began, whatever second it began with.
+        Nothing that was updated since the last poll has an earlier time. Where there was a poll
+        before, now or in an earlier process, all that follows was updated after polling began,
+        whatever second it began with.
         """
-        if self.low is None or second < self.low:
-            self.low = second
-        if is_running:
+        self._position = min(self._position, second)
+        if is_running or self.reached > self._since:
             self._since = min(self._since, second)
-
-    def admit(
-        self, key: bytes, digest: bytes, *, listed_in: Window, updated: int | None, now: int
-    ) -> bool:
-        """Take a version that was read; return whether it is new.
-
-        The time of its update is believed if it fits the window that listed it: then no
-        other window can show this version.
-
-        Args:
-            key: of the application.
-            digest: the version.
-            listed_in: where the list has shown the application.
-            updated: the second at which the record says that it was updated.
-            now: service time.
-        """
-        is_new = not self.knows(key, digest)
-        is_past = listed_in.before <= now - self.settle - self.lookback
-        until = None
-        if updated is not None and listed_in.after - 1 <= updated <= listed_in.before + 1:
-            # A window that ends far ahead would be remembered as long.
-            is_far = listed_in.before > now + _FAR
-            until = (updated if is_past or is_far else listed_in.before) + 1
-        self.remember(key, digest, until, is_stray=is_past)
-        return is_new
-
-    def is_seen(self, key: bytes) -> bool:
-        """Return whether some version of an application is remembered."""
-        return key in self._seen
-
-    def hold(self, key: bytes) -> None:
-        """Forget nothing of an application that cannot be read: it may come back as it was."""
-        self._held.add(key)
-
-    def release(self, key: bytes) -> None:
-        """Forget an application in its time, now that it could be read."""
-        self._held.discard(key)
 
     def knows(self, key: bytes, digest: bytes) -> bool:
         """Return whether this version of an application was delivered last."""
         seen = self._seen.get(key)
-        return seen is not None and seen.digest == digest
+        return (self._recent.get(key) if seen is None else seen.digest) == digest
 
-    def remember(self, key: bytes, digest: bytes, until: int | None, *, is_stray: bool) -> None:
-        """Remember a version that is delivered.
+    def is_seen(self, key: bytes) -> bool:
+        """Return whether some version of an application is remembered."""
+        return key in self._seen or key in self._recent
 
-        Args:
-            key: of the application.
-            digest: the version.
-            until: the last second that the list can show this version in, if it is known.
-            is_stray: whether the list has shown it in seconds that are not listed again, so
-                that it matters only if the application moves on; of these few are kept.
+    def admit(
+        self,
+        key: bytes,
+        digest: bytes,
+        *,
+        listed_in: Window,
+        updated: int | None,
+        latest: int | None,
+    ) -> bool:
+        """Take a version that was read, and return whether it is new.
+
+        ``updated`` is the second at which the record says that it was updated, after it was
+        listed perhaps; ``latest`` is the latest that the present may be, if that is known.
+        What lies far behind it would be remembered as long.
         """
-        self._seen[key] = seen = Seen(digest, until)
-        if is_stray and until is None:
-            self._strays.append((key, seen))
-            if len(self._strays) > _MOST_STRAYS:
-                key, seen = self._strays.popleft()
-                if self._seen.get(key) is seen:
-                    del self._seen[key]
+        is_new = not self.knows(key, digest)
+        is_far = latest is not None and listed_in.before > latest + _FAR
+        until = listed_in.after if is_far else listed_in.before
+        if updated is not None and (latest is None or updated <= max(until, latest) + _HOUR):
+            until = max(until, updated)
+        self._recent.pop(key, None)
+        self._seen[key] = Seen(digest, until + 1)
+        return is_new
 
     def deliver(self) -> None:
         """Count a batch."""
         self._batches += 1
 
-    def begin(self) -> None:
-        """Note that a poll begins, and that the list is now asked again."""
-        self._earlier = {key: seen for key, seen in self._seen.items() if seen.until is None}
+    def advance(self, second: int, held: Container[bytes] = ()) -> None:
+        """Note that whatever was updated before a second is delivered; never goes back.
 
-    def tell_time(self, present: int) -> None:
-        """Note that whatever was read before this poll was written by this second."""
-        for key, seen in self._earlier.items():
-            if self._seen.get(key) is seen:
-                self._seen[key] = evolve(seen, until=present)
-        self._earlier = {}
-
-    def advance(self, second: int) -> None:
-        """Note that whatever was updated before a second is delivered; never goes back."""
-        if self.low is not None:
-            self.low = max(self.low, second)
-            self.low = None if self.low >= self.reached else self.low
-        elif second <= self.reached:
+        Nothing is forgotten of the applications ``held``, which could not be read: they may
+        come back as they were.
+        """
+        if second <= self._position:
             return
+        self._position = second
         self.reached = max(self.reached, second)
         oldest = self.lower - 1  # which a closed lower bound lists as well
-        self._seen = {
-            key: seen
-            for key, seen in self._seen.items()
-            if seen.until is None or seen.until >= oldest or key in self._held
-        }
+        past = [key for key, seen in self._seen.items() if seen.until < oldest and key not in held]
+        for key in past:
+            self._recent[key] = self._seen.pop(key).digest
+        while len(self._recent) > _MOST_RECENT:
+            del self._recent[next(iter(self._recent))]
 
     def checkpoint(self) -> Checkpoint:
         """Return the checkpoint of this moment."""
         return Checkpoint(
             since=self._since,
             reached=self.reached,
-            low=self.low,
+            low=self._position if self._position < self.reached else None,
             batches=self._batches,
             takeovers=self._takeovers,
             seen=dict(self._seen),
@@ -271,7 +239,8 @@ def _seen(groups: object, reached: int, *, is_first: bool) -> dict[bytes, Seen] 
                 return None
         if entries is None:
             return None
-        until = None if end is None else origin + end
+        # Earlier versions did not know the end of some.
+        until = reached if end is None else origin + end
         for entry in entries:
             digest = entry[key_bytes : key_bytes + DIGEST_BYTES]
             seen[entry[:KEY_BYTES]] = Seen(digest, until)

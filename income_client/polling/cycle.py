@@ -1,310 +1,400 @@
-"""Run polls one after the other: the requests, the pauses and the failures of a poller."""
+"""Polls, one after the other: what is listed and read, and what may be committed of it.
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime, tzinfo
-from functools import partial
+A poll lists everything updated since the checkpoint, up to the service's present. The list
+says no more than that an application may have changed: each one listed is read, and what was
+read decides whether it is delivered. The checkpoint follows the pages that are done with, and
+stays behind service time.
+
+A record that cannot be read is tried again after the others of its page, and then becomes a
+dead letter, before the checkpoint passes it. A failure that may be the service's and not the
+record's counts only while the service gives other records: if it gives none, the poll fails.
+Dead letters that are due are tried again after the listing.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
 from math import ceil
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from attrs import frozen
+from attrs import define
 
 from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
-    CheckpointError,
     ClientClosedError,
     ConfigurationError,
+    DeadlineExceededError,
+    DecodeError,
     IncomeClientError,
+    InvalidRequestError,
+    NotFoundError,
+    UnexpectedResponseError,
 )
-from income_client.fetching import Fetcher, FetchFailure
-from income_client.http import endpoints
-from income_client.http.endpoints import LARGEST_LIMIT
-from income_client.http.session import SessionManager
-from income_client.records.applications import Application
-from income_client.records.documents import ApplicationDocuments
-from income_client.walk.paginator import ask_page, ask_present
-from income_client.walk.windows import Answer, Bounds, Question
-from income_client.wire.times import Rounding, service_second
+from income_client.records.dead_letters import key_of_application, key_of_second
+from income_client.records.documents import ApplicationRecord
+from income_client.records.window import Window
+from income_client.walk.planner import WalkPlanner
+from income_client.walk.tail import END_OF_TIME
+from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, Question
+from income_client.wire.times import FIRST_SECOND
 
-from .batches import Batch, Batches
-from .checkpoint import Checkpoint, Progress
-from .lease import Lease
-from .plan import Chunk, Poll, PollerState
-from .reading import Read, RecordVersion, Versioned, read_page, read_version
-from .schedule import Schedule, growing
+from .batches import Chunk
+from .checkpoint import Progress
+from .dead_letters import DeadLetters, reason_of
+from .reading import PollSource, RecordVersion, key_of
+from .schedule import Schedule
 from .status import Monitor
 
-T = TypeVar("T")
+_BATCH_SIZE: Final = 100
+_MOST_LETTERS: Final = 20
+_WITNESSES: Final = 5
+_CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
+_ATTEMPTS_IF_CERTAIN: Final = 2
+_ATTEMPTS_IF_LATE: Final = 1
+_ATTEMPTS: Final = 3
+_OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
+
+_DAY: Final = 86_400
+_SKEW: Final = 5
+_STILL: Final = 2
 
 _ENDING: Final = (AuthenticationError, ClientClosedError, ConfigurationError)
-_REFUSED_SECONDS: Final = 300.0
-"""How long credentials that have worked may be refused: providers do that while deployed."""
-_STORE_TRIES: Final = 6
-"""Tries to store something, about half a minute, before a single poll fails for it."""
-_LONGEST_STORE_PAUSE: Final = 60.0
 
 
-@frozen(kw_only=True)
-class PollSource:
-    """Reads for one poller."""
+@define(kw_only=True)
+class PollerState:
+    """What a poller keeps from one poll to the next."""
 
-    session: SessionManager
-    """Makes the requests."""
-    zone: tzinfo
-    """The zone of the service's times that carry none."""
-    documents: bool
-    """Whether the documents are read as well."""
-    pages: bool
-    """Whether each document comes with its pages block."""
-    concurrency: int
-    """Requests in flight at a time."""
-    limit: int = LARGEST_LIMIT
-    """Rows asked for in one page."""
-
-    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
-        """Make one list call; without bounds, both are left to the service."""
-        limit = self.limit if limit is None else limit
-        return await ask_page(self.session, limit, self.zone, bounds, read=read_page)
-
-    async def present(self) -> int:
-        """Return the present second: the smaller of echo and `Date`."""
-        return (await ask_present(partial(self.ask, limit=1))).present
-
-    async def read(
-        self, application_ids: tuple[str, ...]
-    ) -> dict[str, RecordVersion | IncomeClientError]:
-        """Read applications; return the record or the failure of each."""
-        parts: list[Callable[[str], Any]] = [self._application]
-        if self.documents:
-            parts.append(self._documents)
-        fetcher: Fetcher[RecordVersion | FetchFailure] = Fetcher(
-            application_ids,
-            parts=tuple(parts),
-            assemble=RecordVersion.of,
-            concurrency=self.concurrency,
-            on_error="yield",
-        )
-        results = [result async for result in fetcher]
-        return {
-            one: result.error if isinstance(result, FetchFailure) else result
-            for one, result in zip(application_ids, results, strict=True)
-        }
-
-    def frame(self, moment: datetime) -> int:
-        """Turn an aware time into a second of the service's frame."""
-        return service_second(moment, self.zone, rounding=Rounding.DOWN)
-
-    async def _application(self, application_id: str) -> Versioned[Application]:
-        request = endpoints.get_application(application_id)
-        read = partial(read_version, Application, request)
-        return await self.session.call(request, read)
-
-    async def _documents(self, application_id: str) -> Versioned[ApplicationDocuments]:
-        request = endpoints.get_documents(application_id, self.pages)
-        read = partial(read_version, ApplicationDocuments, request)
-        return await self.session.call(request, read)
+    progress: Progress
+    """What was delivered."""
+    letters: DeadLetters
+    """What could not be read."""
+    lead: int = 0
+    """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
+    echoed: int | None = None
+    """The present that the service echoed in the last poll."""
+    witness: str | None = None
+    """An application that was read not long ago, which shows whether the service gives any."""
 
 
-class PollRunner:
-    """The polls of one poller.
+@define
+class Row:
+    """An application that was listed and is still to be read."""
 
-    Attributes:
-        state: what was delivered, and what could not be read; None before the lease is taken.
-        ends_with_poll: whether the poller ends with the current poll, or else the next.
+    application_id: str
+    """Which one."""
+    window: Window
+    """Where the list showed it."""
+    is_letter: bool = False
+    """Whether it was given up before, and is not tried twice."""
+    attempts: int = 0
+    """How often it was tried."""
+
+
+class Poll:
+    """One poll: the listing, the reading of what is listed, and the dead letters that are due.
+
+    ``pursues`` has it list what is updated this very second as well, with one more list call.
+    ``elapsed`` are the seconds since the last poll began; None if there was none.
     """
 
     def __init__(
         self,
+        state: PollerState,
         source: PollSource,
-        lease: Lease,
-        batches: Batches,
-        *,
-        start: Checkpoint | int | None,
-        settle: int,
-        lookback: int,
         schedule: Schedule,
-        clock: Clock,
         monitor: Monitor,
+        *,
+        clock: Clock,
+        pursues: bool = False,
+        elapsed: int | None = None,
     ) -> None:
-        self.state: PollerState | None = None
-        self.ends_with_poll = False
-        self._source = source
-        self._lease = lease
-        self._batches = batches
-        self._start = start
-        self._settle, self._lookback = settle, lookback
-        self._schedule = schedule
+        self._state, self._source = state, source
+        self._schedule, self._monitor = schedule, monitor
         self._clock = clock
-        self._monitor = monitor
-        self._poll: Poll | None = None
-        self._chunk: Chunk | None = None
-        self._is_over = False
-        self._have_credentials_worked = False
-        self._refused_since: float | None = None
-        self._begins = 0.0
-        self._began: float | None = None
+        self.began: float = clock.monotonic()
+        self._lead = None if pursues else state.lead
+        self._elapsed = elapsed
+        self._echoed = 0
+        self._date: int | None = None
+        self._latest: int | None = None
+        self._listing = self._planner = self._new_listing()
+        self._page: Delivery | None = None
+        self._rows: deque[Row] = deque()
+        self._due_seconds: list[Window] | None = None
+        self._second: Window | None = None
+        self.has_read: bool = False
+        """Whether the records read last were given by the service, some of them at least."""
 
-    @property
-    def reached(self) -> int | None:
-        """The second that the checkpoint has come to; None before the lease is taken."""
-        return None if self.state is None else self.state.progress.reached
-
-    @property
-    def is_polling(self) -> bool:
-        """Whether a poll is under way."""
-        return self._poll is not None
-
-    def interrupt(self) -> None:
-        """Forget the current poll; the next one finds out what it has not delivered."""
-        self._poll = None
-
-    async def next_batch(self) -> Batch | None:
-        """Return the next batch; None once the poller was stopped."""
-        while not self._schedule.is_stopped:
-            batch = await self.persist(self._step)
-            if batch is not None:
-                self._monitor.failures = 0
-                return batch
-        self._poll = None
-        return None
-
-    async def persist(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a step with growing pauses while it fails and may succeed later.
-
-        A failing store does not end the current poll: only the step is repeated.
-        """
-        tries = 0
+    async def next(self) -> Chunk | None:
+        """Return what was read next; None at the end."""
         while True:
-            try:
-                return await step()
-            except IncomeClientError as error:
-                tries += 1
-                is_of_store = isinstance(error, CheckpointError)
-                if not is_of_store:
-                    self._poll = None
-                now = self._clock.monotonic()
-                self._monitor.failed(error)
-                is_last = self._is_last(error, now, tries)
-                if not is_last and not is_of_store:
-                    self._schedule.fail(now, error, self._monitor.failures)
-                # Only now is it known when the next one begins.
-                self._monitor.tell_failure(error, self.reached, is_last=is_last)
-                if is_last:
-                    raise
-            if is_of_store:
-                await self._schedule.pause(min(_LONGEST_STORE_PAUSE, growing(tries)))
-            else:
-                await self._schedule.until_turn()
+            if self._rows:
+                return await self._read()
+            if self._planner.ready:
+                self._open(self._planner.ready.popleft())
+                continue
+            question = self._planner.next()
+            if question is not None:
+                await self._ask(question)
+            elif not self._turn_to_letters():
+                return None
 
-    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
-        """Return whether a failure ends the poller; keep track of refused credentials."""
-        match error:
-            case CheckpointError():
-                is_last = self.ends_with_poll and tries >= _STORE_TRIES
-                is_last = is_last or not error.retryable
-            case AuthenticationError():
-                if self._refused_since is None:
-                    self._refused_since = now
-                is_long = now - self._refused_since >= _REFUSED_SECONDS
-                is_last = is_long or self.ends_with_poll or not self._have_credentials_worked
-            case ClientClosedError() | ConfigurationError():
-                is_last = True
-            case _:
-                self._refused_since = None
-                is_last = self.ends_with_poll
-        return is_last or self._schedule.is_stopped
-
-    async def _step(self) -> Batch | None:
-        if self._schedule.is_stopped:
-            return None
-        if self._chunk is not None:
-            batch = await self._batches.make(self._chunk, self.persist)
-            self._chunk = None
-            if self._is_over and self.ends_with_poll:
-                self._schedule.stop()
-            return batch
-        if self._poll is not None:
-            await self._go_on(self._poll)
-        elif self.state is None:
-            await self._begin()
-        else:
-            await self._begin_poll(self.state)
-        return None
-
-    async def _begin(self) -> None:
-        given = self._start if isinstance(self._start, Checkpoint) else None
-        taken = await self._schedule.unless_stopped(self._lease.take(given, self._first_second))
-        if taken is not None:
-            checkpoint, letters = taken
-            progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
-            self.state = PollerState(progress=progress, letters=self._batches.begin(letters))
-            self._monitor.committed(checkpoint.reached)
-
-    async def _first_second(self) -> int:
-        if isinstance(self._start, int):
-            return self._start
-        present = await self._source.present()
-        self._have_credentials_worked = True
-        return present
-
-    async def _begin_poll(self, state: PollerState) -> None:
-        await self._schedule.until_turn()
-        await self._schedule.unless_stopped(self._lease.check())
-        if self._schedule.is_stopped:
-            return
-        now = self._clock.monotonic()
-        self._schedule.begin(now)
-        self._is_over = False
-        elapsed = None if self._began is None else ceil(now - self._began)
-        self._begins = now
-        self._monitor.unchanged = 0
-        self._poll = Poll(
-            state,
-            frame=self._source.frame,
-            limit=self._source.limit,
-            pursues=self._schedule.is_urgent or self.ends_with_poll,
-            elapsed=elapsed,
+    def chunk(self, records: tuple[ApplicationRecord, ...] = ()) -> Chunk:
+        """Return what may be delivered and committed now."""
+        letters = self._state.letters
+        return Chunk(
+            records=records,
+            checkpoint=self._state.progress.checkpoint(),
+            dead=letters.unsaved,
+            resolved=letters.resolved,
         )
 
-    async def _go_on(self, poll: Poll) -> None:
-        match poll.next():
-            case None:
-                self._chunk = poll.close()
-                self._poll, self._is_over = None, True
-                self._began = self._begins
-                self._refused_since = None
-                self._schedule.succeed()
-                self._monitor.poll_finished(self.reached)
-            case Question() as question:
-                await self._ask(poll, question)
-            case Read() as read:
-                await self._read(poll, read)
+    # Listing
 
-    async def _ask(self, poll: Poll, question: Question) -> None:
+    def _new_listing(self) -> WalkPlanner:
+        # Whatever the bounds mean, every row from there on is listed.
+        bounds = Bounds(max(self._state.progress.lower - 1, FIRST_SECOND), None)
+        return WalkPlanner(
+            bounds,
+            limit=self._source.limit,
+            walkers=1,
+            keep_saturated=True,
+            lead=self._lead,
+            repeats=True,
+        )
+
+    async def _ask(self, question: Question) -> None:
         if question.delay:
             await self._schedule.unless_stopped(self._clock.sleep(question.delay))
         try:
-            reply = await self._schedule.unless_stopped(self._source.ask(question.bounds))
-            if reply is None:
-                return
-            self._have_credentials_worked = True
-            poll.receive_page(question, reply)
+            answer = await self._schedule.unless_stopped(self._source.ask(question.bounds))
+            if self._date is not None or not self._begins_anew(answer):
+                self._planner.receive(question, answer)
         except IncomeClientError as error:
-            if isinstance(error, _ENDING) or not poll.take_failure(question, error):
+            if isinstance(error, InvalidRequestError) and self._planner.refuse(question):
+                return  # there is another way to ask
+            if self._second is None or isinstance(error, _ENDING):
                 raise
-            return
-        self._monitor.hear(poll.service_time)
+            # A saturated second that cannot be listed again holds nothing up.
+            self._put_second(self._second, reason_of(error))
+            self._second, self._planner = None, self._listing
+        self._monitor.hear(self._service_time)
 
-    async def _read(self, poll: Poll, read: Read) -> None:
-        if read.pause:
-            await self._schedule.pause(read.pause)
-        results = await self._schedule.unless_stopped(self._source.read(read.application_ids))
-        if results is None:
+    def _begins_anew(self, answer: Answer) -> bool:
+        """Take the time of the first reply; list anew if other seconds must be asked for.
+
+        A clock that is behind what was reached has gone back, or ran ahead before: what was
+        updated since the last poll carries its times. One that does not move would hide what
+        its second holds until the next one begins.
+        """
+        if answer.served_at is None and answer.echo.before > END_OF_TIME:
+            raise UnexpectedResponseError("list_applications: the service tells no time")
+        now = self._echoed = answer.echo.before
+        self._date = now if answer.served_at is None else answer.served_at
+        self._latest = answer.served_at
+        progress = self._state.progress
+        last, self._state.echoed = self._state.echoed, now
+        elapsed = _DAY if self._elapsed is None else self._elapsed
+        if now < progress.position:
+            second = max(now - elapsed - progress.settle - 1, FIRST_SECOND)
+            progress.fall_back(second, is_running=self._elapsed is not None)
+        elif now == last and elapsed > _STILL and self._lead is not None:
+            self._lead = None
+        else:
+            return False
+        self._planner = self._listing = self._new_listing()
+        return True
+
+    @property
+    def _service_time(self) -> int | None:
+        """The service's second, the earlier of what it says; None before it has said any."""
+        if self._date is None or self._listing.present is None:
+            return None
+        return min(self._date, self._listing.present + 1)
+
+    @property
+    def _now(self) -> int:
+        now = self._service_time
+        return self._listing.bounds.after if now is None else now
+
+    def _latest_present(self) -> int | None:
+        """Return the latest that the present may be; None while the service has told no time.
+
+        Where windows are cut short, the first echoes say nothing of it.
+        """
+        heard = [one for one in (self._latest, self._listing.present) if one is not None]
+        return max(heard) + ceil(self._clock.monotonic() - self.began) if heard else None
+
+    def _open(self, page: Delivery) -> None:
+        self._page = page
+        rows = [Row(row.application_id, page.covers) for row in page.page.applications]
+        # What is new first: the others are probably as they were.
+        progress = self._state.progress
+        self._rows.extend(
+            sorted(rows, key=lambda row: progress.is_seen(key_of(row.application_id)))
+        )
+        if not rows:
+            self._close()
+
+    def _close(self) -> None:
+        if self._page is not None:
+            self._planner.acknowledge(self._page)
+            self._page = None
+        if self._planner is self._listing:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Move the checkpoint over all that is done without a gap."""
+        listing, letters = self._listing, self._state.letters
+        for window in listing.saturated:
+            if key_of_second(window) not in letters:
+                self._put_second(window, _OVERFULL)
+        done = Intervals([*listing.covered, *listing.saturated])
+        start = listing.bounds.after
+        edge = next((w.before for w in done if w.after <= start < w.before), start)
+        progress = self._state.progress
+        held = {key_of(one) for one in letters.application_ids}
+        progress.advance(min(edge, self._now - progress.settle), held)
+
+    # Reading
+
+    async def _read(self) -> Chunk:
+        """Read rows, a batch of them at most."""
+        rows = list(islice(self._rows, _BATCH_SIZE))
+        ids = [row.application_id for row in rows]
+        attempts = min(row.attempts for row in rows)
+        if attempts:
+            await self._schedule.pause(attempts)
+        read, failed = await self._schedule.unless_stopped(self._source.read(ids))
+        if not read and _doubtful(rows, failed) is not None:
+            others = await self._others(ids)
+            await self._schedule.pause(attempts + 1)
+            asked = self._source.read([*ids, *others])
+            read, failed = await self._schedule.unless_stopped(asked)
+            if not read and (error := _doubtful(rows, failed)) is not None:
+                self._state.witness = None
+                raise error
+        self.has_read = bool(read)
+        self._state.witness = next(reversed(read), self._state.witness)
+        records = []
+        for row in rows:
+            self._rows.popleft()
+            version = read.get(row.application_id)
+            if version is None:
+                self._retry_or_give_up(row, failed[row.application_id])
+            elif self._is_new(row, version):
+                records.append(version.record)
+            else:
+                self._monitor.unchanged += 1
+        if not self._rows:
+            self._close()
+        progress = self._state.progress
+        self._monitor.warn_of_unchanged(progress.settle + progress.lookback)
+        if records:
+            progress.deliver()
+        return self.chunk(tuple(records))
+
+    async def _others(self, ids: Sequence[str]) -> list[str]:
+        """Return other applications, to see whether the service gives anything at all."""
+        witness = self._state.witness
+        if witness is not None and witness not in ids:
+            return [witness]
+        asked = self._source.ask(Bounds(0, None), limit=len(ids) + _WITNESSES)
+        try:
+            answer = await self._schedule.unless_stopped(asked)
+        except InvalidRequestError:
+            return []
+        listed = [row.application_id for row in answer.page.applications]
+        return [one for one in listed if one not in ids][:_WITNESSES]
+
+    def _is_new(self, row: Row, version: RecordVersion) -> bool:
+        """Take a version that was read; return whether it is new."""
+        updated = None
+        with contextlib.suppress(ConfigurationError):  # beyond the calendar
+            updated = self._source.frame(version.updated_at)
+        if self._state.letters:
+            self._state.letters.resolve(key_of_application(row.application_id))
+        return self._state.progress.admit(
+            key_of(row.application_id),
+            version.digest,
+            listed_in=row.window,
+            updated=updated,
+            latest=self._latest_present(),
+        )
+
+    def _retry_or_give_up(self, row: Row, error: IncomeClientError) -> None:
+        row.attempts += 1
+        if not row.is_letter and row.attempts < _enough(error):
+            self._rows.append(row)
             return
-        if any(isinstance(result, RecordVersion) for result in results.values()):
-            self._refused_since = None
-        for result in results.values():
-            if isinstance(result, ClientClosedError):
-                raise result
-        self._chunk = poll.receive_records(results)
-        self._monitor.read_again(poll.unchanged, self._settle + self._lookback)
+        self._state.letters.put(
+            row.application_id,
+            row.window,
+            reason_of(error),
+            attempts=row.attempts,
+            now=self._now,
+        )
+
+    # Dead letters
+
+    def _turn_to_letters(self) -> bool:
+        """Continue with the dead letters that are due once all is listed; False at the end."""
+        if self._due_seconds is None:
+            self._due_seconds = []
+            self._finish_listing(self._due_seconds)
+            return True
+        if self._second is not None:
+            self._judge(self._second)
+        if not self._due_seconds:
+            return False
+        self._second = second = self._due_seconds.pop()
+        bounds = Bounds(second.after - 1, second.before)
+        self._planner = WalkPlanner(bounds, limit=self._source.limit, walkers=1)
+        return True
+
+    def _finish_listing(self, due_seconds: list[Window]) -> None:
+        self._advance()
+        present = self._listing.present
+        # The list may have continued behind the echo: then the echo was not the present.
+        if self._date is not None and present is not None and present - self._echoed <= _SKEW:
+            self._state.lead = self._date - self._echoed
+        for letter in self._state.letters.due(self._now, most=_MOST_LETTERS):
+            if letter.application_id is None:
+                due_seconds.append(letter.window)
+            else:
+                self._rows.append(Row(letter.application_id, letter.window, is_letter=True))
+
+    def _judge(self, second: Window) -> None:
+        """Note whether a second that was saturated still is."""
+        self._second = None
+        if self._planner.saturated:
+            self._put_second(second, _OVERFULL)
+        else:
+            self._state.letters.resolve(key_of_second(second))
+
+    def _put_second(self, second: Window, reason: str) -> None:
+        self._state.letters.put(None, second, reason, attempts=1, now=self._now)
+
+
+def _doubtful(
+    rows: Sequence[Row], failed: dict[str, IncomeClientError]
+) -> IncomeClientError | None:
+    """Return a failure that may be the service's own, if there is one."""
+    errors = [failed[row.application_id] for row in rows if not row.is_letter]
+    return next((error for error in errors if not _is_certain(error)), None)
+
+
+def _enough(error: IncomeClientError) -> int:
+    """Return after how many attempts an application is given up."""
+    if isinstance(error, DeadlineExceededError):
+        # Its time is lost to all others, and a dead letter is tried again as well.
+        return _ATTEMPTS_IF_LATE
+    return _ATTEMPTS_IF_CERTAIN if _is_certain(error) else _ATTEMPTS
+
+
+def _is_certain(error: IncomeClientError) -> bool:
+    """Return whether a failure is about the record and not about the service."""
+    return isinstance(error, _CERTAIN) and not error.retryable

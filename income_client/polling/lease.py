@@ -50,25 +50,17 @@ class Lease:
         self._version = 0
         self._text = ""
         self._unsure: str | None = None
-        self._progress = (0, 0)
+        self.progress: tuple[int, int] = (0, 0)
+        """Of what was saved last."""
         self._lock = asyncio.Lock()
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """The progress of what was saved last."""
-        return self._progress
 
     async def take(
         self, given: Checkpoint | None, begin: Callable[[], Awaitable[int]]
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
-        """Take the name over; from now on every older poller of it gets a conflict.
+        """Take the name over; return where to begin, and the dead letters.
 
-        Args:
-            given: where to begin if the store is not further already.
-            begin: gives the second to begin with if there is no checkpoint.
-
-        Returns:
-            Where to begin, and the dead letters.
+        From now on every older poller of the name gets a conflict. ``given`` counts if the store
+        is not further already, and ``begin`` gives the second to begin with if there is neither.
         """
         for _ in range(_MOST_RIVALS):
             stored = await self._load()
@@ -96,8 +88,8 @@ class Lease:
     async def save(self, checkpoint: Checkpoint, resolved: Sequence[str] = ()) -> None:
         """Store a checkpoint, and remove dead letters by their keys."""
         async with self._lock:
-            await self._save(checkpoint.text(), (), resolved)
-            self._progress = checkpoint.progress
+            await self._save(checkpoint.text, (), resolved)
+            self.progress = checkpoint.progress
 
     async def save_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Store dead letters, and leave the checkpoint as it is."""
@@ -106,9 +98,11 @@ class Lease:
 
     async def _check(self) -> None:
         stored = await self._load()
-        if self._unsure is not None and self._is_ours(stored, self._unsure):
-            self._version, self._text = stored.version, self._unsure
-        self._unsure = None
+        text, self._unsure = self._unsure, None
+        # Texts of two pollers differ, since each counts one takeover more.
+        is_saved = (stored.version, stored.checkpoint) == (self._version + 1, text)
+        if text is not None and is_saved:
+            self._version, self._text = stored.version, text
         if stored.version != self._version:
             raise CheckpointConflictError("another poller has taken over this name")
 
@@ -148,10 +142,6 @@ class Lease:
             raise CheckpointError("the checkpoint store must return the next version")
         self._version = version
         self._text, self._unsure = text, None
-
-    def _is_ours(self, stored: StoredCheckpoint, text: str) -> bool:
-        # Texts of two pollers differ, since each counts one takeover more.
-        return stored.version == self._version + 1 and stored.checkpoint == text
 
 
 async def _asked(ask: Callable[[], Awaitable[T]]) -> T:

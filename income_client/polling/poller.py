@@ -5,27 +5,39 @@ loop, and no more than one batch can come twice.
 """
 
 import random
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
 from income_client.checkpoints import CheckpointStore
 from income_client.clock import Clock
-from income_client.errors import ConfigurationError, IncomeClientError
+from income_client.errors import (
+    AuthenticationError,
+    CheckpointError,
+    ClientClosedError,
+    ConfigurationError,
+    IncomeClientError,
+)
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_not_negative, check_positive
+from income_client.wire.times import FIRST_SECOND
 
-from .batches import Batch, Batches
-from .checkpoint import Checkpoint
-from .cycle import PollRunner, PollSource
+from .batches import Batch, Batches, Chunk
+from .checkpoint import Checkpoint, Progress
+from .cycle import Poll, PollerState
 from .lease import Lease
-from .schedule import Schedule
+from .reading import PollSource
+from .schedule import Schedule, Stopped, growing
 from .status import Monitor, PollerStatus
 
 T = TypeVar("T")
 
 _LONGEST_PAUSE: Final = 60.0
+_REFUSED_SECONDS: Final = 300.0
+"""How long credentials that have worked may be refused: providers do that while deployed."""
+_STORE_TRIES: Final = 6
+"""Tries to store something, about half a minute, before a single poll fails for it."""
 _LONGEST_SPAN: Final = 10 * 366 * 86_400.0
 
 
@@ -41,8 +53,7 @@ class Poller:
     may fail and must come again, iterate over batches.
 
     Made by ``IncomeClient.poll``, which says what the arguments are; ``start`` is a second
-    of the service's frame here, or a checkpoint, ``instrumentation`` listens to events, and
-    ``chance`` is the source of the jitter.
+    of the service's frame here, or a checkpoint.
 
     Raises:
         ConfigurationError: an argument is invalid.
@@ -60,8 +71,7 @@ class Poller:
         lookback: float,
         once: bool = False,
         clock: Clock,
-        instrumentation: Instrumentation | None = None,
-        chance: Callable[[], float] = random.random,
+        instrumentation: Instrumentation,
     ) -> None:
         if not isinstance(once, bool):
             raise ConfigurationError("once must be True or False")
@@ -70,25 +80,19 @@ class Poller:
         check_not_negative("lookback", lookback)
         if max(interval, settle, lookback) > _LONGEST_SPAN:
             raise ConfigurationError("interval, settle and lookback are ten years at the most")
-        self._name = name
-        lease = Lease(checkpoints, name)
-        self._monitor = Monitor(
-            name, Instrumentation() if instrumentation is None else instrumentation, clock
-        )
-        self._schedule = Schedule(interval, clock, chance)
-        self._batches = Batches(lease, self._monitor)
-        self._runner = PollRunner(
-            source,
-            lease,
-            self._batches,
-            start=start,
-            settle=ceil(settle),
-            lookback=ceil(lookback),
-            schedule=self._schedule,
-            clock=clock,
-            monitor=self._monitor,
-        )
-        self._runner.ends_with_poll = once
+        self._name, self._source, self._clock = name, source, clock
+        self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
+        self._lease = Lease(checkpoints, name)
+        self._monitor = Monitor(name, instrumentation, clock)
+        self._schedule = Schedule(interval, clock, random.random)
+        self._batches = Batches(self._lease, self._monitor)
+        self._ends_with_poll = once
+        self._state: PollerState | None = None  # before the name is taken
+        self._poll: Poll | None = None
+        self._chunk: Chunk | None = None
+        self._is_over = False
+        self._began: float | None = None
+        self._refused_since: float | None = None
         self._out: Batch | None = None
         self._records: Iterator[ApplicationRecord] = iter(())
         self._refusals = 0
@@ -162,7 +166,7 @@ class Poller:
                 of ``IncomeClient.poll``.
         """
         if after_poll:
-            self._runner.ends_with_poll = True
+            self._ends_with_poll = True
         else:
             self._schedule.stop()
 
@@ -173,10 +177,10 @@ class Poller:
         Read it in the poller's event loop: in another thread it may fail while a poll
         changes the counts. For another thread, count events instead.
         """
-        state = self._runner.state
-        is_waiting = not self._runner.is_polling and not self._schedule.is_stopped
+        state = self._state
+        is_waiting = self._poll is None and not self._schedule.is_stopped
         return self._monitor.status(
-            reached=self._runner.reached,
+            reached=self._reached,
             dead_letters=0 if state is None else len(state.letters),
             saturated=() if state is None else state.letters.seconds,
             next_poll=self._schedule.at if is_waiting else None,
@@ -201,10 +205,11 @@ class Poller:
         try:
             return await work
         except IncomeClientError as error:
-            self._runner.interrupt()
+            self._poll = None
             failure = error.again()  # its frames may hold records
         except BaseException:
-            self._runner.interrupt()
+            # The next poll finds out what this one has not delivered.
+            self._poll = None
             raise
         finally:
             self._is_waited_for = False
@@ -220,7 +225,7 @@ class Poller:
         returned = self._batches.returned()
         if returned is None:
             self._refusals = 0
-            return await self._runner.next_batch()
+            return await self._new_batch()
         if not returned.has_failed:
             return returned
         self._refusals += 1
@@ -228,3 +233,128 @@ class Poller:
         self._out = returned
         goes_on = await self._schedule.pause(min(_LONGEST_PAUSE, 2.0**self._refusals))
         return returned if goes_on else None
+
+    # Polls
+
+    @property
+    def _reached(self) -> int | None:
+        return None if self._state is None else self._state.progress.reached
+
+    async def _new_batch(self) -> Batch | None:
+        """Return what polls bring; None once the poller was stopped."""
+        try:
+            while True:
+                batch = await self._persist(self._step)
+                if batch is not None:
+                    self._monitor.failures = 0
+                    return batch
+        except Stopped:
+            self._poll = None
+            return None
+
+    async def _persist(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a step with growing pauses while it fails and may succeed later.
+
+        A failing store does not end the current poll: only the step is repeated.
+        """
+        tries = 0
+        while True:
+            try:
+                return await step()
+            except IncomeClientError as error:
+                tries += 1
+                is_of_store = isinstance(error, CheckpointError)
+                if not is_of_store:
+                    self._poll = None
+                now = self._clock.monotonic()
+                self._monitor.failed(error)
+                is_last = self._is_last(error, now, tries)
+                if not is_last and not is_of_store:
+                    self._schedule.fail(now, error, self._monitor.failures)
+                # Only now is it known when the next one begins.
+                self._monitor.tell_failure(error, self._reached, is_last=is_last)
+                if is_last:
+                    raise
+            if is_of_store:
+                await self._schedule.pause(min(_LONGEST_PAUSE, growing(tries)))
+            else:
+                await self._schedule.until_turn()
+
+    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
+        """Return whether a failure ends the poller; keep track of refused credentials."""
+        match error:
+            case CheckpointError():
+                is_last = self._ends_with_poll and tries >= _STORE_TRIES
+                is_last = is_last or not error.retryable
+            case AuthenticationError():
+                if self._refused_since is None:
+                    self._refused_since = now
+                is_long = now - self._refused_since >= _REFUSED_SECONDS
+                is_last = is_long or self._ends_with_poll or not self._source.has_answered
+            case ClientClosedError() | ConfigurationError():
+                is_last = True
+            case _:
+                self._refused_since = None
+                is_last = self._ends_with_poll
+        return is_last or self._schedule.is_stopped
+
+    async def _step(self) -> Batch | None:
+        self._schedule.check()
+        if self._chunk is not None:
+            batch = await self._batches.make(self._chunk, self._persist)
+            self._chunk = None
+            if self._is_over and self._ends_with_poll:
+                self._schedule.stop()
+            return batch
+        if self._poll is not None:
+            await self._continue(self._poll)
+        elif self._state is None:
+            await self._begin()
+        else:
+            await self._begin_poll(self._state)
+        return None
+
+    async def _begin(self) -> None:
+        given = self._start if isinstance(self._start, Checkpoint) else None
+        checkpoint, letters = await self._schedule.unless_stopped(
+            self._lease.take(given, self._first_second)
+        )
+        progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
+        self._state = PollerState(progress=progress, letters=self._batches.begin(letters))
+        self._monitor.committed(checkpoint.reached)
+
+    async def _first_second(self) -> int:
+        if isinstance(self._start, int):
+            return self._start
+        return max(await self._source.present() - self._settle, FIRST_SECOND)
+
+    async def _begin_poll(self, state: PollerState) -> None:
+        await self._schedule.until_turn()
+        await self._schedule.unless_stopped(self._lease.check())
+        now = self._clock.monotonic()
+        self._schedule.begin(now)
+        self._is_over = False
+        self._monitor.unchanged = 0
+        self._poll = Poll(
+            state,
+            self._source,
+            self._schedule,
+            self._monitor,
+            clock=self._clock,
+            pursues=self._schedule.is_urgent or self._ends_with_poll,
+            elapsed=None if self._began is None else ceil(now - self._began),
+        )
+
+    async def _continue(self, poll: Poll) -> None:
+        chunk = await poll.next()
+        if chunk is not None:
+            self._chunk = chunk
+            if poll.has_read:
+                self._refused_since = None
+            return
+        self._chunk = poll.chunk()
+        self._poll, self._is_over = None, True
+        self._began = poll.began
+        self._refused_since = None
+        self._schedule.succeed()
+        self._monitor.poll_finished(self._reached)

@@ -1,56 +1,46 @@
-"""Reading what was listed: pages for their ids, versions of records, and which are given up.
+"""What a poll reads: pages for their ids, and records with what tells their versions apart.
 
 Two updates can share a second, so that no time distinguishes versions: the content does, as a
 digest. Addresses are left out of it, since signed ones change with each reply, and so are the
 order of an object's members and that of documents.
-
-A record that cannot be read is tried again after the others of its page, and then given up.
-A failure that may be the service's and not the record's counts only while the service gives
-other records: if it gives none, nothing is given up, and the failure is the poll's.
 
 A poller needs no more of a row than its id: a row that is not what the contract says does not
 hold up the applications of the others. A page whose bounds cannot be read, or of which a row
 has no id, is an error.
 """
 
+import asyncio
 import hashlib
 import json
-from collections import deque
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, tzinfo
+from functools import partial
 from http import HTTPStatus
 from operator import itemgetter
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
-from income_client.errors import (
-    ConfigurationError,
-    DeadlineExceededError,
-    DecodeError,
-    IncomeClientError,
-    NotFoundError,
-)
-from income_client.http.endpoints import Request, Response
+from income_client.errors import ClientClosedError, DecodeError, IncomeClientError
+from income_client.http import endpoints
+from income_client.http.endpoints import LARGEST_LIMIT, Request, Response
 from income_client.http.replies import read_reply
+from income_client.http.session import SessionManager
 from income_client.records.applications import (
     Application,
     ApplicationPage,
     ApplicationSummary,
 )
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
-from income_client.records.window import EPOCH, Window
+from income_client.records.window import EPOCH
+from income_client.walk.paginator import ask_page, ask_present
+from income_client.walk.windows import Answer, Bounds
 from income_client.wire.codec import decode
+from income_client.wire.times import Rounding, service_second
 
 T = TypeVar("T")
 S = TypeVar("S", Application, ApplicationDocuments)
-
-BATCH_SIZE: Final = 100
-_CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
-_ATTEMPTS_IF_CERTAIN: Final = 2
-_ATTEMPTS_IF_LATE: Final = 1
-_ATTEMPTS: Final = 3
 
 KEY_BYTES: Final = 6
 DIGEST_BYTES: Final = 8
@@ -146,9 +136,10 @@ class RecordVersion:
     @property
     def updated_at(self) -> datetime:
         """The latest update that the record itself tells of, in UTC; a hint, no more."""
-        documents = () if self.record.documents is None else self.record.documents.all()
-        times = (document.updated_at for _, document in documents)
-        return max([self.record.last_updated_at, *times])
+        record = self.record
+        by_type = {} if record.documents is None else record.documents.documents
+        times = (document.updated_at for documents in by_type.values() for document in documents)
+        return max([record.application.last_updated_at, *times])
 
 
 def key_of(application_id: str) -> bytes:
@@ -197,149 +188,79 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-Results: TypeAlias = Mapping[str, RecordVersion | IncomeClientError]
-"""By application id: what reading it gave."""
+@define(kw_only=True)
+class PollSource:
+    """Reads for one poller."""
 
+    session: SessionManager
+    """Makes the requests."""
+    zone: tzinfo
+    """The zone of the service's times that carry none."""
+    documents: bool
+    """Whether the documents are read as well."""
+    pages: bool
+    """Whether each document comes with its pages block."""
+    concurrency: int
+    """Requests in flight at a time."""
+    limit: int = LARGEST_LIMIT
+    """Rows asked for in one page."""
+    has_answered: bool = field(default=False, init=False)
+    """Whether the list was ever read, so that the credentials have worked."""
 
-@frozen(kw_only=True)
-class Read:
-    """Applications that are to be read now."""
+    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
+        """Make one list call; without bounds, both are left to the service."""
+        limit = self.limit if limit is None else limit
+        reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)
+        self.has_answered = True
+        return reply
 
-    application_ids: tuple[str, ...]
-    """Which ones."""
-    pause: float = 0.0
-    """Seconds to let pass before, where they were tried a moment ago."""
+    async def present(self) -> int:
+        """Return the present second: the smaller of echo and `Date`."""
+        return (await ask_present(partial(self.ask, limit=1))).present
 
+    async def read(
+        self, application_ids: Sequence[str]
+    ) -> tuple[dict[str, RecordVersion], dict[str, IncomeClientError]]:
+        """Read applications; return those that were read, and the failures of the others."""
+        slots = asyncio.Semaphore(self.concurrency)
+        failed: dict[str, IncomeClientError] = {}
 
-@frozen
-class Row:
-    """An application that was listed."""
+        async def ask(cls: type, endpoint: Callable[[str], Request], one: str) -> Any:
+            async with slots:
+                if one in failed:
+                    return None
+                try:
+                    request = endpoint(one)
+                    return await self.session.call(request, partial(read_version, cls, request))
+                except ClientClosedError:
+                    raise
+                except IncomeClientError as error:
+                    failed[one] = error
+                    return None
 
-    application_id: str
-    """Which one."""
-    window: Window
-    """Where the list showed it."""
-    is_letter: bool = False
-    """Whether it was given up before, and is not tried twice."""
-    attempts: int = 0
-    """How often it was tried."""
-    is_doubtful: bool = False
-    """Whether it failed in a way that may be the service's."""
+        parts: list[tuple[type, Callable[[str], Request]]]
+        parts = [(Application, endpoints.get_application)]
+        if self.documents:
+            get_documents = partial(endpoints.get_documents, pages=self.pages)
+            parts.append((ApplicationDocuments, get_documents))
+        mistake = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    one: [group.create_task(ask(cls, endpoint, one)) for cls, endpoint in parts]
+                    for one in application_ids
+                }
+        except ExceptionGroup as errors:
+            mistake = errors.exceptions[0]
+        if mistake is not None:
+            raise mistake
+        read = {
+            one: RecordVersion.of(*(task.result() for task in replies))
+            for one, replies in tasks.items()
+            if one not in failed
+        }
+        return read, failed
 
-
-@frozen
-class GivenUp:
-    """An application that could not be read."""
-
-    row: Row
-    """Which one, with all attempts counted."""
-    error: IncomeClientError
-    """The last failure."""
-
-
-@frozen
-class Taken:
-    """What reading has settled."""
-
-    read: tuple[tuple[Row, RecordVersion], ...]
-    """Those that were read."""
-    given_up: tuple[GivenUp, ...]
-    """Those that were not."""
-
-
-class Reading:
-    """The applications of a poll that are still to be read.
-
-    The witness is an application that was read not long ago: reading it again shows whether
-    the service gives anything at all.
-    """
-
-    def __init__(self, witness: str | None = None) -> None:
-        self.witness = witness
-        self._rows: deque[Row] = deque()
-        self._asked: tuple[Row, ...] = ()
-        self._control: str | None = None
-        self._doubts = False
-
-    def set_aside(self) -> tuple[Row, ...]:
-        """Remove and return all that waits, without giving it up."""
-        rows = tuple(self._rows)
-        self._rows.clear()
-        self._asked, self._doubts = (), False
-        return rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def extend(self, rows: Iterable[Row]) -> None:
-        """Put applications behind those that wait already."""
-        self._rows.extend(rows)
-
-    def next(self) -> Read:
-        """Return what to read now; what was asked for and not answered is asked for again."""
-        self._asked = tuple(self._rows)[:BATCH_SIZE]
-        ids = [row.application_id for row in self._asked]
-        doubts = self._doubts or all(row.is_doubtful for row in self._asked)
-        self._control = self._other_than(ids) if doubts else None
-        pause = min(row.attempts for row in self._asked) + self._doubts
-        asked = ids if self._control is None else [*ids, self._control]
-        return Read(application_ids=tuple(asked), pause=float(pause))
-
-    def receive(self, results: Results) -> Taken:
-        """Return what the results settle; raise the failure of a service that gives nothing."""
-        read = [key for key, result in results.items() if isinstance(result, RecordVersion)]
-        doubtful = self._doubtful(results)
-        if read:
-            self.witness = read[-1]
-        elif doubtful is not None:
-            ids = [row.application_id for row in self._asked]
-            if self._control is not None or self._doubts or self._other_than(ids) is None:
-                raise doubtful
-            self._doubts = True
-            return Taken((), ())
-        self._doubts = False
-        return self._taken(results)
-
-    def _doubtful(self, results: Results) -> IncomeClientError | None:
-        """Return a failure that may be the service's own, if there is one."""
-        for row in self._asked:
-            result = results[row.application_id]
-            if isinstance(result, RecordVersion) or row.is_letter or _is_certain(result):
-                continue
-            return result
-        return None
-
-    def _taken(self, results: Results) -> Taken:
-        read, given_up = [], []
-        for row in self._asked:
-            self._rows.popleft()
-            result = results[row.application_id]
-            if isinstance(result, RecordVersion):
-                read.append((row, result))
-                continue
-            tried = evolve(row, attempts=row.attempts + 1, is_doubtful=not _is_certain(result))
-            if row.is_letter or tried.attempts >= _enough(result):
-                given_up.append(GivenUp(tried, result))
-            else:
-                self._rows.append(tried)
-        self._asked = ()
-        return Taken(tuple(read), tuple(given_up))
-
-    def _other_than(self, ids: Iterable[str]) -> str | None:
-        """Return an application to see whether the service gives at least that one."""
-        taken = set(ids)
-        others = (row.application_id for row in reversed(self._rows))
-        return next((i for i in (self.witness, *others) if i is not None and i not in taken), None)
-
-
-def _enough(error: IncomeClientError) -> int:
-    """Return after how many attempts an application is given up."""
-    if isinstance(error, DeadlineExceededError):
-        # Its time is lost to all others, and a dead letter is tried again as well.
-        return _ATTEMPTS_IF_LATE
-    return _ATTEMPTS_IF_CERTAIN if _is_certain(error) else _ATTEMPTS
-
-
-def _is_certain(error: IncomeClientError) -> bool:
-    """Return whether a failure is about the record and not about the service."""
-    return isinstance(error, _CERTAIN) and not error.retryable
+    def frame(self, moment: datetime) -> int:
+        """Turn an aware time into a second of the service's frame."""
+        return service_second(moment, self.zone, rounding=Rounding.DOWN)

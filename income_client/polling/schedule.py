@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from income_client.clock import Clock
-from income_client.concurrency import unless
 from income_client.errors import AuthenticationError, IncomeClientError
 
 T = TypeVar("T")
@@ -19,14 +18,12 @@ _GAP: Final = 1.0
 """The fewest seconds between two polls, however often the poller is woken."""
 
 
-class Schedule:
-    """Even pauses between polls, growing ones after failures; waking cuts them short.
+class Stopped(Exception):  # noqa: N818 - nothing has failed
+    """The poller was stopped: what was under way is abandoned."""
 
-    Args:
-        interval: most seconds from the beginning of one poll to that of the next.
-        clock: what is waited by.
-        chance: the source of the jitter, from 0 to 1.
-    """
+
+class Schedule:
+    """Even pauses between polls, growing ones after failures; waking cuts them short."""
 
     def __init__(self, interval: float, clock: Clock, chance: Callable[[], float]) -> None:
         self._interval = interval
@@ -36,8 +33,9 @@ class Schedule:
         self._at = float("-inf")
         self._not_before = float("-inf")
         self._is_woken = False
-        self._is_urgent = False
         self._is_owed = False
+        self.is_urgent: bool = False
+        """Whether the current poll was asked for by a wake-up."""
         self._stopped = asyncio.Event()
         self._bell = asyncio.Event()
 
@@ -49,11 +47,6 @@ class Schedule:
         return max(self._not_before, min(self._at, self._began + _GAP))
 
     @property
-    def is_urgent(self) -> bool:
-        """Whether the current poll was asked for by a wake-up."""
-        return self._is_urgent
-
-    @property
     def is_stopped(self) -> bool:
         """Whether nothing may be begun any more."""
         return self._stopped.is_set()
@@ -61,7 +54,7 @@ class Schedule:
     def begin(self, now: float) -> None:
         """Note that a poll begins."""
         self._began = now
-        self._is_urgent = self._is_woken or self._is_owed
+        self.is_urgent = self._is_woken or self._is_owed
         self._is_woken = self._is_owed = False
 
     def succeed(self) -> None:
@@ -78,7 +71,7 @@ class Schedule:
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
         # A wake-up is only answered by a poll that succeeds.
-        self._is_owed = self._is_urgent or self._is_woken
+        self._is_owed = self.is_urgent or self._is_woken
         self._is_woken = False
 
     def wake(self) -> None:
@@ -102,14 +95,40 @@ class Schedule:
 
     async def pause(self, longest: float) -> bool:
         """Wait for half this many seconds or more; return False if the poller was stopped."""
-        await self.unless_stopped(self._clock.sleep(longest * (1 + self._chance()) / 2))
+        await unless(self._stopped, self._clock.sleep(longest * (1 + self._chance()) / 2))
         return not self.is_stopped
 
-    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return what the work returns; None if a stop cancelled it."""
-        return await unless(self._stopped, work)
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of work; cancel it and raise `Stopped` once the poller is stopped."""
+        result = await unless(self._stopped, work)
+        if result is None:
+            self.check()
+        return cast("T", result)
+
+    def check(self) -> None:
+        """Raise `Stopped` if nothing may be begun any more."""
+        if self.is_stopped:
+            raise Stopped
 
 
 def growing(failures: int) -> float:
     """Return the longest pause after so many failures in a row, in seconds; it doubles."""
     return _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
+
+
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of work; cancel it and return None as soon as an event is set."""
+    if event.is_set():
+        work.close()
+        return None
+    task, bell = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((task, bell), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
+        bell.cancel()
+        await asyncio.wait((task, bell))
+        if not task.cancelled():
+            # Asked for in any case: an error that nobody asks for is logged.
+            task.exception()

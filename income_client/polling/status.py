@@ -54,13 +54,7 @@ class PollerStatus:
 
 
 class Monitor:
-    """The counts of one poller, and what it logs and tells.
-
-    Args:
-        name: the poller's.
-        instrumentation: listens to events.
-        clock: the poller's.
-    """
+    """The counts of one poller, and what it logs and tells."""
 
     def __init__(self, name: str, instrumentation: Instrumentation, clock: Clock) -> None:
         self.polls: int = 0
@@ -115,22 +109,16 @@ class Monitor:
             )
             emit(failed)
 
-    def read_again(self, unchanged: int, seconds: int) -> None:
-        """Note how many records of this poll are unchanged; warn once if they are many.
-
-        Args:
-            unchanged: how many so far.
-            seconds: of settle and lookback, which each poll reads again.
-        """
-        self.unchanged = unchanged
-        if unchanged > _MANY_UNCHANGED and not self._has_warned:
+    def warn_of_unchanged(self, seconds: int) -> None:
+        """Warn once if a poll has read many records again, of so many seconds, for nothing."""
+        if self.unchanged > _MANY_UNCHANGED and not self._has_warned:
             self._has_warned = True
             message = (
                 "a poll has read more than %d applications again that had not changed: every "
                 "one updated within settle and lookback (%d seconds) is read again by each "
                 "poll, and takes 20 bytes of each checkpoint; a shorter lookback costs less"
             )
-            facts = {"unchanged": unchanged, "seconds": seconds}
+            facts = {"unchanged": self.unchanged, "seconds": seconds}
             _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
 
     def delivered(self, records: Sequence[ApplicationRecord]) -> None:

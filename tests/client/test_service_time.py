@@ -128,7 +128,7 @@ async def test_a_poller_without_start_begins_at_the_present(
     service = service_of(widest=widest, cut="end", future=future, date_ahead=date)
     store = MemoryCheckpointStore()
     async with serving(service) as client:
-        poller = client.poll(store, documents=False)
+        poller = client.poll(store, documents=False, settle=0)
         poller.stop(after_poll=True)
         assert [record async for record in poller] == []
     reached = poller.status.reached

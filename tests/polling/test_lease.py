@@ -84,7 +84,7 @@ async def test_the_first_claim_stores_where_it_began() -> None:
         1,
         (),
     )
-    assert (await store.load("default")).checkpoint == checkpoint.text()
+    assert (await store.load("default")).checkpoint == checkpoint.text
 
 
 async def test_the_next_claim_goes_on_where_the_last_one_was() -> None:
@@ -127,7 +127,7 @@ async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved
         await lease.save(at(103))
     assert caught.value.retryable
     await lease.save(at(105))
-    assert (await store.load("default")).checkpoint == at(105).text()
+    assert (await store.load("default")).checkpoint == at(105).text
     with pytest.raises(CheckpointConflictError):
         await (await stale(store)).check()
 

@@ -2,18 +2,19 @@
 
 from typing import Final
 
+import pytest
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.polling.checkpoint import Checkpoint, Progress, Seen, read_checkpoint
+from income_client.polling.checkpoint import Checkpoint, Progress, read_checkpoint
 from income_client.polling.reading import DIGEST_BYTES, KEY_BYTES
+from income_client.records.window import Window
 from income_client.wire.times import FIRST_SECOND
 
-MOST_STRAYS: Final = 10_000
+MOST_RECENT: Final = 10_000
 A: Final = b"A" * DIGEST_BYTES
 B: Final = b"B" * DIGEST_BYTES
-NONE: Final = bytes(DIGEST_BYTES)
 
 
 def progress(reached: int = 0, *, settle: int = 0, lookback: int = 0, since: int = 0) -> Progress:
@@ -26,9 +27,17 @@ def key(number: int) -> bytes:
     return number.to_bytes(KEY_BYTES)
 
 
-def remembered(one: Progress) -> dict[bytes, Seen]:
-    """Return what a checkpoint of it would hold."""
-    return dict(one.checkpoint().seen)
+def admit(
+    one: Progress, number: int, digest: bytes = A, *, listed: int = 0, updated: int | None = None
+) -> bool:
+    """Take a version listed in the second before this one."""
+    window = Window(listed - 1, listed)
+    return one.admit(key(number), digest, listed_in=window, updated=updated, latest=listed)
+
+
+def kept(one: Progress) -> set[bytes]:
+    """Return what the next process would know."""
+    return set(one.checkpoint().seen)
 
 
 @define(kw_only=True)
@@ -65,27 +74,31 @@ class Service:
 
     def poll(self, ends: st.DataObject, *, is_failing: bool) -> None:
         """List, read and remember as a poll does, to its end or not."""
-        self.progress.begin()
+        window = Window(self.progress.lower, self.now)
         for application in self.listed():
+            if ends.draw(st.booleans(), label="is updated between the listing and the reading"):
+                self.now += 1
+                self.touch(application, ends.draw(st.sampled_from([A, B])))
             second, number, content = self.rows[application]
-            if not self.progress.knows(application, content):
+            updated = second if second >= window.before else None
+            is_new = self.progress.admit(
+                application, content, listed_in=window, updated=updated, latest=window.before
+            )
+            if is_new:
                 self.delivered.append((application, number, content))
-            until = ends.draw(st.sampled_from([second + 1, self.now + 1, None]), label="until")
-            self.progress.remember(application, content, until, is_stray=False)
         self.progress.deliver()
         if not is_failing:
-            self.progress.advance(min(self.now - 1, self.now - self.settle))
-            self.progress.tell_time(self.now + 1)
+            self.progress.advance(window.before - max(1, self.settle))
 
     def restart(self) -> None:
-        """Go on from the text of a checkpoint."""
-        checkpoint = read_checkpoint(self.progress.checkpoint().text())
+        """Resume from the text of a checkpoint."""
+        checkpoint = read_checkpoint(self.progress.checkpoint().text)
         self.progress = Progress(checkpoint, settle=self.settle, lookback=self.lookback)
 
 
 services = st.builds(
     Service,
-    now=st.sampled_from([-3, 0, 1_700_000_000, FIRST_SECOND + 2]),
+    now=st.sampled_from([-3, 0, 1_700_000_000, FIRST_SECOND + 9]),
     settle=st.integers(0, 4),
     lookback=st.integers(0, 4),
     is_lower_closed=st.booleans(),
@@ -101,7 +114,7 @@ def test_each_version_is_delivered_once_and_the_last_always(
     service: Service, ways: list[str], data: st.DataObject
 ) -> None:
     """Whatever the bounds mean and whenever updates fall, an A after a B is an A again."""
-    for way in [*ways, "tick", "tick", "poll"]:
+    for way in [*ways, "tick", "tick"]:
         reached = service.progress.reached
         match way:
             case "touch":
@@ -111,30 +124,30 @@ def test_each_version_is_delivered_once_and_the_last_always(
                 service.now += data.draw(st.integers(1, 4))
             case "poll" | "fail":
                 service.poll(data, is_failing=way == "fail")
-                last = {application: content for application, _, content in service.delivered}
-                for application in service.listed():
-                    assert last[application] == service.rows[application][2]
-                    # The list shows it again: it will be known then.
-                    assert service.progress.knows(application, last[application])
             case _:
                 service.restart()
         assert service.progress.reached >= reached
-    numbers = [number for _, number, _ in service.delivered]
-    assert len(numbers) == len(set(numbers))
-    last = {application: content for application, _, content in service.delivered}
-    assert last == {application: row[2] for application, row in service.rows.items()}
+        numbers = [number for _, number, _ in service.delivered]
+        assert len(numbers) == len(set(numbers))
+    service.now += 5
+    seen = {one: content for one, _, content in service.delivered}
+    for application in service.listed():
+        content = service.rows[application][2]
+        if not service.progress.knows(application, content):
+            seen[application] = content
+    assert seen == {application: row[2] for application, row in service.rows.items()}
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.sampled_from([-1000, 0, 1_700_000_000]))
-def test_memory_is_bounded_by_the_stretch(settle: int, lookback: int, start: int) -> None:
-    """However long it polls, it knows the versions of the seconds that are listed again."""
+def test_a_checkpoint_is_bounded_by_what_is_listed_again(
+    settle: int, lookback: int, start: int
+) -> None:
+    """However long it polls, it holds the versions of the seconds that are listed again."""
     one = progress(start, settle=settle, lookback=lookback, since=start)
     for second in range(start, start + 200):
-        one.begin()
-        one.remember(key(second - start), NONE, None, is_stray=False)
+        admit(one, second - start, listed=second)
         one.advance(second - settle)
-        one.tell_time(second + 1)
-        assert len(remembered(one)) <= settle + lookback + 5
+        assert len(kept(one)) <= settle + lookback + 5
 
 
 @given(st.lists(st.integers(-50, 50)))
@@ -157,78 +170,77 @@ def test_nothing_before_the_beginning_is_listed() -> None:
     assert one.lower == 95
 
 
-def test_the_second_before_the_first_that_is_listed_is_remembered() -> None:
-    """Where the lower bound is inclusive the list shows it again."""
+@pytest.mark.parametrize(
+    ("listed", "updated", "is_kept"),
+    [
+        (19, None, True),  # where the lower bound is inclusive the list shows it again
+        (17, None, False),
+        (17, 19, True),  # it was updated after it was listed
+        (17, 17 + 4_000, False),  # a time that cannot be is not believed
+        (5_000, 18, True),
+    ],
+)
+def test_what_the_next_listing_may_show_is_kept(
+    listed: int, updated: int | None, is_kept: bool
+) -> None:
+    """In the checkpoint; in memory everything is known for a while longer."""
     one = progress(10)
-    one.remember(key(1), A, 19, is_stray=False)
-    one.remember(key(2), A, 18, is_stray=False)
+    admit(one, 1, listed=listed, updated=updated)
     one.advance(20)
+    assert (key(1) in kept(one)) == is_kept
     assert one.knows(key(1), A)
-    assert not one.knows(key(2), A)
+    assert one.is_seen(key(1))
+
+
+def test_a_window_that_ends_far_ahead_is_not_remembered_as_long() -> None:
+    """The end of the calendar is the end of nothing."""
+    one = progress(10)
+    far = Window(12, 10**9)
+    one.admit(key(1), A, listed_in=far, updated=14, latest=20)
+    one.admit(key(2), A, listed_in=far, updated=None, latest=20)
+    one.advance(15)
+    assert kept(one) == {key(1)}
+    one.advance(17)
+    assert kept(one) == set()
+
+
+def test_a_later_update_is_believed_while_the_present_is_unknown() -> None:
+    """Where windows are cut short, nothing is heard of it before the last page."""
+    one = progress(10)
+    window = Window(12, 14)
+    one.admit(key(1), A, listed_in=window, updated=10**7, latest=None)
+    one.admit(key(2), A, listed_in=window, updated=10**7, latest=20)
+    one.advance(20)
+    assert kept(one) == {key(1)}
 
 
 def test_only_the_version_delivered_last_is_known() -> None:
     """An application that went back to what it was is delivered again."""
     one = progress()
-    assert not one.knows(key(1), A)
-    for digest in (A, B, A):
-        assert not one.knows(key(1), digest)
-        one.remember(key(1), digest, None, is_stray=False)
-        assert one.knows(key(1), digest)
+    assert [admit(one, 1, digest) for digest in (A, A, B, B, A)] == [True, False, True, False, True]
+    one.advance(100)
+    assert [admit(one, 1, digest) for digest in (A, B, A)] == [False, True, True]
 
 
-def test_what_has_no_end_is_kept_until_the_next_poll_tells_one() -> None:
-    """It was written by the present of that poll, and is forgotten behind it."""
+def test_memory_is_bounded() -> None:
+    """Years of history in one poll fill none; the latest are known."""
     one = progress()
-    one.remember(key(1), A, None, is_stray=False)
-    one.remember(key(2), A, 70, is_stray=False)
-    one.advance(1000)
-    assert set(remembered(one)) == {key(1)}
-    one.begin()
-    one.tell_time(1005)
-    one.advance(1006)
-    assert remembered(one)[key(1)].until == 1005
-    one.advance(1007)
-    assert remembered(one) == {}
+    for number in range(MOST_RECENT + 50):
+        admit(one, number)
+        one.advance(number + 5)
+    assert not one.is_seen(key(40))
+    assert one.is_seen(key(50))
+    assert kept(one) == set()
 
 
-def test_what_was_read_since_a_poll_began_has_no_end_yet() -> None:
-    """It may have been written after the present that the poll was told."""
-    one = progress()
-    one.remember(key(1), A, None, is_stray=False)
-    one.remember(key(2), A, None, is_stray=False)
-    one.begin()
-    one.remember(key(2), A, None, is_stray=False)
-    one.remember(key(3), A, None, is_stray=False)
-    one.tell_time(50)
-    assert {k: seen.until for k, seen in remembered(one).items()} == {
-        key(1): 50,
-        key(2): None,
-        key(3): None,
-    }
-
-
-def test_few_strays_are_kept() -> None:
-    """Years of history in one poll fill no memory; the latest are kept."""
-    one = progress()
-    for number in range(MOST_STRAYS + 50):
-        one.remember(key(number), NONE, None, is_stray=True)
-    kept = remembered(one)
-    assert set(kept) == {key(number) for number in range(50, MOST_STRAYS + 50)}
-
-
-def test_a_stray_whose_end_has_become_known_is_not_forgotten_for_others() -> None:
-    """Only those are given up of which nothing is known."""
-    one = progress()
-    one.remember(key(0), NONE, None, is_stray=True)
-    one.remember(key(0), NONE, 7, is_stray=True)
-    for number in range(1, MOST_STRAYS + 1):
-        one.remember(key(number), NONE, None, is_stray=True)
-    assert one.knows(key(0), NONE)
-    assert one.knows(key(1), NONE)
-    one.remember(key(9_999_999), NONE, None, is_stray=True)
-    assert one.knows(key(0), NONE)
-    assert not one.knows(key(1), NONE)
+def test_what_is_held_is_not_forgotten() -> None:
+    """A dead letter may come back as it was delivered, to the next process as well."""
+    one = progress(10)
+    admit(one, 1, listed=11)
+    one.advance(100, held={key(1)})
+    assert kept(one) == {key(1)}
+    one.advance(101)
+    assert kept(one) == set()
 
 
 def test_a_checkpoint_does_not_change_with_what_it_was_taken_of() -> None:
@@ -236,7 +248,7 @@ def test_a_checkpoint_does_not_change_with_what_it_was_taken_of() -> None:
     one = progress(5, since=5)
     one.deliver()
     before = one.checkpoint()
-    one.remember(key(1), NONE, 9, is_stray=False)
+    admit(one, 1, listed=9)
     one.deliver()
     one.advance(7)
     assert before == Checkpoint(since=5, reached=5, batches=1)
@@ -247,40 +259,31 @@ def test_a_checkpoint_does_not_change_with_what_it_was_taken_of() -> None:
 def test_a_clock_that_has_fallen_back_is_followed_until_it_is_where_it_was() -> None:
     """What was reached stays so, and the list is asked from where the clock is."""
     one = progress(1_000, settle=5)
-    one.fall_back(400)
+    one.fall_back(400, is_running=False)
     assert (one.lower, one.reached) == (400, 1_000)
-    one.fall_back(500)
+    one.fall_back(500, is_running=True)
     assert one.lower == 400
     one.advance(600)
     assert (one.lower, one.reached) == (600, 1_000)
     assert Progress(one.checkpoint(), settle=5, lookback=0).lower == 600
     one.advance(1_200)
-    assert (one.lower, one.reached, one.low) == (1_200, 1_200, None)
+    assert (one.lower, one.reached, one.checkpoint().low) == (1_200, 1_200, None)
 
 
-def test_nothing_before_the_beginning_is_asked_for_by_a_clock_that_has_fallen_back() -> None:
-    """Where polling began is where it began."""
-    one = progress(1_000, since=900)
-    one.fall_back(100)
-    assert one.lower == 900
-
-
-def test_a_clock_that_falls_back_while_polling_is_followed_before_the_beginning() -> None:
-    """What is updated from then on was updated after polling began."""
-    one = progress(1_000, since=900)
-    one.fall_back(100, is_running=True)
-    assert one.lower == 100
+@pytest.mark.parametrize(
+    ("reached", "is_running", "lower"),
+    [
+        (900, False, 900),  # nothing says that the clock was ever there
+        (900, True, 100),
+        (1_000, False, 100),  # an earlier process saw it there
+    ],
+)
+def test_a_clock_that_falls_back_is_followed_before_the_beginning(
+    reached: int, is_running: bool, lower: int
+) -> None:
+    """Once polling has begun, what is updated from then on was updated after that."""
+    one = progress(reached, since=900)
+    one.fall_back(100, is_running=is_running)
+    assert one.lower == lower
     one.advance(1_200)
     assert one.lower == 1_200
-
-
-def test_what_cannot_be_read_is_not_forgotten_before_it_can() -> None:
-    """It may come back as it was delivered."""
-    one = progress(10)
-    one.remember(key(1), A, 11, is_stray=False)
-    one.hold(key(1))
-    one.advance(100)
-    assert one.knows(key(1), A)
-    one.release(key(1))
-    one.advance(101)
-    assert not one.is_seen(key(1))

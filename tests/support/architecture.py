@@ -57,7 +57,7 @@ PURE: Final = (
     *(
         f"polling.{name}"
         for name in (
-            "checkpoint", "dead_letters", "plan", "reading",
+            "checkpoint", "dead_letters",
         )
     ),
     "downloads.links", "downloads.naming", "downloads.transfer",

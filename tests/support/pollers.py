@@ -18,7 +18,7 @@ from income_client import (
     Poller,
     StoredCheckpoint,
 )
-from income_client.polling.cycle import PollSource
+from income_client.polling.reading import PollSource
 
 
 @define
@@ -165,5 +165,5 @@ class Life:
 def pages_of(rows: int) -> Iterator[None]:
     """Have the pollers that are made meanwhile ask for so many rows a page, in place of 1000."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("income_client.polling.cycle.PollSource", partial(PollSource, limit=rows))
+        patch.setattr("income_client.polling.reading.PollSource", partial(PollSource, limit=rows))
         yield

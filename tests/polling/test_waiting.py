@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from income_client.concurrency import unless
+from income_client.polling.schedule import unless
 
 
 class Work:
