@@ -1,6 +1,7 @@
 """The width of the next window: a hint that stays within its limits whatever was learned."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,14 +11,15 @@ from income_client.records.window import EPOCH, Window
 from income_client.walk.density import FILL, Density
 
 LIMIT = 1000
+FUTURE = EPOCH + timedelta(days=200 * 365)
 
 
 def rows(count: int, prefix: str = "a") -> Mapping[str, ApplicationSummary]:
-    """Return so many rows, of applications that were made on the first day of all."""
+    """Return so many rows, with a date that tells nothing."""
     ids = [f"{prefix}{n}" for n in range(count)]
     return {
         key: ApplicationSummary(
-            application_id=key, application_reference_id=key, application_date=EPOCH
+            application_id=key, application_reference_id=key, application_date=FUTURE
         )
         for key in ids
     }
