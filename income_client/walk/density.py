@@ -45,6 +45,8 @@ _UNKNOWN_SHAPE: Final = 0.05
 """The same of what dates tell, beside what comes from the size of the sample."""
 _MISLEADING: Final = 0.3
 """Variance from which on dates are left alone: pages may be sorted, and no samples at all."""
+_MORE: Final = 1.05
+"""Rows for each of a sample from which on some rows must be missing in it."""
 _LEARNING: Final = 0.12
 """Weight of the last error in a variance."""
 _FEW: Final = 20
@@ -101,7 +103,7 @@ class Density:
         if start >= end:
             return 0.0
         samples = self._samples_around(start)
-        if samples and self._shape_variance <= _MISLEADING and samples[0].blur < end - start:
+        if samples and samples[0].blur < end - start:
             rows, reached = _rows(samples, start, end)
             if reached >= end:
                 return rows / (FILL * self._limit)
@@ -124,6 +126,10 @@ class Density:
         self._around(window.after, window.before).completed(window, rows.keys())
         self._delays.learn(window, rows)
         for sample in self._samples_around(window.after):
+            is_first = sample.window.after == window.after and sample.scale > _MORE
+            if is_first and len(rows) > _FEW and sample.common(rows) == len(rows):
+                # By chance some would be missing: the page listed its oldest rows first.
+                self._shape_variance += _MISLEADING / 2
             sample.learn(rows)
         for sample in self._samples:
             within = sample.window
@@ -142,16 +148,8 @@ class Density:
         region = self._around(window.after, window.before)
         region.overfull(window, rows.keys())
         self._delays.learn(window, rows)
-        scale, trust = _hidden(expected / self._limit, variance)
-        sample = Sample(window, rows, self._delays, scale=scale, trust=trust)
-        around = self._samples_around(window.after)
-        for outer in around:
-            outer.learn(rows)
-        if around:
-            there = around[0].count(window.after, window.before)
-            if there and (common := around[0].common(rows)):
-                sample.learn_share(there, common)
-        self._samples.append(sample)
+        if self._shape_variance <= _MISLEADING:
+            self._add_sample(window, rows, expected, variance)
         if region.rate is not None or not rows:
             return None
         oldest = second_of(min(row.application_date for row in rows.values()))
@@ -173,8 +171,22 @@ class Density:
         self._regions.insert(at, region)
         return region
 
+    def _add_sample(self, window: Window, rows: Rows, expected: float, variance: float) -> None:
+        scale, trust = _hidden(expected / self._limit, variance)
+        sample = Sample(window, rows, self._delays, scale=scale, trust=trust)
+        around = self._samples_around(window.after)
+        for outer in around:
+            outer.learn(rows)
+        if around:
+            there = around[0].count(window.after, window.before)
+            if there and (common := around[0].common(rows)):
+                sample.learn_share(there, common)
+        self._samples.append(sample)
+
     def _samples_around(self, start: int) -> list[Sample]:
-        """Return the full pages around a second that tell its rows, the narrowest first."""
+        """Return the full pages around a second, the narrowest first; none where they mislead."""
+        if self._shape_variance > _MISLEADING:
+            self._samples.clear()
         around = [
             one for one in reversed(self._samples) if one.window.after <= start < one.window.before
         ]
@@ -185,8 +197,8 @@ class Density:
     def _width_by_shape(self, region: "_Region", start: int, end: int) -> float | None:
         """Return the best width by the full pages around; None where they do not tell it."""
         samples = self._samples_around(start)
-        page, gap = self._limit - 1, end - start
-        if not samples or self._shape_variance > _MISLEADING:
+        page, gap = max(1, self._limit - 1), end - start
+        if not samples:
             return None
         sample = samples[0]
         if _width(samples, start, end, FILL * page) < sample.blur:
@@ -215,7 +227,7 @@ class Density:
         return wanted
 
     def _shape_variance_of(self, sample: Sample) -> float:
-        return self._shape_variance + sample.scale / (self._limit - 1) + 1 / sample.trusted
+        return self._shape_variance + sample.scale / self._limit + 1 / sample.trusted
 
     def _expected(self, window: Window, found: int | None) -> tuple[float, float]:
         """Return how many rows were expected in a window, and the variance of its logarithm.

@@ -24,6 +24,8 @@ _ROWS: Final = 20
 """Rows of a page that delays are learned from."""
 _MEMORY: Final = 600
 """Rows after which a delay is half forgotten or so."""
+_NOTHING: Final = 1e-9
+"""What rounding may leave of nothing."""
 _PLACES: Final = 5
 """Places that each row is spread over."""
 _STEP: Final = 2
@@ -58,6 +60,10 @@ class Delays:
         share = (delay - _EDGES[at]) / (_EDGES[at + 1] - _EDGES[at])
         return self._sums[at] + self._masses[at] * share
 
+    def _within(self, low: float, high: float) -> float:
+        """Return how much of the histogram lies between two delays, in this order."""
+        return self.below(high) - self.below(low) if low < high else 0.0
+
     def delay(self, below: float) -> float:
         """Return the delay below which so much of the histogram lies."""
         at = min(max(bisect_right(self._sums, below) - 1, 0), len(self._masses) - 1)
@@ -81,15 +87,14 @@ class Delays:
             low, high = window.after - date, window.before - date
             first = max(0, bisect_right(_EDGES, low) - 1)
             last = min(len(added), bisect_left(_EDGES, high))
-            likely = [
-                self._masses[at]
-                * (min(high, _EDGES[at + 1]) - max(low, _EDGES[at]))
-                / (_EDGES[at + 1] - _EDGES[at])
-                for at in range(first, last)
-            ]
+            if first >= last:
+                continue
+            likely = self._masses[first:last]
+            likely[0] -= self._within(_EDGES[first], low)
+            likely[-1] -= self._within(high, _EDGES[last])
             total = sum(likely)
             for at, mass in enumerate(likely, first):
-                added[at] += mass / total if total > 0 else 1 / len(likely)
+                added[at] += mass / total if total > _NOTHING else 1 / len(likely)
         kept = 1 - min(0.5, len(some) / _MEMORY) if self.total > _MEMORY else 1.0
         self._set([mass * kept + more for mass, more in zip(self._masses, added, strict=True)])
         self.learned += len(some)
@@ -115,7 +120,7 @@ class Sample:
         self.found: float = 0
         """Rows of the sample that turned up on other pages since."""
         self._seen: float = 0
-        self._ids = rows.keys()
+        self._ids = frozenset(rows)
         self._dates = sorted(second_of(row.application_date) for row in rows.values())
         self._delays = delays
         self._scale = scale
