@@ -61,10 +61,7 @@ class BareClient:
     async def _get(self, cls: type[T], path: str, query: dict[str, Any] | None = None) -> T:
         async with self._session.get(self._root + path, params=query) as reply:
             reply.raise_for_status()
-            record = decode(cls, await reply.read())
-        if isinstance(record, Exception):
-            raise record
-        return record
+            return decode(cls, await reply.read())
 
 
 class ParsingClient(BareClient):

@@ -19,7 +19,6 @@ from typing import Any, Final, TypeAlias
 import orjson
 from attrs import frozen
 
-from income_client.errors import DecodeError
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 from income_client.wire.codec import decode
 
@@ -82,7 +81,7 @@ def _rows(
     pydantic_goal: float | None = None,
     orjson_goal: float | None = None,
 ) -> list[Row]:
-    ours = partial(_decoded, record)
+    ours = partial(decode, record)
     ways: dict[str, Decode] = {
         "ours": ours,
         "again": ours,
@@ -116,13 +115,6 @@ def _rows(
     ]
 
 
-def _decoded(record: type, body: bytes) -> object:
-    decoded = decode(record, body)
-    if type(decoded) is DecodeError:
-        raise decoded
-    return decoded
-
-
 def _costs(
     ways: Mapping[str, Decode], body: bytes, scale: DecodingScale
 ) -> Mapping[str, list[float]]:
@@ -149,7 +141,7 @@ def _costs(
 async def hold_summaries(scale: DecodingScale) -> list[Row]:
     """Hold many summaries, all different, and count the bytes that Python gave for them."""
     pages = range(0, scale.held, _PAGE_ROWS)
-    ours = _bytes_each(partial(_decoded, ApplicationPage), pages)
+    ours = _bytes_each(partial(decode, ApplicationPage), pages)
     models = _bytes_each(PageModel.model_validate_json, pages)
     held = f"{scale.held:,} summaries held"
     return [

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from .command import run_afresh
+from .polling_costs import commit, digest
 from .polling_first import first_polls
 from .polling_scale import FULL, QUICK, PollingScale
 from .polling_steady import poll_steadily
@@ -19,6 +20,8 @@ Measurement: TypeAlias = Callable[[PollingScale], Coroutine[Any, Any, list[Row]]
 MEASUREMENTS: Final[Mapping[str, Measurement]] = {
     "steady": poll_steadily,
     "first": first_polls,
+    "digest": digest,
+    "commit": commit,
 }
 """Every measurement by the name that the command line knows it by."""
 

@@ -92,8 +92,7 @@ if TYPE_CHECKING:
         PaystubEntry,
     )
     from .records.files import DownloadedFile, DownloadProgress
-    from .records.money import AmountPair
-    from .records.paystub import Paystub, PaystubAddress, PaystubApplicant
+    from .records.paystub import AmountPair, Paystub, PaystubAddress, PaystubApplicant
     from .records.window import Window
     from .settings import (
         BasicAuth,
@@ -104,7 +103,8 @@ if TYPE_CHECKING:
         Timeouts,
     )
     from .walk.paginator import ApplicationPaginator, WalkProgress
-    from .wire.codec import from_json, register_document_type, to_json
+    from .wire.codec import from_json, to_json
+    from .wire.readers import register_document_type
 else:
     from ._lazy import __dir__, __getattr__  # noqa: F401 - what the interpreter asks
 

@@ -51,12 +51,12 @@ NAMES: Final = {
         PaystubEntry
     """,
     "records.files": "DownloadedFile DownloadProgress",
-    "records.money": "AmountPair",
-    "records.paystub": "Paystub PaystubAddress PaystubApplicant",
+    "records.paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
     "records.window": "Window",
     "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",
     "walk.paginator": "ApplicationPaginator WalkProgress",
-    "wire.codec": "from_json register_document_type to_json",
+    "wire.codec": "from_json to_json",
+    "wire.readers": "register_document_type",
 }
 """The modules, and the names that each gives."""
 

@@ -21,13 +21,14 @@ from .errors import ConfigurationError
 from .events import OnEvent
 from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_record
 from .http import endpoints
-from .http.endpoints import proxy_address
-from .http.replies import read_about, read_reply
+from .http.endpoints import addresses, proxy_address
+from .http.replies import read_reply
 from .http.session import Auth, SessionManager
 from .http.tokens import TokenStore
-from .http.transport import BorrowedSession, TraceConfig
+from .http.transport import BorrowedSession, TraceConfig, Transport
+from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationPage, ApplicationSummary
-from .records.documents import ApplicationDocuments, ApplicationRecord
+from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .records.files import DownloadedFile
 from .records.window import EPOCH
 from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count, check_type, invalid
@@ -36,8 +37,17 @@ from .wire.times import When, service_bounds, wire_bounds
 if TYPE_CHECKING:
     from .checkpoints import CheckpointStore
     from .configuration import ClientOptions, Configuration
-    from .downloads.downloader import Destination, Downloader, FolderOrStore, OnProgress
-    from .downloads.many import Documents, DownloadFailure, Downloads, OneDocument
+    from .downloads.downloader import Downloader
+    from .downloads.many import (
+        Destination,
+        Documents,
+        DownloadFailure,
+        Downloads,
+        FolderOrStore,
+        Job,
+        OneDocument,
+        OnProgress,
+    )
     from .polling.poller import Poller
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
@@ -111,28 +121,28 @@ class IncomeClient:
         self._zone = service_timezone
         self._clock = clock or SystemClock()
         try:
+            sealed_proxy = None if proxy is None else proxy_address(proxy)
             self._session = SessionManager(
-                base_url,
+                Transport(
+                    addresses(base_url, auth_url),
+                    session=session,
+                    max_response_bytes=max_response_bytes,
+                    user_agent=user_agent,
+                    proxy=sealed_proxy,
+                    tls=ssl,
+                    trace_configs=trace_configs,
+                    keep_error_bodies=keep_error_bodies,
+                ),
                 auth=auth,
-                auth_url=auth_url,
-                session=session,
                 timeouts=timeouts,
                 retry=retry,
                 concurrency=concurrency,
                 max_rate=max_rate,
                 token_store=token_store,
-                max_response_bytes=max_response_bytes,
-                user_agent=user_agent,
-                proxy=proxy,
-                ssl=ssl,
-                trace_configs=trace_configs,
-                keep_error_bodies=keep_error_bodies,
-                on_event=on_event,
-                telemetry=telemetry,
+                instrumentation=Instrumentation(on_event, telemetry=telemetry),
                 clock=self._clock,
             )
             self._host = urlsplit(base_url).netloc
-            sealed_proxy = None if proxy is None else proxy_address(proxy)
         finally:
             del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
         self._retry = retry
@@ -143,7 +153,7 @@ class IncomeClient:
         def make_downloader() -> Downloader:
             from .downloads.downloader import Downloader
 
-            return Downloader.make(
+            return Downloader(
                 downloads,
                 timeouts=timeouts,
                 retry=retry,
@@ -366,7 +376,7 @@ class IncomeClient:
             IncomeClientError: the request failed after its retries.
         """
         request = endpoints.get_application(application_id)
-        return await self._session.call(request, partial(read_about, Application, request))
+        return await self._session.call(request, partial(read_reply, Application, request))
 
     async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
         """Read the documents of one application (contract section 4.3).
@@ -382,7 +392,7 @@ class IncomeClient:
             IncomeClientError: the request failed after its retries.
         """
         request = endpoints.get_documents(application_id, pages)
-        read = partial(read_about, ApplicationDocuments, request)
+        read = partial(read_reply, ApplicationDocuments, request)
         return await self._session.call(request, read)
 
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
@@ -690,22 +700,18 @@ class IncomeClient:
                 it could not be written.
             IncomeClientError: the documents could not be read again.
         """
-        from .downloads.file_getter import file_getter, get_one, the_one
+        from .downloads.many import Job, the_one
 
         one = the_one(document, file)
-        get = file_getter(
+        job = Job.make(
             destination,
             names,
             overwrite=overwrite,
             keep_partial=keep_partial,
             on_progress=on_progress,
-            downloader=self._opened_downloader,
             ask=self.get_documents,
         )
-        try:
-            return await get_one(get, one)
-        finally:
-            del one, get  # which hold the file's name and address
+        return await self._download(job, one)
 
     @overload
     def download_all(
@@ -770,21 +776,23 @@ class IncomeClient:
         Raises:
             ConfigurationError: an argument is invalid.
         """
-        from .downloads.file_getter import file_getter, folder_or_store
-        from .downloads.many import Downloads
+        from .downloads.many import Downloads, Job, folder_or_store
 
-        get = file_getter(
+        job = Job.make(
             folder_or_store(directory),
             names,
             overwrite=overwrite,
             keep_partial=keep_partial,
             on_progress=on_progress,
-            downloader=self._opened_downloader,
             ask=self.get_documents,
         )
+        get = partial(self._download, job)
         return Downloads(documents, get, concurrency=concurrency, on_error=on_error)
 
     # Shared by the methods above
+
+    async def _download(self, job: Job, document: Document) -> DownloadedFile:
+        return await (await self._opened_downloader()).fetch(job, document)
 
     async def _opened_downloader(self) -> Downloader:
         """Return what gets files, made when the first one is downloaded."""

@@ -262,7 +262,7 @@ def from_file(
         if account.is_elsewhere(below) and below.kinds:
             unused = place or "the environment"
         both = account.over(below)
-        added = both.given.keys() - account.given.keys()
+        added = (key for key in both.given if key not in account.given)
         sources |= {key: place or variable(key) for key in added}
         account = both
     return Configuration(

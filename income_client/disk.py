@@ -1,13 +1,22 @@
-"""Bringing files and folders to the disk, where the file system knows how."""
+"""Private files and folders on the disk: opened without following links, made, and synced."""
 
 import errno
 import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 _NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 _CAN_OPEN_FOLDERS: Final = hasattr(os, "O_DIRECTORY")
 """Windows cannot, and needs no sync of a folder."""
+_PRIVATE: Final = 0o600
+_PRIVATE_FOLDER: Final = 0o700
+# Windows lacks most flags, and needs one that others lack.
+_SAFELY: Final = (
+    getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)
 
 
 def sync_descriptor(descriptor: int) -> None:
@@ -28,3 +37,76 @@ def sync_folder(path: Path) -> None:
         sync_descriptor(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file without following a link or waiting for a pipe's other end."""
+    return os.open(path, flags | _SAFELY, _PRIVATE)
+
+
+def new_file(path: Path) -> int:
+    """Make a file for reading and writing, for its owner alone whatever the umask is."""
+    descriptor = open_file(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+    try:
+        # Windows has no such mode.
+        if hasattr(os, "fchmod"):
+            os.fchmod(descriptor, _PRIVATE)
+    except BaseException:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)
+        raise
+    return descriptor
+
+
+def make_private(path: Path) -> None:
+    """Take from a file what others may do with it, if it is ours."""
+    with suppress(OSError):
+        if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+            path.chmod(_PRIVATE)
+
+
+def size_of_file(path: Path) -> int | None:
+    """Return the size of the file at a path, None for nothing; raise if it is not a file."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(found.st_mode):
+        return found.st_size
+    kinds = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"))
+    kind = next((text for is_kind, text in kinds if is_kind(found.st_mode)), "no regular file")
+    raise FileExistsError(errno.EEXIST, f"{kind} is in its place")
+
+
+def check_folder(path: Path, inner: Sequence[str] = ()) -> Path:
+    """Return the folder at the end of these names; raise if one of them is a link or missing."""
+    _check_is_folder(path.stat())
+    for name in inner:
+        path = path / name
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, "a symbolic link is in the place of a folder")
+        _check_is_folder(found)
+    return path
+
+
+def make_folder(path: Path, inner: Sequence[str] = ()) -> Path:
+    """Make what is missing of a folder, for its owner alone, and return it as `check_folder`."""
+    missing = [path, *path.parents]
+    while missing and missing[-1].is_dir():
+        missing.pop()
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            folder.mkdir(_PRIVATE_FOLDER)
+    for name in inner:
+        outer, path = path, path / name
+        with suppress(FileExistsError):
+            path.mkdir(_PRIVATE_FOLDER)
+            sync_folder(outer)
+        check_folder(outer, (name,))
+    return path
+
+
+def _check_is_folder(found: os.stat_result) -> None:
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

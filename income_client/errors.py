@@ -32,12 +32,13 @@ a client made with ``keep_error_bodies=True`` fills in.
 import enum
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from attrs import frozen
 
-from .records.applications import ApplicationSummary
-from .records.window import Window
+if TYPE_CHECKING:
+    from .records.applications import ApplicationSummary
+    from .records.window import Window
 
 E = TypeVar("E", bound="IncomeClientError")
 
@@ -179,7 +180,7 @@ class PayloadFault:
     path: str
     """Where, as a JSON path such as ``$.applicants.applicant1.ssn``."""
     reason: str
-    """What was expected and which kind of value stood there; never the value."""
+    """What was expected and which kind of value was found; never the value."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
@@ -214,8 +215,8 @@ class SaturatedWindowError(IncomeClientError):
 
     def __init__(
         self,
-        windows: tuple[Window, ...],
-        applications: tuple[ApplicationSummary, ...],
+        windows: "tuple[Window, ...]",
+        applications: "tuple[ApplicationSummary, ...]",
     ) -> None:
         shown = ", ".join(str(window) for window in windows[:3])
         super().__init__(
@@ -227,7 +228,7 @@ class SaturatedWindowError(IncomeClientError):
 
 
 class DownloadError(IncomeClientError):
-    """A document's file did not come whole, or cannot be kept where it was to go.
+    """A document's file did not come whole, or cannot be kept at its destination.
 
     Attributes:
         document_id: whose file it is.

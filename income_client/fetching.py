@@ -7,12 +7,12 @@ from typing import Any, Final, Literal, TypeVar, cast
 from attrs import define, field, frozen
 
 from .concurrency import Finished, Raised, Source, TaskIterator
-from .errors import ConfigurationError, IncomeClientError
+from .errors import IncomeClientError
 from .events import RecordDelivered
 from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord
-from .settings import check_count
+from .settings import check_choice, check_count, invalid
 
 Y = TypeVar("Y")
 
@@ -79,8 +79,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
         instrumentation: Instrumentation | None = None,
     ) -> None:
         check_count("concurrency", concurrency)
-        if on_error not in ("raise", "yield"):
-            raise ConfigurationError('on_error is "raise" or "yield"')
+        check_choice("on_error", on_error, ("raise", "yield"))
         expected = "applications are ids, or what has one, in an iterable"
         super().__init__(Source(applications, _id_of, expected))
         self._parts = parts
@@ -176,4 +175,4 @@ def _id_of(application: object) -> str:
         case ApplicationSummary() | Application():
             return application.application_id
         case _:
-            raise ConfigurationError("an application is an id, a summary or an application")
+            raise invalid("an application", "an id, a summary or an application", application)

@@ -42,12 +42,9 @@ class HostPattern:
         return not self.is_wildcard and is_this_machine(self.host)
 
     def allows(self, host: str, port: int, default_port: int) -> bool:
-        """Say whether it is about this host and port.
+        """Say whether it names this host, as `plain_host` spells it, and this port.
 
-        Args:
-            host: as `plain_host` spells it.
-            port: the port to be connected to.
-            default_port: the port of the address's scheme.
+        ``default_port`` is that of the address's scheme.
         """
         if self.is_wildcard:
             is_meant = not is_ip(host) and host.endswith(f".{self.host}")
@@ -59,29 +56,50 @@ class HostPattern:
 
 
 def read_host_pattern(text: object) -> HostPattern:
-    """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``.
+    """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``."""
+    if not isinstance(text, str):
+        raise ConfigurationError("allowed_hosts: an entry is not a str")
+    for is_wrong, fault in (
+        (not text, "is empty"),
+        (not text.isascii() or not text.isprintable() or " " in text, "is not plain ASCII"),
+        ("@" in text, "holds a user name or a password"),
+        (any(char in text for char in "/?#\\"), "is an address; name only a host and a port"),
+        (text == "*" or text.startswith("*:"), "allows every host; name them"),
+    ):
+        if is_wrong:
+            raise _refused(text, fault)
+    parts = _ENTRY.fullmatch(text)
+    if parts is None:
+        raise _refused(text, "is not a host; an IPv6 address must be in brackets")
+    port = parts["port"]
+    is_port = port is None or port == "*" or _PORT.fullmatch(port) is not None
+    if not is_port or (port not in (None, "*") and int(port) > _HIGHEST_PORT):
+        raise _refused(text, "has a port that is neither a number from 1 to 65535 nor *")
+    is_wildcard = parts["host"].startswith("*.")
+    host = plain_host(parts["host"].removeprefix("*."))
+    if host is None:
+        raise _refused(text, "is not a host name and not an IP address")
+    if is_wildcard and (is_ip(host) or "." not in host):
+        raise _refused(text, "needs a domain of two labels or more behind *.")
+    return HostPattern(
+        host=host,
+        is_wildcard=is_wildcard,
+        port=None if port in (None, "*") else int(port),
+        is_any_port=port == "*",
+    )
 
-    Raises:
-        ConfigurationError: it is none.
-    """
-    found = _pattern(text) if isinstance(text, str) else "is no str"
-    if isinstance(found, HostPattern):
-        return found
+
+def _refused(text: str, fault: str) -> ConfigurationError:
     # What somebody takes for an entry may be a whole address.
-    is_showable = isinstance(text, str) and _SHOWABLE.fullmatch(text) is not None
-    shown = f" {text!r}" if is_showable else ""
-    raise ConfigurationError(f"allowed_hosts: the entry{shown} {found}")
+    shown = f" {text!r}" if _SHOWABLE.fullmatch(text) else ""
+    return ConfigurationError(f"allowed_hosts: the entry{shown} {fault}")
 
 
 def plain_host(text: str) -> str | None:
-    """Return the one spelling of the host of an address; None if it is not a host.
+    """Return the one spelling of a host, an IPv6 address in brackets; None if it is not a host.
 
-    Numbers that only old parsers take for an IPv4 address (``127.1``,
-    ``0x7f.0.0.1``, ``2130706433``), zones of IPv6 addresses, percent signs and a
-    dot at the end are not accepted.
-
-    Args:
-        text: as written in an address, an IPv6 address in brackets.
+    Numbers that only old parsers take for an IPv4 address (``127.1``, ``0x7f.0.0.1``,
+    ``2130706433``), zones of IPv6 addresses, percent signs and a dot at the end are not accepted.
     """
     text = text.lower() if text.isascii() else ""
     bracketed = _BRACKETED.fullmatch(text)
@@ -107,35 +125,3 @@ def is_this_machine(host: str) -> bool:
 def is_ip(host: str) -> bool:
     """Say whether a host, as `plain_host` spells it, is an IP address."""
     return ":" in host or host.rpartition(".")[2].isdigit()
-
-
-def _pattern(text: str) -> HostPattern | str:
-    """Return the pattern, or what is wrong with the text."""
-    for is_wrong, fault in (
-        (not text, "is empty"),
-        (not text.isascii() or not text.isprintable() or " " in text, "is not plain ASCII"),
-        ("@" in text, "holds a user name or a password"),
-        (any(char in text for char in "/?#\\"), "is an address; only host and port are meant"),
-        (text == "*" or text.startswith("*:"), "means every host; name them"),
-    ):
-        if is_wrong:
-            return fault
-    parts = _ENTRY.fullmatch(text)
-    if parts is None:
-        return "is no host; an IPv6 address stands in brackets"
-    port = parts["port"]
-    is_port = port is None or port == "*" or _PORT.fullmatch(port) is not None
-    if not is_port or (port not in (None, "*") and int(port) > _HIGHEST_PORT):
-        return "has a port that is neither a number from 1 to 65535 nor *"
-    is_wildcard = parts["host"].startswith("*.")
-    host = plain_host(parts["host"].removeprefix("*."))
-    if host is None:
-        return "is no host name and no IP address"
-    if is_wildcard and (is_ip(host) or "." not in host):
-        return "needs a domain of two labels or more behind *."
-    return HostPattern(
-        host=host,
-        is_wildcard=is_wildcard,
-        port=None if port in (None, "*") else int(port),
-        is_any_port=port == "*",
-    )

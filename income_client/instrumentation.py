@@ -6,9 +6,8 @@ Neither can break a call: what they raise is logged once.
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from .clock import Clock
 from .errors import ConfigurationError, IncomeClientError
@@ -20,7 +19,7 @@ from .events import (
     RequestRetried,
     RequestSent,
 )
-from .settings import is_plain_function
+from .settings import check_flag, is_plain_function
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -28,33 +27,30 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger("income_client.events")
 _LIBRARY: Final = "opentelemetry"
 
-T = TypeVar("T")
-
 
 class Instrumentation:
     """Gives the events of one client to those who listen."""
 
-    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry")
+    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry", "emit", "is_on")
 
     def __init__(self, on_event: OnEvent | None = None, *, telemetry: bool = False) -> None:
-        if not isinstance(telemetry, bool):
-            raise ConfigurationError("telemetry must be True or False")
+        check_flag("telemetry", telemetry)
         if on_event is not None and not is_plain_function(on_event):
             raise ConfigurationError("on_event is called, not awaited: a plain function")
         self._hook = on_event
         self._telemetry: Telemetry | None = None
         self._is_sought = telemetry
         self._has_failed: set[str] = set()
-
-    @property
-    def emit(self) -> OnEvent | None:
+        self.is_on: bool = telemetry or on_event is not None
+        """Whether calls have to be watched, as far as is known by now."""
+        self.emit: OnEvent | None = None if on_event is None else self._emit
         """What takes an event; None while nobody listens, so that none is made in vain."""
-        return None if self._hook is None and self._telemetry is None else self._emit
 
     def begin(self, name: str, host: str | None, clock: Clock) -> "CallWatch | None":
         """Start watching a call in the running task; None while nobody listens."""
         if self._is_sought:
             self._find_telemetry()
+            self.is_on = self.emit is not None
         if self._telemetry is not None:
             try:
                 span = self._telemetry.begin(name, host)
@@ -86,6 +82,8 @@ class Instrumentation:
             from .telemetry import Telemetry  # noqa: PLC0415 - its library may not be installed
 
             self._telemetry = Telemetry.found()
+            if self._telemetry is not None:
+                self.emit = self._emit
         except ImportError:
             return
         except Exception as error:  # noqa: BLE001 - foreign code, and perhaps too old
@@ -114,16 +112,6 @@ class CallWatch:
         self._sent_at: float | None = None
         self._sent = 0
         self._status: int | None = None
-
-    async def over(self, work: Awaitable[T]) -> T:
-        """Await the call's work, and emit how it ends."""
-        try:
-            outcome = await work
-        except BaseException as error:
-            self.finished(error)
-            raise
-        self.finished(outcome)
-        return outcome
 
     def sent(self) -> None:
         """Emit that a request is sent."""

@@ -25,16 +25,16 @@ _MAX_SHOWN: Final = 40
 _SURROGATES: Final = range(0xD800, 0xE000)
 
 
-def shown(value: object) -> str:
-    """Return what an error may say of an argument: a number itself, of all else the type."""
-    if value is None or isinstance(value, bool | int | float):
-        return repr(value)[:_MAX_SHOWN]
-    return f"of type {type(value).__name__}"
+def invalid(
+    name: str, allowed: str, value: object, *, may_show: bool = False
+) -> ConfigurationError:
+    """Return the error of an argument: its name, what is allowed, and what was given.
 
-
-def invalid(name: str, allowed: str, value: object) -> ConfigurationError:
-    """Return the error of an argument: its name, what is allowed, and what was given."""
-    return ConfigurationError(f"{name} must be {allowed}, not {shown(value)}")
+    Of a value that may be private, only the type is shown, unless it is a number.
+    """
+    may_show = may_show or value is None or isinstance(value, bool | int | float)
+    shown = repr(value)[:_MAX_SHOWN] if may_show else f"of type {type(value).__name__}"
+    return ConfigurationError(f"{name} must be {allowed}, not {shown}")
 
 
 def check_count(name: str, value: object) -> int:
@@ -68,7 +68,8 @@ def check_flag(name: str, value: object) -> bool:
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise unless the value is one of the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise invalid(name, " or ".join(map(repr, choices)), value)
+        is_text = isinstance(value, str)
+        raise invalid(name, " or ".join(map(repr, choices)), value, may_show=is_text)
 
 
 def check_type(name: str, value: object, *types: type) -> None:
@@ -145,7 +146,7 @@ class Secret:
         if not is_text:
             # Crash reporters send the locals of the frame that raises.
             del text
-            raise ConfigurationError("a Secret must be made of a str")
+            raise ConfigurationError("the text of a Secret must be a str")
         self._text = text
 
     def reveal(self) -> str:

@@ -31,7 +31,7 @@ Attributes = dict[str, str | int | float]
 _SCOPE: Final = "income_client"
 _CANCELLED: Final = "CancelledError"
 _NO_METER_YET: Final = "_ProxyMeterProvider"
-"""What stands in for a meter provider before there is one; it has no public name."""
+"""The class of the meter provider before one is set; it has no public name."""
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -76,15 +76,7 @@ class Telemetry:
         return cls() if has_tracer or has_meter else None
 
     def begin(self, name: str, host: str | None) -> OnEvent:
-        """Begin the span of a call, within the one of the running task, and take its place there.
-
-        Args:
-            name: of the call.
-            host: that it is for.
-
-        Returns:
-            What takes the events of the call, in the same task; its end ends the span.
-        """
+        """Begin the span of a call in the running task, and return what takes the call's events."""
         known: Attributes = {"income_client.call": name}
         if host is not None:
             known["server.address"] = host

@@ -26,7 +26,7 @@ from tests.support.architecture import (
 
 BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (layers, Module("errors", "from .http.session import Session")),
-    (layers, Module("records.money", "from ..wire.codec import to_json")),
+    (layers, Module("records.paystub", "from ..wire.codec import to_json")),
     (layers, Module("wire.codec", "from income_client import telemetry")),
     (layers, Module("http.session", "from .. import client")),
     (layers, Module("http.session", "import income_client.walk.paginator")),
@@ -41,7 +41,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (purity, Module("walk.planner", "import logging")),
     (purity, Module("http.replies", "from random import Random")),
     (purity, Module("http.replies", "from datetime import datetime\ndatetime.now()")),
-    (purity, Module("records.money", "from datetime import date\ndate.today()")),
+    (purity, Module("records.paystub", "from datetime import date\ndate.today()")),
     (purity, Module("settings", "from os import environ")),
     (purity, Module("emulator.world", "import random")),
     (purity, Module("emulator.rules", "def f(path): return open(path)")),
@@ -49,7 +49,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (libraries, Module("http.transport", "from aiohttp import web")),
     (libraries, Module("emulator.listening", "from aiohttp import ClientSession")),
     (libraries, Module("http.session", "from tenacity import retry")),
-    (libraries, Module("records.money", "import cattrs")),
+    (libraries, Module("records.paystub", "import cattrs")),
     (libraries, Module("client", "from rich.console import Console")),
     (libraries, Module("receivers.aiohttp", "from aiohttp import ClientSession")),
     (libraries, Module("receivers.asgi", "import uvicorn")),

@@ -1,53 +1,30 @@
-"""Where a file goes: below a folder, to exactly one path, or into an open binary stream."""
+"""Where a file goes: to a path on the disk, or into an open binary stream."""
 
 import errno
+import hashlib
 import inspect
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self
 
-from attrs import frozen
+from attrs import field, frozen
 
-from income_client.concurrency import run_to_the_end
+from income_client.disk import check_folder, make_folder, make_private, open_file, size_of_file
 from income_client.errors import ConfigurationError, DownloadError
 
-from .naming import EXTENSIONS, FileFacts, NameTemplate, extension_of
-from .part_file import (
-    FoldersSeen,
-    HashedFile,
-    PartFile,
-    adopt,
-    check_is_regular,
-    create,
-    disk_fault,
-    folder_at,
-    has_part,
-    hash_file,
-    make_private,
-)
-from .spool import SomeSpool, Spool
+from .naming import FileFacts, FileName, NameTemplate, extension_of
+from .part_file import BLOCK, PartFile, Spool, adopt, create, on_disk, parts_of
 
-T = TypeVar("T")
-
-ANOTHER: Final = "another file is there already; it was left as it is, for want of overwrite=True"
+ANOTHER: Final = "another file is there already; overwrite=True would replace it"
 """Error message for a place that is taken."""
 
+_MOST_FOLDERS: Final = 4096
 _STOPPED: Final = "the copy was stopped"
 _NO_THREAD: Final = "no thread can be started to write to the stream"
-
-
-@frozen
-class Present:
-    """A file that is at a place already."""
-
-    path: Path | str
-    """Where: a path, or a key in a store."""
-    size: int
-    """Its length in bytes."""
 
 
 @frozen
@@ -56,8 +33,27 @@ class Published:
 
     path: Path | str | None
     """Where: a path, or a key in a store; None for a stream."""
+    size: int
+    """Its length in bytes."""
+    sha256: str
+    """The hash of its content, in hex."""
     was_there: bool
     """Whether a file with the same content was there before, and was left."""
+
+    @classmethod
+    def of(cls, file: PartFile, path: Path | str | None, *, was_there: bool = False) -> Self:
+        """Say where a file is now."""
+        return cls(path, file.size, file.sha256, was_there)
+
+
+@frozen
+class Present:
+    """A file that is at a place already."""
+
+    size: int
+    """Its length in bytes."""
+    take: Callable[[str], Awaitable[Published | None]] = field(repr=False)
+    """Reads it, and returns it for the download if its MD5 in hex is this one."""
 
 
 class Place(Protocol):
@@ -66,24 +62,14 @@ class Place(Protocol):
     async def present(self) -> tuple[Present, ...]:
         """Return what is there already; several, where the extension is not known yet."""
 
-    async def hash_of(self, present: Present, algorithm: str) -> str:
-        """Read a file that is there through the hash of this name, and return it in hex."""
-
-    async def accept(self, present: Present) -> None:
-        """Take a file that is there for the download: make it private, remove leftover parts."""
-
-    async def begin(self) -> SomeSpool:
+    async def begin(self) -> Spool:
         """Return what the bytes are written to, with what an earlier process has left.
 
-        It is left as a context: what is neither kept nor published is thrown away.
+        It is left as a context.
         """
 
     async def publish(
-        self,
-        spool: SomeSpool,
-        *,
-        content_type: str | None = None,
-        overwrite: bool = False,
+        self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
     ) -> Published:
         """Put what was written where it belongs, all of it or nothing.
 
@@ -94,183 +80,206 @@ class Place(Protocol):
         """
 
 
-class _DiskPlace:
-    """What a folder and a path have in common."""
-
-    def __init__(
-        self,
-        folder: Path,
-        target: str,
-        names: Sequence[str],
-        *,
-        inner: Sequence[str] = (),
-        may_make: bool = False,
-        seen: FoldersSeen | None = None,
-    ) -> None:
-        self._folder = folder.absolute()
-        self._inner = inner
-        self._target = target
-        self._names = tuple(names)
-        self._may_make = may_make
-        self._seen = seen
-        self._others: tuple[str, ...] = ()
-        self._has_no_part = False
-
-    async def present(self) -> tuple[Present, ...]:
-        """See `Place.present`."""
-        found = await _on_disk(self._look)
-        self._others = tuple(Path(one.path).name for one in found)
-        return found
-
-    async def hash_of(self, present: Present, algorithm: str) -> str:
-        """See `Place.hash_of`."""
-        path = Path(present.path)
-
-        def read() -> str:
-            check_is_regular(path)
-            return hash_file(path, algorithm)
-
-        return await _on_disk(read)
-
-    async def accept(self, present: Present) -> None:
-        """See `Place.accept`."""
-        path = Path(present.path)
-
-        def settle() -> None:
-            make_private(path)
-            left = adopt(path.parent, self._target)
-            if left is not None:
-                left.discard()
-
-        await _on_disk(settle)
-
-    async def begin(self) -> SomeSpool:
-        """See `Place.begin`."""
-        if self._has_no_part:
-            return Spool(self._create)
-        made: list[Spool[PartFile]] = []
-
-        def begin() -> SomeSpool:
-            try:
-                held = adopt(folder_at(self._folder, self._inner), self._target, self._seen)
-            except FileNotFoundError:
-                if not self._may_make:
-                    raise
-                held = None
-            made.append(Spool(self._create, held))
-            return made[0]
-
-        try:
-            return await _on_disk(begin)
-        except BaseException:
-            for spool in made:  # cancelled meanwhile: nobody else will end it
-                await spool.keep()
-            raise
-
-    async def publish(
-        self,
-        spool: SomeSpool,
-        *,
-        content_type: str | None = None,
-        overwrite: bool = False,
-    ) -> Published:
-        """See `Place.publish`."""
-        return await spool.conclude(
-            partial(self._publish, content_type=content_type, overwrite=overwrite)
-        )
-
-    def _name_of(self, content_type: str | None, head: bytes) -> str:  # noqa: ARG002 - of others
-        return self._target
-
-    def _create(self, mark: str | None) -> PartFile:
-        folder = folder_at(self._folder, self._inner, make=self._may_make)
-        return create(folder, self._target, mark)
-
-    def _look(self) -> tuple[Present, ...]:
-        try:
-            folder = folder_at(self._folder, self._inner)
-        except FileNotFoundError:
-            self._has_no_part = self._may_make
-            return ()
-        self._has_no_part = not has_part(folder, self._target, self._seen)
-        beginning = os.path.join(folder, "")  # noqa: PTH118 - paths of many names take their time
-        found = []
-        for name in self._names:
-            facts = check_is_regular(beginning + name)
-            if facts is not None:
-                found.append(Present(folder / name, facts.st_size))
-        return tuple(found)
-
-    def _publish(self, file: PartFile, *, content_type: str | None, overwrite: bool) -> Published:
-        """Give a part its final name, unless the same or another file has its place."""
-        name, folder = self._name_of(content_type, file.head), file.folder
-        paths = [folder / one for one in dict.fromkeys((name, *self._others))]
-        for _ in range(2):
-            there = [path for path in paths if check_is_regular(path)]
-            for path in there:
-                if path.stat().st_size == file.size and hash_file(path, "sha256") == file.sha256:
-                    make_private(path)
-                    file.discard()
-                    return Published(path, was_there=True)
-            if there and not overwrite:
-                break
-            try:
-                file.publish(name, overwrite=overwrite)
-            except FileExistsError:
-                continue  # it came meanwhile: look at that
-            for path in there:
-                if path.name != name:
-                    path.unlink(missing_ok=True)
-            return Published(folder / name, was_there=False)
-        raise DownloadError(ANOTHER)
+@frozen
+class _Folder:
+    names: set[str]
+    """Names that may be in it."""
+    parts: tuple[str, ...] = ()
+    """Those of parts."""
 
 
-class FolderPlace(_DiskPlace):
-    """A place below a folder, which is made if missing, for its owner alone.
+class FoldersSeen:
+    """What was in each folder at the first look: one look, however many files go there."""
 
-    No symbolic link below the folder is followed. The extension is not known before the file has
-    come: a file with any of the known ones counts as being there.
+    def __init__(self) -> None:
+        self._folders: dict[Path, _Folder] = {}
 
-    Raises:
-        ConfigurationError: the template needs what is not known of the document.
+    def known(self, path: Path) -> _Folder | None:
+        """Return what is known of a folder."""
+        return self._folders.get(path)
+
+    def look(self, path: Path) -> _Folder:
+        """Look into a folder."""
+        with os.scandir(path) as entries:
+            names = {entry.name for entry in entries}
+        parts = tuple(name for name in names if name.endswith(".part"))
+        return self.add(path, _Folder(names, parts))
+
+    def add(self, path: Path, folder: _Folder) -> _Folder:
+        """Remember what is in a folder, unless another thread did meanwhile."""
+        if len(self._folders) >= _MOST_FOLDERS:
+            self._folders.clear()
+        return self._folders.setdefault(path, folder)
+
+
+class DiskPlace:
+    """A place on the disk.
+
+    No symbolic link below the folder is followed. Where the name is open to an extension, a file
+    with any of the known ones counts as being there.
     """
 
     def __init__(
-        self,
-        directory: Path,
+        self, folder: Path, name: FileName, seen: FoldersSeen | None, *, makes_folders: bool
+    ) -> None:
+        self._top = folder.absolute()
+        self._folder = self._top.joinpath(*name.folders)
+        self._name = name
+        self._makes_folders = makes_folders
+        self._seen = FoldersSeen() if seen is None else seen
+        self._there: tuple[Path, ...] = ()
+
+    @classmethod
+    def below(
+        cls,
+        folder: Path,
         template: NameTemplate,
         facts: FileFacts,
         seen: FoldersSeen | None = None,
-    ) -> None:
-        name = template.of(facts)
-        self._name = name
-        names = tuple(dict.fromkeys(map(name.named, EXTENSIONS)))
-        super().__init__(directory, name.stem, names, inner=name.folders, may_make=True, seen=seen)
+    ) -> Self:
+        """Return the place below a folder, which is made if missing, for its owner alone.
 
-    def _name_of(self, content_type: str | None, head: bytes) -> str:
-        return self._name.named(extension_of(content_type, head))
+        Raises:
+            ConfigurationError: the template needs what is not known of the document.
+        """
+        return cls(folder, template.of(facts), seen, makes_folders=True)
 
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """Return the place at a path as the caller wrote it; its folder must be there.
 
-class PathPlace(_DiskPlace):
-    """A path as the caller wrote it; its folder must be there.
-
-    Raises:
-        ConfigurationError: it does not end with the name of a file.
-    """
-
-    def __init__(self, path: Path) -> None:
+        Raises:
+            ConfigurationError: it does not end with the name of a file.
+        """
         if path.name in ("", ".", ".."):
             raise ConfigurationError("the destination does not end with the name of a file")
-        super().__init__(path.parent, path.name, (path.name,))
+        name = FileName((), path.name, has_extension=False)
+        return cls(path.parent, name, None, makes_folders=False)
+
+    async def present(self) -> tuple[Present, ...]:
+        """See `Place.present`."""
+        folder = await self._seen_folder()
+        names = [name for name in self._name.all() if name in folder.names]
+        return await on_disk(lambda: self._sized(names)) if names else ()
+
+    async def begin(self) -> Spool:
+        """See `Place.begin`."""
+        parts = parts_of(self._name.stem, (await self._seen_folder()).parts)
+        if not parts:
+            return Spool(self._create)
+        spools: list[Spool] = []
+        try:
+            await on_disk(lambda: spools.append(Spool(self._create, adopt(self._folder, parts))))
+        except BaseException:
+            for spool in spools:  # cancelled meanwhile: nobody else will end it
+                spool.keeps_partial = True
+                await spool.aclose()
+            raise
+        return spools[0]
+
+    async def publish(
+        self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
+    ) -> Published:
+        """See `Place.publish`."""
+        return await spool.finish(
+            partial(self._publish, content_type=content_type, overwrite=overwrite)
+        )
+
+    async def _seen_folder(self) -> _Folder:
+        known = self._seen.known(self._folder)
+        return await on_disk(self._look) if known is None else known
+
+    def _look(self) -> _Folder:
+        try:
+            check_folder(self._top, self._name.folders)
+        except FileNotFoundError:
+            if not self._makes_folders:
+                raise
+            return self._seen.add(self._folder, _Folder(set()))
+        return self._seen.look(self._folder)
+
+    def _sized(self, names: list[str]) -> tuple[Present, ...]:
+        found = {path: size_of_file(path) for path in map(self._folder.joinpath, names)}
+        present = {path: size for path, size in found.items() if size is not None}
+        self._there = tuple(present)
+        return tuple(Present(size, partial(self._take, path)) for path, size in present.items())
+
+    async def _take(self, path: Path, md5: str) -> Published | None:
+        parts = parts_of(self._name.stem, (await self._seen_folder()).parts)
+
+        def take() -> Published | None:
+            sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+            size = _read_through(path, sha256, other)
+            if other.hexdigest() != md5:
+                return None
+            make_private(path)
+            left = adopt(self._folder, parts)
+            if left is not None:
+                left.discard()
+            return Published(path, size, sha256.hexdigest(), was_there=True)
+
+        return await on_disk(take)
+
+    def _create(self, version: str | None) -> PartFile:
+        try:
+            return create(self._folder, self._name.stem, version)
+        except FileNotFoundError:
+            if not self._makes_folders:
+                raise
+        make_folder(self._top, self._name.folders)
+        return create(self._folder, self._name.stem, version)
+
+    def _publish(self, file: PartFile, *, content_type: str | None, overwrite: bool) -> Published:
+        """Give a part its final name, unless the same or another file has its place."""
+        target = self._folder / self._name.named(extension_of(content_type, file.head))
+        for _ in range(2):
+            found = {path: size_of_file(path) for path in (target, *self._there)}
+            there = [path for path, size in found.items() if size is not None]
+            for path in there:
+                if found[path] == file.size and _sha256_of(path) == file.sha256:
+                    make_private(path)
+                    file.discard()
+                    return Published.of(file, path, was_there=True)
+            if there and not overwrite:
+                break
+            try:
+                file.publish(target, overwrite=overwrite)
+            except FileExistsError:
+                continue  # it came meanwhile: look at that
+            for path in there:
+                if path != target:
+                    path.unlink(missing_ok=True)
+            known = self._seen.known(self._folder)
+            if known is not None:
+                known.names.add(target.name)
+            return Published.of(file, target)
+        raise DownloadError(ANOTHER)
+
+
+def _sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    _read_through(path, digest)
+    return digest.hexdigest()
+
+
+def _read_through(path: Path, *digests: "hashlib._Hash") -> int:
+    """Read a file through these hashes, and return its size."""
+    size = 0
+    with os.fdopen(open_file(path, os.O_RDONLY), "rb", buffering=0) as file:
+        while block := file.read(BLOCK):
+            size += len(block)
+            for digest in digests:
+                digest.update(block)
+    return size
 
 
 class BinaryStream(Protocol):
     """What a caller gives to be written to."""
 
     def write(self, data: bytes, /) -> Any:
-        """Take bytes, and tell how many if not all.
+        """Take bytes, and return how many if not all.
 
-        None stands for all of them; of an `io.RawIOBase`, for none.
+        None means all of them; of an `io.RawIOBase`, none.
         """
 
 
@@ -290,20 +299,13 @@ class StreamPlace:
         """Return nothing: what is in a stream is not known."""
         return ()
 
-    async def hash_of(self, present: Present, algorithm: str) -> str:
-        """See `Place.hash_of`."""
-        raise NotImplementedError("nothing is present in a stream")
-
-    async def accept(self, present: Present) -> None:
-        """See `Place.accept`."""
-
-    async def begin(self) -> SomeSpool:
+    async def begin(self) -> Spool:
         """See `Place.begin`; nothing is ever left for a later process."""
-        return Spool(HashedFile.unnamed)
+        return Spool(PartFile.unnamed)
 
     async def publish(
         self,
-        spool: SomeSpool,
+        spool: Spool,
         *,
         content_type: str | None = None,  # noqa: ARG002 - a stream has no name
         overwrite: bool = False,  # noqa: ARG002 - nor anything to replace
@@ -312,17 +314,16 @@ class StreamPlace:
         # In its own thread: streams that nobody reads would hold all threads of the event loop.
         executor = ThreadPoolExecutor(1, "income_client.stream")
         try:
-            await spool.conclude(self._copy, self._stop, executor)
+            return await spool.finish(self._copy, self._stop, executor)
         except RuntimeError:
             raise DownloadError(_NO_THREAD) from None
         finally:
             executor.shutdown(wait=False)
-        return Published(None, was_there=False)
 
     def _stop(self) -> None:
         self._is_stopped = True
 
-    def _copy(self, file: HashedFile) -> None:
+    def _copy(self, file: PartFile) -> Published:
         try:
             for block in file.blocks():
                 if not self._is_stopped:
@@ -339,6 +340,7 @@ class StreamPlace:
         if self._is_stopped:
             raise DownloadError(_STOPPED)
         file.discard()
+        return Published.of(file, None)
 
     def _write(self, block: bytes) -> None:
         rest = block
@@ -356,11 +358,3 @@ class StreamPlace:
             if not 0 < taken <= len(rest):
                 raise ValueError("a stream takes at least one byte")
             rest = rest[taken:]
-
-
-async def _on_disk(work: Callable[[], T]) -> T:
-    """Do some work on the disk in a thread, to its end."""
-    try:
-        return await run_to_the_end(work)
-    except OSError as error:
-        raise disk_fault(error) from None

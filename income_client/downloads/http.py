@@ -6,32 +6,29 @@ module: its errors show the addresses, which open the files.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import Final, cast
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Final, Self, cast
 
 import aiohttp
 from yarl import URL
 
 from income_client.errors import ClientClosedError, DownloadError, UnsafeLinkError
 from income_client.hosts import is_this_machine
-from income_client.http.connection_watch import WatchedRequest
+from income_client.http.faults import FAILURES, fault_of
 from income_client.http.transport import (
-    FAILURES,
-    LostError,
-    cleaned,
-    elsewhere,
-    fault_of,
+    Pool,
+    SocketLimits,
+    WatchedRequest,
+    new_connector,
     own_name,
-    send_once,
-    socket_limits,
 )
 from income_client.settings import DownloadPolicy, Secret, Timeouts
 
 from .links import Link, check_peer
 
-_KEEP_ALIVE_SECONDS: Final = 15.0
+_KINDS_OF_TIMEOUTS: Final = 16
 _READ_BUFFER_BYTES: Final = 256 * 1024
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 1.0
@@ -54,14 +51,6 @@ class FilePool:
     The aiohttp session is made in the event loop of the first request. The IP address of each
     connection is checked before its first packet: the name of an allowed host may lead anywhere.
     Behind a proxy only the proxy sees where it leads, and has to refuse its own network.
-
-    Args:
-        policy: where files may come from, and the TLS context.
-        user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy, as `proxy_address` checked it.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -72,173 +61,108 @@ class FilePool:
         proxy: Secret | None = None,
     ) -> None:
         self._policy = policy
+        self._tls = True if policy.ssl is None else policy.ssl
         self._headers = {
             "User-Agent": own_name(user_agent),
             "Accept": "*/*",
             "Accept-Encoding": "identity",
         }
-        self._proxy = proxy
-        self._replies: set[FileReply] = set()
-        self._session: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.is_closed: bool = False
+        self._proxy = None if proxy is None else URL(proxy.reveal())
+        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(SocketLimits)
+        self._pool = Pool(self._opened)
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` if no request can be made from the running loop."""
-        if self.is_closed:
-            raise ClientClosedError("the client was closed")
-        if self._is_elsewhere():
-            raise elsewhere()
+        self._pool.check()
 
-    @asynccontextmanager
-    async def get(
-        self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
-    ) -> AsyncIterator["FileReply"]:
-        """Ask for a file once; the connection is closed if the block ends before the body does.
-
-        Args:
-            link: the address, checked.
-            headers: further header fields, such as Range.
-            timeouts: ``connect`` and ``read``, within which together the reply begins.
-
-        Raises:
-            ClientClosedError: the pool is closed, or belongs to another event loop.
-            DownloadError: no reply came, or it cannot be used.
-        """
-        self.check_open()
+    async def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> "FileReply":
+        """Ask for a file once, and return the reply: a context that ends with its connection."""
         if self._proxy is not None and is_this_machine(link.host):
             check_peer(_LOOPBACK, self._policy)
-        reply = await self._send(link, headers, timeouts)
-        found = FileReply(self, reply, timeouts.read)
-        self._replies.add(found)
+        limits = self._limits(timeouts)
         try:
-            yield found
-        finally:
-            self._replies.discard(found)
-            found.leave()
-
-    async def aclose(self) -> None:
-        """Close the connections; a second time does nothing.
-
-        Raises:
-            ClientClosedError: the connections belong to another event loop.
-        """
-        if self._session is not None and self._is_elsewhere():
-            raise elsewhere()
-        self.is_closed = True
-        # aiohttp forgets readers of a body when its session is closed, and their time limit too.
-        for reply in self._replies:
-            reply.leave()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    async def _send(
-        self, link: Link, headers: Mapping[str, str], timeouts: Timeouts
-    ) -> aiohttp.ClientResponse:
-        session = self._opened()
-        try:
-            async with asyncio.timeout(timeouts.connect + timeouts.read):
-                reply = await session.get(
-                    URL(link.address, encoded=True),
-                    headers=self._headers | dict(headers),
-                    allow_redirects=False,
-                    timeout=socket_limits(timeouts),
-                    proxy=None if self._proxy is None else URL(self._proxy.reveal()),
-                    ssl=True if self._policy.ssl is None else self._policy.ssl,
-                )
+            reply = await self._pool.open().get(
+                link.url,
+                headers=headers,
+                allow_redirects=False,
+                timeout=limits.connecting,
+                middlewares=limits.middlewares,
+                proxy=self._proxy,
+                ssl=self._tls,
+            )
         except _RefusedPeerError as refused:
             fault: DownloadError = UnsafeLinkError(
                 f"{link.host}: {refused.message}", reason=refused.reason
             )
-        except LostError as lost:
-            fault = lost.fault.download_error()
-        except FAILURES as error:
-            fault = fault_of(error).download_error()
-        except Exception as bug:  # noqa: BLE001 - raised again
-            if session.closed:
-                self.check_open()
-            raise cleaned(bug) from None
+        except ClientClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - judged there
+            fault = self._pool.fault_of(error).download_error()
         else:
-            return reply
-        if session.closed:
-            self.check_open()
+            return FileReply(self._pool, reply, limits.read)
         raise fault
 
-    def _is_elsewhere(self) -> bool:
-        return self._loop is not None and self._loop is not asyncio.get_running_loop()
+    async def aclose(self) -> None:
+        """Close the connections; a second time does nothing."""
+        await self._pool.aclose()
 
     def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # The proxy is the caller's own choice, wherever it is.
-            factory = partial(_checked_socket, self._policy) if self._proxy is None else None
-            self._loop = asyncio.get_running_loop()
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    keepalive_timeout=_KEEP_ALIVE_SECONDS,
-                    socket_factory=factory,
-                ),
-                request_class=WatchedRequest,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                middlewares=(send_once,),
-                trust_env=False,
-                auto_decompress=False,
-                read_bufsize=_READ_BUFFER_BYTES,
-            )
-            # Instrumentation adds trace configs to every session: an address is a secret here.
-            self._session.trace_configs.clear()
-        return self._session
+        # The proxy is the caller's own choice, wherever it is.
+        factory = partial(_checked_socket, self._policy) if self._proxy is None else None
+        session = aiohttp.ClientSession(
+            connector=new_connector(factory),
+            request_class=WatchedRequest,
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=_READ_BUFFER_BYTES,
+        )
+        # Instrumentation adds trace configs to every session: an address is a secret here.
+        session.trace_configs.clear()
+        return session
 
 
 class FileReply:
-    """The reply to a request for a file, its body still to be read; made by `FilePool.get`.
+    """The reply to a request for a file, its body still to be read; names of fields in lower case.
 
-    Attributes:
-        status: HTTP status.
-        headers: header fields; names in lower case.
+    Leaving it as a context gives up its connection, unless the body was read to its end.
     """
 
-    def __init__(self, pool: FilePool, reply: aiohttp.ClientResponse, seconds: float) -> None:
+    def __init__(self, pool: Pool, reply: aiohttp.ClientResponse, seconds: float) -> None:
         self._pool = pool
         self._reply = reply
         self._seconds = seconds
         self.status: int = reply.status
         self.headers: Mapping[str, str] = _headers_of(reply)
+        pool.replies.add(reply)
 
-    def __repr__(self) -> str:
-        return f"<FileReply {self.status}>"
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def is_delimited(self) -> bool:
-        """Whether a cut can be told from the end of the body."""
-        # Without blanks of any other kind: aiohttp knows only these, and would read to a cut.
-        coding = self.headers.get("transfer-encoding", "").strip(" \t").lower()
-        return coding == "chunked" if coding else "content-length" in self.headers
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
     async def read(self) -> bytes:
         """Return the next bytes as they were received, none at the end of the body.
 
         What came before a cut is returned before the error is raised.
-
-        Raises:
-            ClientClosedError: the pool was closed meanwhile.
-            DownloadError: the body ended early.
         """
         content = self._reply.content
         try:
-            # A read may return nothing before the end, for example for a chunk's extension.
-            async with asyncio.timeout(self._seconds):
-                piece = await content.readany()
-                while not piece and not content.at_eof():
-                    piece = await content.readany()
+            piece = content.read_nowait()
+            if not piece and not content.at_eof():
+                async with asyncio.timeout(self._seconds):
+                    # Nothing comes before the end too, for example for a chunk's extension.
+                    while not piece and not content.at_eof():
+                        piece = await content.readany()
         except FAILURES as error:
             fault = fault_of(error)
             piece = _left_in(content)
         else:
             return piece
         if not piece:
-            self._pool.check_open()
+            self._pool.check()
             raise fault.download_error()
         return piece
 
@@ -253,6 +177,7 @@ class FileReply:
 
     def leave(self) -> None:
         """Give the connection back if the body was read to its end, else close it."""
+        self._pool.replies.discard(self._reply)
         if self._reply.content.at_eof():
             self._reply.release()
         else:

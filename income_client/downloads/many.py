@@ -1,10 +1,15 @@
-"""Many files at once: which documents are meant, and an iterator over their files."""
+"""What is to be downloaded: which documents, where their files go, and many of them at once."""
 
+import io
+import os
+import re
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
-from typing import Final, TypeVar, cast
+from functools import partial
+from pathlib import Path
+from typing import Final, Self, TypeAlias, TypeGuard, TypeVar, cast
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from income_client.concurrency import Finished, Raised, Source, TaskIterator
 from income_client.errors import ConfigurationError, IncomeClientError
@@ -16,11 +21,18 @@ from income_client.records.documents import (
     DocumentEntry,
     DocumentSource,
 )
-from income_client.records.files import DownloadedFile
-from income_client.settings import Secret, check_count
+from income_client.records.files import DownloadedFile, DownloadProgress
+from income_client.settings import (
+    check_choice,
+    check_count,
+    check_flag,
+    invalid,
+    is_plain_function,
+)
 
-from .downloader import ProgressError
-from .naming import FileFacts
+from .destinations import BinaryStream, DiskPlace, FoldersSeen, Place, StreamPlace
+from .naming import FileFacts, NameTemplate
+from .object_store import Store, StorePlace, is_store
 
 Y = TypeVar("Y")
 
@@ -29,60 +41,186 @@ OneDocument = Document | DocumentEntry
 SomeDocuments = OneDocument | ApplicationDocuments | ApplicationRecord
 """A document, or something that has documents."""
 Documents = SomeDocuments | Iterable[SomeDocuments] | AsyncIterable[SomeDocuments]
-
-Get = Callable[["Meant"], Awaitable[DownloadedFile | IncomeClientError]]
-"""Downloads the file of one document; returns the error, if any."""
+FolderOrStore: TypeAlias = str | os.PathLike[str] | Store
+"""What a caller may name for many files: a path, or a store of obstore."""
+Destination: TypeAlias = FolderOrStore | BinaryStream
+"""What a caller may name for one: that, or an object with ``write`` for bytes."""
+OnProgress = Callable[[DownloadProgress], object]
+Ask = Callable[[str], Awaitable[ApplicationDocuments]]
+"""Reads the documents of an application (contract section 4.3)."""
+PlaceOf = Callable[[FileFacts], Place]
+"""Says where a file goes; raises `ConfigurationError` if too little is known of it."""
+Get = Callable[[Document], Awaitable[DownloadedFile]]
+"""Downloads the file of one document."""
 
 _EXPECTED: Final = (
     "documents are Document, ApplicationDocuments or ApplicationRecord, or an iterable of these"
 )
+_SAMPLE: Final = FileFacts(
+    application_id="a", document_type="t", document_id="d", file=0, file_reference_id="r"
+)
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_SEPARATORS: Final = tuple(filter(None, (os.sep, os.altsep)))
+_OF_THE_LOOP: Final = ("drain", "get_write_buffer_size")
+"""What only the streams and transports of asyncio have, whose ``write`` no thread may call."""
 
 
-@frozen
-class Meant:
-    """A document that was named, and what is known of it."""
+@frozen(kw_only=True)
+class Job:
+    """What the files of one call have in common."""
 
-    facts: FileFacts
-    """Which one."""
-    address: Secret = field(repr=False)
-    """The address of its file, as far as known."""
+    place_of: PlaceOf
+    """Where each of them goes."""
+    overwrite: bool
+    """Whether another file in its place is replaced."""
+    keep_partial: bool
+    """Whether an incomplete file is kept for the next call."""
+    on_progress: OnProgress | None = field(repr=False)
+    """Called with how far a file has come."""
+    ask: Ask
+    """Reads the documents of an application again."""
+
+    @classmethod
+    def make(
+        cls,
+        destination: object,
+        names: str,
+        *,
+        overwrite: bool,
+        keep_partial: bool,
+        on_progress: OnProgress | None,
+        ask: Ask,
+    ) -> Self:
+        """Check the arguments of a call, before anything is sent."""
+        place_of = places_in(destination, NameTemplate.read(names))
+        place_of(_SAMPLE)
+        check_flag("overwrite", overwrite)
+        check_flag("keep_partial", keep_partial)
+        if on_progress is not None and not is_plain_function(on_progress):
+            raise ConfigurationError("on_progress is called, not awaited: a plain function")
+        return cls(
+            place_of=place_of,
+            overwrite=overwrite,
+            keep_partial=keep_partial,
+            on_progress=on_progress,
+            ask=ask,
+        )
 
 
-def meant_by(some: object, file: int = 0) -> tuple[Meant, ...]:
-    """Return the documents of a document, a reply or a record; raise for anything else."""
+def the_one(document: object, file: int) -> Document:
+    """Return the one document that is named."""
     if type(file) is not int or file != 0:
         raise ConfigurationError("file must be 0: a document has one address, and so one file")
-    return tuple(_meant(some))
+    named = documents_in(document)
+    if not isinstance(document, OneDocument):
+        raise invalid("document", "one Document; download_all takes many", document)
+    return named[0]
 
 
-def _meant(some: object) -> Iterator[Meant]:
+def documents_in(some: object) -> tuple[Document, ...]:
+    """Return the documents of a document, a reply or a record; raise for anything else."""
+    return tuple(_documents_in(some))
+
+
+def _documents_in(some: object) -> Iterator[Document]:
     match some:
         case Document():
-            yield _of(some, some.source)
+            yield some
         case DocumentEntry(document_type, Document() as document):
-            source = document.source
-            yield _of(document, source or DocumentSource("", document_type))
+            yield _of(document, document.source or DocumentSource("", document_type))
         case ApplicationDocuments():
             for document_type, document in some.all():
                 yield _of(document, DocumentSource(some.application_id, document_type))
         case ApplicationRecord():
             if some.documents is None:
                 raise ConfigurationError("this record was read without its documents")
-            yield from _meant(some.documents)
+            yield from _documents_in(some.documents)
         case _:
             raise ConfigurationError(_EXPECTED)
 
 
-def _of(document: Document, source: DocumentSource | None) -> Meant:
-    references = document.file_reference_ids
-    facts = FileFacts(
-        application_id=source.application_id or None if source else None,
+def _of(document: Document, source: DocumentSource) -> Document:
+    return document if document.source == source else evolve(document, source=source)
+
+
+def facts_of(document: Document) -> FileFacts:
+    """Return what is known of a document's file."""
+    source = document.source
+    return FileFacts(
+        application_id=(source.application_id or None) if source else None,
         document_type=source.document_type if source else None,
         document_id=document.document_id,
         file=0,
-        file_reference_id=references[0] if references else None,
+        file_reference_id=next(iter(document.file_reference_ids), None),
     )
-    return Meant(facts, Secret(document.url))
+
+
+def folder_or_store(directory: object) -> object:
+    """Return a path as that of a folder, whether it exists or not; a store as it is."""
+    if isinstance(directory, str | os.PathLike):
+        path = os.fspath(directory)
+        return os.path.join(path, "") if path and isinstance(path, str) else path  # noqa: PTH118 - the slash is the point
+    if is_store(directory):
+        return directory
+    raise ConfigurationError("directory must be the path of a folder, or a store of obstore")
+
+
+def places_in(destination: object, template: NameTemplate) -> PlaceOf:
+    """Return what says where a file goes in a destination.
+
+    A path is that of a folder if one exists there, or if a separator is at its end.
+    """
+    if isinstance(destination, str | os.PathLike):
+        return _on_disk(os.fspath(destination), template)
+    if is_store(destination):
+        return partial(StorePlace, destination, template)
+    if _is_stream(destination):
+        stream = destination
+        return lambda _: StreamPlace(stream)
+    raise ConfigurationError(
+        "a destination must be a path, an object with write() for bytes, or a store of obstore",
+    )
+
+
+def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ConfigurationError("a destination's path must be a str or an os.PathLike of str")
+    if _ADDRESS.match(path):
+        raise ConfigurationError(
+            "the destination is an address; a store of obstore is one: obstore.store.from_url(...)"
+        )
+    try:
+        os.fsencode(path)
+        is_folder = path.endswith(_SEPARATORS) or Path(path).is_dir()
+    except (OSError, UnicodeError):
+        is_folder = None
+    if is_folder is None:
+        raise ConfigurationError("the destination's path is too long, or invalid on this system")
+    if is_folder:
+        return partial(DiskPlace.below, Path(path), template, seen=FoldersSeen())
+    return lambda _: DiskPlace.at(Path(path))
+
+
+def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:
+    write = getattr(candidate, "write", None)
+    if not callable(write):
+        return False
+    if any(hasattr(candidate, name) for name in _OF_THE_LOOP):
+        raise ConfigurationError(
+            "the destination belongs to an event loop, and is written to in a thread here;"
+            " use io.BytesIO() or a path, and send what is there when it is whole",
+        )
+    if isinstance(candidate, io.TextIOBase) or hasattr(candidate, "encoding"):
+        raise ConfigurationError("the destination is a text file; a document's file is bytes")
+    flush = getattr(candidate, "flush", None)
+    if not is_plain_function(write) or (callable(flush) and not is_plain_function(flush)):
+        raise ConfigurationError(
+            "the destination's write() and flush() are called, not awaited: plain functions"
+        )
+    writable = getattr(candidate, "writable", None)
+    if getattr(candidate, "closed", False) is True or (callable(writable) and not writable()):
+        raise ConfigurationError("the destination is closed, or cannot be written to")
+    return True
 
 
 @frozen
@@ -99,7 +237,7 @@ class DownloadFailure:
     """Why."""
 
 
-class Downloads(TaskIterator[Meant | None, Y]):
+class Downloads(TaskIterator[Document | None, Y]):
     """Iterate over files, in the order in which they become complete.
 
     At most ``concurrency`` are downloaded at a time; further ones start only while the consumer
@@ -120,13 +258,12 @@ class Downloads(TaskIterator[Meant | None, Y]):
         self, documents: Documents, get: Get, *, concurrency: int, on_error: OnError
     ) -> None:
         self._concurrency = check_count("concurrency", concurrency)
-        if on_error not in ("raise", "yield"):
-            raise ConfigurationError('on_error must be "raise" or "yield"')
+        check_choice("on_error", on_error, ("raise", "yield"))
         several = (documents,) if isinstance(documents, SomeDocuments) else documents
-        super().__init__(Source(several, meant_by, _EXPECTED))
+        super().__init__(Source(several, documents_in, _EXPECTED))
         self._get = get
-        self._on_error = on_error
-        self._waiting: deque[Meant] = deque()
+        self._yields_failures = on_error == "yield"
+        self._waiting: deque[Document] = deque()
         self._is_pulling = False
 
     async def aclose(self) -> None:
@@ -141,20 +278,19 @@ class Downloads(TaskIterator[Meant | None, Y]):
                 if self._source.error is not None:
                     raise self._source.error
                 return None
-            outcome = self._taken(await self._tasks.next())
-            if isinstance(outcome, DownloadFailure):
-                if isinstance(outcome.error, ProgressError):
-                    return Raised(outcome.error.raised)
-                if self._on_error == "raise":
-                    return Raised(outcome.error)
-            if outcome is not None:
-                return cast("Y", outcome)
+            finished = await self._tasks.next()
+            if finished.key is not None:
+                return self._outcome(finished.key, finished)
+            if finished.error is not None:
+                raise finished.error
+            self._is_pulling = False
+            self._waiting.extend(finished.result or ())
 
     def _start(self) -> None:
         while self._tasks.under_way - self._is_pulling < self._concurrency:
             if self._waiting:
-                meant = self._waiting.popleft()
-                self._tasks.start(meant, _got(self._get, meant))
+                document = self._waiting.popleft()
+                self._tasks.start(document, _got(self._get, document))
             elif self._source.is_exhausted or self._is_pulling:
                 return
             elif self._source.is_asynchronous:
@@ -163,21 +299,23 @@ class Downloads(TaskIterator[Meant | None, Y]):
             else:
                 self._waiting.extend(self._source.take() or ())
 
-    def _taken(self, finished: Finished[Meant | None]) -> DownloadedFile | DownloadFailure | None:
-        if finished.error is not None:
-            raise finished.error
-        if finished.key is None:
-            self._is_pulling = False
-            self._waiting.extend(finished.result or ())
-            return None
-        if isinstance(finished.result, IncomeClientError):
-            facts = finished.key.facts
-            return DownloadFailure(
-                facts.document_id, facts.application_id, facts.document_type, finished.result
-            )
-        outcome: DownloadedFile = finished.result
-        return outcome
+    def _outcome(self, document: Document, finished: Finished[Document | None]) -> Y | Raised:
+        error = finished.error
+        if error is None:
+            return cast("Y", finished.result)
+        if not self._yields_failures or not isinstance(error, IncomeClientError):
+            return Raised(error)
+        facts = facts_of(document)
+        return cast(
+            "Y",
+            DownloadFailure(
+                facts.document_id,
+                facts.application_id,
+                facts.document_type,
+                error.with_traceback(None),
+            ),
+        )
 
 
-async def _got(get: Get, meant: Meant) -> DownloadedFile | IncomeClientError:
-    return await get(meant)
+async def _got(get: Get, document: Document) -> DownloadedFile:
+    return await get(document)

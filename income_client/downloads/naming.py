@@ -8,18 +8,20 @@ differs from one to the next.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from enum import Enum
+from collections.abc import Mapping
 from string import Formatter
-from typing import Final, Self, TypeAlias, assert_never
+from typing import Final, Self, TypeAlias
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from income_client.errors import ConfigurationError
 
 DEFAULT_TEMPLATE: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 """Where files go in a folder unless the caller says otherwise."""
 
+_EXTENSION: Final = ".{ext}"
+_Piece: TypeAlias = tuple[str, str | None, str | None, str | None]
+"""Text, and name, format and conversion of the field behind it, as of `string.Formatter`."""
 _MOST_COMPONENTS: Final = 8
 _LONGEST_NAME: Final = 255
 _LONGEST_NUMBER: Final = 6
@@ -29,7 +31,7 @@ LONGEST: Final = 120
 
 # Control, format (bidirectional ones too), surrogates, private, unassigned, line separators.
 _GONE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_REPLACED: Final = frozenset('/\\:*?"<>|')
+_REPLACED: Final = dict.fromkeys(map(ord, '/\\:*?"<>|'), "_")
 _NOT_FIRST: Final = ".-~ "
 _NOT_LAST: Final = ". "
 _MARK: Final = re.compile(r"~[0-9a-f]{8}\Z", re.IGNORECASE)
@@ -38,49 +40,36 @@ _RESERVED: Final = frozenset(
     | {f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"},
 )
 
-UNKNOWN: Final = "bin"
-"""The extension of a file that nothing is known of."""
-
-_BY_MEDIA_TYPE: Final = {
-    "application/pdf": "pdf",
-    "application/x-pdf": "pdf",
-    "image/png": "png",
-    "image/jpeg": "jpg",
-    "image/jpg": "jpg",
-    "image/pjpeg": "jpg",
-    "image/tiff": "tif",
-    "image/tif": "tif",
-    "image/gif": "gif",
-    "image/bmp": "bmp",
-    "image/x-ms-bmp": "bmp",
-    "image/webp": "webp",
-    "image/heic": "heic",
-    "image/heif": "heic",
-    "text/plain": "txt",
-    "text/csv": "csv",
-    "application/csv": "csv",
-    "application/json": "json",
-    "application/xml": "xml",
-    "text/xml": "xml",
-    "text/html": "html",
-    "application/xhtml+xml": "html",
-    "application/rtf": "rtf",
-    "text/rtf": "rtf",
-    "message/rfc822": "eml",
-    "application/zip": "zip",
-    "application/x-zip-compressed": "zip",
-    "application/msword": "doc",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.ms-excel": "xls",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "pdf": ("application/pdf", "application/x-pdf"),
+    "png": ("image/png",),
+    "jpg": ("image/jpeg", "image/jpg", "image/pjpeg"),
+    "tif": ("image/tiff", "image/tif"),
+    "gif": ("image/gif",),
+    "bmp": ("image/bmp", "image/x-ms-bmp"),
+    "webp": ("image/webp",),
+    "heic": ("image/heic", "image/heif"),
+    "txt": ("text/plain",),
+    "csv": ("text/csv", "application/csv"),
+    "json": ("application/json",),
+    "xml": ("application/xml", "text/xml"),
+    "html": ("text/html", "application/xhtml+xml"),
+    "rtf": ("application/rtf", "text/rtf"),
+    "eml": ("message/rfc822",),
+    "zip": ("application/zip", "application/x-zip-compressed"),
+    "doc": ("application/msword",),
+    "docx": ("application/vnd.openxmlformats-officedocument.wordprocessingml.document",),
+    "xls": ("application/vnd.ms-excel",),
+    "xlsx": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",),
 }
+"""Extensions, and the media types that have each, the usual one first."""
+_UNKNOWN: Final = "bin"
+_BY_MEDIA_TYPE: Final = {name: extension for extension, names in _KNOWN.items() for name in names}
 
-EXTENSIONS: Final = (*dict.fromkeys(_BY_MEDIA_TYPE.values()), UNKNOWN)
+EXTENSIONS: Final = (*_KNOWN, _UNKNOWN)
 """Every extension that a file can get, the likeliest first."""
 
-MEDIA_TYPES: Final = {
-    extension: media_type for media_type, extension in reversed(_BY_MEDIA_TYPE.items())
-}
+MEDIA_TYPES: Final[Mapping[str, str]] = {extension: names[0] for extension, names in _KNOWN.items()}
 """The usual media type of each extension; that of unknown files is not among them."""
 
 _SIGNATURES: Final = (
@@ -113,7 +102,7 @@ def extension_of(content_type: str | None, head: bytes) -> str:
     for extension, signature in _SIGNATURES:
         if re.match(signature, head, re.DOTALL):
             return extension
-    return UNKNOWN
+    return _UNKNOWN
 
 
 @frozen
@@ -121,7 +110,7 @@ class FileFacts:
     """What is known of a file before it is there."""
 
     application_id: str | None
-    """Id of the application, None where the document does not tell."""
+    """Id of the application, None where the document does not say."""
     document_type: str | None
     """Type of the document, such as ``paystub``."""
     document_id: str
@@ -132,21 +121,7 @@ class FileFacts:
     """The lender's own name for the file, which need not be the only one of its kind."""
 
 
-class NameField(Enum):
-    """Field of a template."""
-
-    APPLICATION_ID = "application_id"
-    DOCUMENT_TYPE = "document_type"
-    DOCUMENT_ID = "document_id"
-    FILE = "file"
-    FILE_REFERENCE_ID = "file_reference_id"
-    EXT = "ext"
-
-
-_Piece: TypeAlias = str | NameField
-_Component: TypeAlias = tuple[_Piece, ...]
-
-_FIELDS: Final = {field.value: field for field in NameField}
+_FIELDS: Final = tuple(one.name for one in fields(FileFacts))
 
 
 @frozen
@@ -164,14 +139,16 @@ class FileName:
         """Return the last component, for a file with this extension."""
         return f"{self.stem}.{extension}" if self.has_extension else self.stem
 
+    def all(self) -> list[str]:
+        """Return all that the last component can be, the likeliest first."""
+        return [self.named(one) for one in EXTENSIONS] if self.has_extension else [self.stem]
+
 
 @frozen
 class NameTemplate:
     """How names are made of the facts; `read` makes one of a text."""
 
-    text: str
-    """As the caller wrote it."""
-    components: tuple[_Component, ...]
+    components: tuple[tuple[_Piece, ...], ...]
     """Its pieces, by component; an ``{ext}`` at the end is left out."""
     has_extension: bool
     """Whether it ends with ``.{ext}``."""
@@ -181,13 +158,13 @@ class NameTemplate:
         """Read a template such as `DEFAULT_TEMPLATE`; raise `ConfigurationError` if invalid."""
         if not isinstance(text, str):
             raise ConfigurationError("a name template must be a str")
-        pieces = tuple(_pieces(text))
-        has_extension = pieces[-1:] == (NameField.EXT,)
-        if has_extension:
-            pieces = _without_dot(pieces[:-1])
-        components = tuple(_components(pieces))
+        stem = text.removesuffix(_EXTENSION)
+        try:
+            components = tuple(tuple(Formatter().parse(one)) for one in stem.split("/"))
+        except ValueError:
+            raise ConfigurationError("a name template has a brace without its partner") from None
         _check(components)
-        return cls(text=text, components=components, has_extension=has_extension)
+        return cls(components, has_extension=stem != text)
 
     def of(self, facts: FileFacts) -> FileName:
         """Return the name of a file; raise if a field is not known of this document."""
@@ -195,58 +172,25 @@ class NameTemplate:
         return FileName(tuple(folders), stem, self.has_extension)
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
-    try:
-        parsed = list(Formatter().parse(text))
-    except ValueError:
-        raise ConfigurationError("a name template has a brace without its partner") from None
-    for literal, name, spec, conversion in parsed:
-        if literal:
-            yield literal
-        if name is None:
-            continue
-        if spec or conversion or name not in _FIELDS:
-            raise ConfigurationError(
-                f"a name template has plain fields only, of {', '.join(_FIELDS)}",
-            )
-        yield _FIELDS[name]
-
-
-def _without_dot(pieces: Sequence[_Piece]) -> tuple[_Piece, ...]:
-    last = pieces[-1] if pieces else None
-    if not isinstance(last, str) or not last.endswith("."):
-        raise ConfigurationError("in a name template, {ext} must follow a dot")
-    return (*pieces[:-1], last[:-1])
-
-
-def _components(pieces: Sequence[_Piece]) -> Iterator[_Component]:
-    component: list[_Piece] = []
-    for piece in pieces:
-        if isinstance(piece, NameField):
-            component.append(piece)
-            continue
-        first, *others = piece.split("/")
-        component.append(first)
-        for other in others:
-            yield tuple(one for one in component if one)
-            component = [other]
-    yield tuple(one for one in component if one)
-
-
-def _check(components: tuple[_Component, ...]) -> None:
-    fields = {piece for component in components for piece in component}
-    if fields.isdisjoint({NameField.DOCUMENT_ID, NameField.FILE_REFERENCE_ID}):
+def _check(components: tuple[tuple[_Piece, ...], ...]) -> None:
+    pieces = [piece for component in components for piece in component]
+    names = {name for _, name, _, _ in pieces if name is not None}
+    if "ext" in names:
+        raise ConfigurationError("in a name template, {ext} must be at the end, behind a dot")
+    if not names <= set(_FIELDS) or any(spec or change for _, _, spec, change in pieces):
+        raise ConfigurationError(
+            f"a name template has plain fields only, of {', '.join((*_FIELDS, 'ext'))}",
+        )
+    if names.isdisjoint({"document_id", "file_reference_id"}):
         raise ConfigurationError(
             "a name template must contain {document_id} or {file_reference_id}"
         )
-    if NameField.EXT in fields:
-        raise ConfigurationError("in a name template, {ext} must be at the end, and only there")
     if len(components) > _MOST_COMPONENTS:
         raise ConfigurationError(f"a name template has at most {_MOST_COMPONENTS} components")
     for component in components:
         # A field becomes a text that is safe anywhere.
-        sample = "".join(piece if isinstance(piece, str) else "x" for piece in component)
-        if not is_safe_text(sample) or not is_safe_at_ends(sample) or ".." in sample:
+        sample = "".join(text if name is None else f"{text}x" for text, name, _, _ in component)
+        if not sample or _tidy(sample) != sample or ".." in sample:
             raise ConfigurationError(
                 "a component of a name template is empty, or its own text is not safe: no '..', "
                 'no dot, dash, tilde or space in front, no dot or space behind, none of \\:*?"<>|',
@@ -256,74 +200,51 @@ def _check(components: tuple[_Component, ...]) -> None:
 
 
 def _longest(piece: _Piece) -> int:
-    if isinstance(piece, str):
-        return len(piece.encode())
-    return _LONGEST_NUMBER if piece is NameField.FILE else LONGEST
+    text, name, _, _ = piece
+    field = {None: 0, "file": _LONGEST_NUMBER}.get(name, LONGEST)
+    return len(text.encode()) + field
 
 
-def _filled(component: _Component, facts: FileFacts) -> str:
-    texts = (piece if isinstance(piece, str) else _value(piece, facts) for piece in component)
-    return without_reserved("".join(texts))
-
-
-def _value(field: NameField, facts: FileFacts) -> str:
-    value: str | None
-    match field:
-        case NameField.APPLICATION_ID:
-            value = facts.application_id
-        case NameField.DOCUMENT_TYPE:
-            value = facts.document_type
-        case NameField.DOCUMENT_ID:
-            value = facts.document_id
-        case NameField.FILE:
-            return str(facts.file)
-        case NameField.FILE_REFERENCE_ID:
-            value = facts.file_reference_id
-        case NameField.EXT:
-            raise AssertionError("the extension is no fact")
-        case _:
-            assert_never(field)
-    if value is None:
-        raise ConfigurationError(
-            f"the name template has {{{field.value}}}, which is not known of this document: "
-            "pass it along, or use a template without it",
-        )
-    return safe_component(value)
+def _filled(component: tuple[_Piece, ...], facts: FileFacts) -> str:
+    filled = ""
+    for text, name, _, _ in component:
+        filled += text
+        if name is not None:
+            value = getattr(facts, name)
+            if value is None:
+                raise ConfigurationError(
+                    f"the name template has {{{name}}}, which is not known of this document: "
+                    "pass it along, or use a template without it",
+                )
+            filled += safe_component(str(value))
+    return _without_reserved(filled)
 
 
 def safe_component(text: str) -> str:
     """Return one component of a path for any text: at most `LONGEST` bytes, never empty."""
     # A text that was changed ends with a hash of the original, so that no two texts get the same
     # name. One that ends like this by itself counts as changed for the same reason.
-    tidy = _tidy(text)
+    tidy = _without_reserved(_tidy(text)) or "_"
     if tidy == text and tidy == _cut(tidy, LONGEST) and not _MARK.search(text):
         return text
     mark = f"~{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     return (_cut(tidy, LONGEST - len(mark)).rstrip(_NOT_LAST) or "_") + mark
 
 
-def without_reserved(component: str) -> str:
+def _without_reserved(component: str) -> str:
     """Return a component that is not the name of a device on Windows."""
     # Such a name is reserved with any extension behind it, and with spaces before that.
     stem = component.partition(".")[0].rstrip(" ")
     return f"_{component}" if stem.upper() in _RESERVED else component
 
 
-def is_safe_text(text: str) -> bool:
-    """Say whether a text has none of the characters that are taken out or replaced."""
-    return _clean(text) == text
-
-
-def is_safe_at_ends(text: str) -> bool:
-    """Say whether a component is not empty and begins and ends with allowed characters."""
-    return bool(text) and text[0] not in _NOT_FIRST and text[-1] not in _NOT_LAST
-
-
 def _tidy(text: str) -> str:
-    return without_reserved(_clean(text).lstrip(_NOT_FIRST).rstrip(_NOT_LAST)) or "_"
+    return _clean(text).lstrip(_NOT_FIRST).rstrip(_NOT_LAST)
 
 
 def _clean(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text.translate(_REPLACED)
     signs = (_sign(sign) for sign in unicodedata.normalize("NFC", text))
     # What has gone may have kept two signs apart that are one.
     return unicodedata.normalize("NFC", "".join(signs))
@@ -333,7 +254,7 @@ def _sign(sign: str) -> str:
     category = unicodedata.category(sign)
     if category in _GONE:
         return ""
-    if sign in _REPLACED or (category == "Zs" and sign != " "):
+    if ord(sign) in _REPLACED or (category == "Zs" and sign != " "):
         return "_"
     return sign
 

@@ -12,8 +12,8 @@ import asyncio
 import hashlib
 import sys
 import threading
-from collections.abc import AsyncIterable, Awaitable, Iterator, Mapping, Sequence
-from enum import Enum, auto
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeGuard
 
@@ -21,9 +21,8 @@ from income_client.concurrency import run_to_the_end
 from income_client.errors import DownloadError
 
 from .destinations import ANOTHER, Present, Published
-from .naming import EXTENSIONS, MEDIA_TYPES, FileFacts, NameTemplate, extension_of
-from .part_file import HashedFile
-from .spool import Digest, SomeSpool, Spool
+from .naming import MEDIA_TYPES, FileFacts, NameTemplate, extension_of
+from .part_file import PartFile, Spool
 
 LONGEST_SINGLE: Final = 8 * 2**20
 """Bytes up to which a file is one request, and in memory while that is under way."""
@@ -35,6 +34,7 @@ _MOST_LISTED: Final = 1000
 _PART: Final = 5 * 2**20  # the least that S3 takes
 _PARTS_AT_ONCE: Final = 3
 _SECONDS_TO_ABORT: Final = 10.0
+_EXISTS: Final = "AlreadyExistsError"
 _UNCONDITIONAL: Final = frozenset({"NotImplementedError", "NotSupportedError"})
 _WITH_ATTRIBUTES: Final = frozenset({"AzureStore", "GCSStore", "MemoryStore", "S3Store"})
 
@@ -48,22 +48,10 @@ class Store(Protocol):
     def get_async(self, path: str) -> Awaitable[Any]:
         """Begin to read an object."""
 
-    def put_async(
-        self,
-        path: str,
-        file: Any,
-        *,
-        attributes: Any = None,
-        mode: Any = None,
-        use_multipart: bool | None = None,
-        chunk_size: int = ...,
-        max_concurrency: int = ...,
-    ) -> Awaitable[Any]:
+    def put_async(self, *arguments: Any, **options: Any) -> Awaitable[Any]:
         """Write an object, all of it or nothing."""
 
-    def list(
-        self, prefix: str | None = None, *, offset: str | None = None, chunk_size: int = 50
-    ) -> Any:
+    def list(self, *arguments: Any, **options: Any) -> Any:
         """Begin to list objects."""
 
 
@@ -94,125 +82,124 @@ class StorePlace:
         """See `Place.present`."""
         key: str | None = self._key(self._name.stem)
         if self._name.has_extension:
-            keys = [self._key(self._name.named(extension)) for extension in EXTENSIONS]
-            key = await self._first_of(keys)
+            key = await self._first_listed()
         size = None if key is None else await self._size_of(key)
-        return () if key is None or size is None else (Present(key, size),)
+        return () if key is None or size is None else (Present(size, partial(self._take, key)),)
 
-    async def hash_of(self, present: Present, algorithm: str) -> str:
-        """See `Place.hash_of`."""
-        digest = hashlib.new(algorithm, usedforsecurity=False)
-        try:
-            reply = await self._store.get_async(str(present.path))
-            async for chunk in reply.stream(min_chunk_size=_CHUNK):
-                await run_to_the_end(partial(digest.update, chunk))
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
-            raise _store_fault(error) from None
-        return digest.hexdigest()
-
-    async def accept(self, present: Present) -> None:
-        """See `Place.accept`; who may read objects is set in the store."""
-
-    async def begin(self) -> SomeSpool:
+    async def begin(self) -> Spool:
         """See `Place.begin`; nothing is ever left for a later process."""
-        return Spool(HashedFile.unnamed)
+        return Spool(PartFile.unnamed)
 
     async def publish(
-        self,
-        spool: SomeSpool,
-        *,
-        content_type: str | None = None,
-        overwrite: bool = False,
+        self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
     ) -> Published:
         """See `Place.publish`."""
-        digest = await spool.finish()
-        extension = extension_of(content_type, spool.file.head)
+        file = await spool.finish(lambda file: file)
+        extension = extension_of(content_type, file.head)
         key = self._key(self._name.named(extension))
         knows_types = type(self._store).__name__ in _WITH_ATTRIBUTES
         media_type = MEDIA_TYPES.get(extension) if knows_types else None
-        published = await self._published(spool.file, digest, key, media_type, overwrite=overwrite)
-        await spool.discard()
-        return published
+        attributes = None if media_type is None else {"Content-Type": media_type}
+        was_there = await self._upload(key, file, attributes, overwrite=overwrite)
+        return Published.of(file, key, was_there=was_there)
 
-    async def _published(
-        self,
-        file: HashedFile,
-        digest: Digest,
-        key: str,
-        media_type: str | None,
-        *,
-        overwrite: bool,
-    ) -> Published:
-        is_checked = overwrite or digest.size > LONGEST_SINGLE
-        may_replace = overwrite
-        for _ in range(2):
-            if is_checked and await self._is_there(key, digest, overwrite=overwrite):
-                return Published(key, was_there=True)
-            outcome = await upload(
-                self._store, key, file, media_type=media_type, overwrite=may_replace
-            )
-            if outcome is Uploaded.DONE:
-                return Published(key, was_there=False)
-            is_checked = True
-            may_replace = may_replace or outcome is Uploaded.NO_CONDITION
-        raise DownloadError(ANOTHER)
+    async def _upload(self, key: str, file: PartFile, attributes: Any, *, overwrite: bool) -> bool:
+        """Write an object; return True if the same is there, and raise if another must stay."""
+        put = partial(self._store.put_async, key, attributes=attributes)
+        if file.size > LONGEST_SINGLE:
+            if await self._is_there(key, file, overwrite=overwrite):
+                return True
+            await _put_parts(put, file)
+            return False
+        data = await run_to_the_end(lambda: b"".join(file.blocks()))
+        # Cancelled, the object is there or is not: it is one request.
+        put = partial(put, data, use_multipart=False)
+        refusal = "" if overwrite else await _created(put)
+        if refusal is None:
+            return False
+        if await self._is_there(key, file, overwrite=overwrite):
+            return True
+        if refusal == _EXISTS:
+            raise DownloadError(ANOTHER)  # it is gone again
+        with _without_text():
+            await put(mode="overwrite")
+        return False
 
-    async def _is_there(self, key: str, digest: Digest, *, overwrite: bool) -> bool:
+    async def _is_there(self, key: str, file: PartFile, *, overwrite: bool) -> bool:
         """Say whether the same file has the key; raise if another has it and must stay."""
         size = await self._size_of(key)
         if size is None:
             return False
-        present = Present(key, size)
-        if size == digest.size and await self.hash_of(present, "sha256") == digest.sha256:
-            return True
+        digest = hashlib.sha256()
+        if size == file.size:
+            await self._read_through(key, digest)
+            if digest.hexdigest() == file.sha256:
+                return True
         if not overwrite:
             raise DownloadError(ANOTHER)
         return False
 
+    async def _take(self, key: str, md5: str) -> Published | None:
+        sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+        size = await self._read_through(key, sha256, other)
+        if other.hexdigest() != md5:
+            return None
+        return Published(key, size, sha256.hexdigest(), was_there=True)
+
+    async def _read_through(self, key: str, *digests: "hashlib._Hash") -> int:
+        """Read an object through these hashes, and return its size."""
+        size = 0
+        with _without_text():
+            reply = await self._store.get_async(key)
+            async for chunk in reply.stream(min_chunk_size=_CHUNK):
+                size += len(chunk)
+                for digest in digests:
+                    await run_to_the_end(partial(digest.update, chunk))
+        return size
+
     async def _size_of(self, key: str) -> int | None:
         """Return an object's length in bytes, None if there is none."""
-        try:
-            return int((await self._store.head_async(key))["size"])
-        except FileNotFoundError:
-            return None
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
-            raise _store_fault(error) from None
+        with _without_text():
+            try:
+                return int((await self._store.head_async(key))["size"])
+            except FileNotFoundError:
+                return None
 
-    async def _first_of(self, keys: Sequence[str]) -> str | None:
-        """Return the first of these keys under which an object is found, by one question.
+    async def _first_listed(self) -> str | None:
+        """Return the first key that the file can have and an object has, by one question.
 
         In a folder with very many objects one may be missed, which costs a download and no more.
         """
+        keys = [self._key(name) for name in self._name.all()]
         folder = "/".join(self._name.folders) or None
-        wanted, found = set(keys), set()
+        found: set[str] = set()
         listed = 0
-        try:
+        with _without_text(), suppress(FileNotFoundError):
             stream: AsyncIterable[Any] = self._store.list(
                 folder, offset=self._key(self._name.stem), chunk_size=_MOST_LISTED
             )
             async for objects in stream:
-                found |= {one["path"] for one in objects if one["path"] in wanted}
+                found.update(one["path"] for one in objects)
                 listed += len(objects)
                 if listed >= _MOST_LISTED:
                     break
-        except FileNotFoundError:
-            return None
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
-            raise _store_fault(error) from None
         return next((key for key in keys if key in found), None)
 
     def _key(self, name: str) -> str:
         return "/".join((*self._name.folders, name))
 
 
-class Uploaded(Enum):
-    """What came of an upload that did not fail."""
-
-    DONE = auto()
-    TAKEN = auto()
-    """Something has the key, and must not be replaced."""
-    NO_CONDITION = auto()
-    """The store cannot leave an existing object alone; nothing was written."""
+async def _created(put: Callable[..., Awaitable[Any]]) -> str | None:
+    """Write an object unless its key is taken; return the name of the refusal, None if written."""
+    with _without_text():
+        try:
+            await put(mode="create")
+        except Exception as error:
+            name = type(error).__name__
+            if name != _EXISTS and name not in _UNCONDITIONAL:
+                raise
+            return name
+    return None
 
 
 class _StoppedError(Exception):
@@ -222,7 +209,7 @@ class _StoppedError(Exception):
 class _Parts(Iterator[bytes]):
     """The bytes of a file for threads of the store's library, until it is stopped."""
 
-    def __init__(self, file: HashedFile) -> None:
+    def __init__(self, file: PartFile) -> None:
         self._blocks = file.blocks(_PART)
         self._lock = threading.Lock()
         self._is_stopped = False
@@ -239,57 +226,34 @@ class _Parts(Iterator[bytes]):
             self._is_stopped = True
 
 
-async def upload(
-    store: Store, key: str, file: HashedFile, *, media_type: str | None, overwrite: bool
-) -> Uploaded:
-    """Write a file to a store; one longer than `LONGEST_SINGLE` replaces what is there."""
-    attributes = None if media_type is None else {"Content-Type": media_type}
-    if file.size > LONGEST_SINGLE:
-        await _upload_parts(store, key, file, attributes)
-        return Uploaded.DONE
-    data = await run_to_the_end(lambda: b"".join(file.blocks()))
-    mode = "overwrite" if overwrite else "create"
-    try:
-        # Cancelled, the object is there or is not: it is one request.
-        await store.put_async(key, data, attributes=attributes, mode=mode, use_multipart=False)
-    except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
-        name = type(error).__name__
-        if not overwrite and name == "AlreadyExistsError":
-            return Uploaded.TAKEN
-        if not overwrite and name in _UNCONDITIONAL:
-            return Uploaded.NO_CONDITION
-        raise _store_fault(error) from None
-    return Uploaded.DONE
-
-
-async def _upload_parts(store: Store, key: str, file: HashedFile, attributes: Any) -> None:
+async def _put_parts(put: Callable[..., Awaitable[Any]], file: PartFile) -> None:
     parts = _Parts(file)
-    put = partial(store.put_async, key, parts, attributes=attributes, use_multipart=True)
-    running = asyncio.ensure_future(put(chunk_size=_PART, max_concurrency=_PARTS_AT_ONCE))
+    running = asyncio.ensure_future(
+        put(parts, use_multipart=True, chunk_size=_PART, max_concurrency=_PARTS_AT_ONCE)
+    )
     try:
         await asyncio.wait((running,))
     except asyncio.CancelledError:
-        await _abort(running, parts)
+        parts.stop()
+        try:
+            await asyncio.wait((running,), timeout=_SECONDS_TO_ABORT)
+        finally:
+            if running.done():
+                running.cancelled() or running.exception()  # nobody else will look at it
+            else:
+                running.cancel()
         raise
-    error = running.exception()
-    if error is not None:
-        raise _store_fault(error)
+    with _without_text():
+        running.result()
 
 
-async def _abort(running: asyncio.Future[Any], parts: _Parts) -> None:
-    parts.stop()
+@contextmanager
+def _without_text() -> Iterator[None]:
+    """Raise what a store raises as a `DownloadError` that shows its name alone."""
     try:
-        await asyncio.wait((running,), timeout=_SECONDS_TO_ABORT)
-    finally:
-        if running.done():
-            running.cancelled() or running.exception()  # nobody else will look at it
-        else:
-            running.cancel()
-
-
-def _store_fault(error: BaseException) -> DownloadError:
-    """Return the download error for one of a store, without its text."""
-    name = type(error).__name__
-    return DownloadError(
-        f"the store does not do what it was asked for: {name}", retryable=name == _PASSING
-    )
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
+        name = type(error).__name__
+        raise DownloadError(
+            f"the store does not do what it was asked for: {name}", retryable=name == _PASSING
+        ) from None

@@ -1,194 +1,133 @@
-"""Files on their way, written and hashed from front to back, beside the place where they go.
+"""A file on its way: written and hashed in threads while more of it comes, then put in its place.
 
-The name of a part says what it is a part of, so that a later process can continue what a killed
-one has left. A lock says whether a process is at work on it. Everything here is done in threads,
-by one at a time.
+On the disk it is a hidden part beside its target. The name of a part identifies a version of a
+file, so that a later process can continue what a killed one has left; a lock on it says
+whether a process is at work on it.
 """
 
-import base64
-import binascii
+import asyncio
 import errno
 import hashlib
 import os
-import re
 import secrets
 import stat
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from enum import Enum, auto
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self, TypeVar
 
-from attrs import frozen
-
-from income_client.disk import sync_descriptor, sync_folder
+from income_client.concurrency import outlast, run_to_the_end
+from income_client.disk import (
+    new_file,
+    open_file,
+    size_of_file,
+    sync_descriptor,
+    sync_folder,
+)
 from income_client.errors import DownloadError
 
 from .naming import HEAD_BYTES
 
+T = TypeVar("T")
+
+AT_ONCE: Final = 128 * 1024
+"""Bytes that are written at once. A process that is killed loses what it has gathered since."""
 BLOCK: Final = 2**20
 """Bytes that are read at once."""
 
 _AHEAD: Final = 32 * BLOCK
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_FIRST_DIGITS: Final = re.compile(r"[0-9a-f]{8}")
-_PRIVATE: Final = 0o600
-_PRIVATE_FOLDER: Final = 0o700
+_NO_VERSION: Final = "-"
+_PART: Final = ".part"
 _TRIES: Final = 16
-_MOST_SEEN: Final = 4096
-_DAY_SECONDS: Final = 86_400
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK},
 )
-# Windows lacks most flags, and needs one that others lack.
-_SAFELY: Final = (
-    getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-)
-_NAME: Final = re.compile(
-    r"\.(?P<target>[0-9a-f]{16})\.(?P<mark>-|[A-Za-z0-9_=-]{2,136})"
-    r"\.(?P<boot>[0-9a-f]{8})\.(?P<chance>[0-9a-f]{8})\.part",
-)
-_STRONG: Final = re.compile(r'"[!#-~]{1,98}"')
-_MARK: Final = re.compile(
-    r'"(?P<subject>[0-9a-f]{16})\.(?P<total>0|[1-9][0-9]{0,17})\.(?P<etag>[!#-~]{1,62})"'
-)
-_NO_MARK: Final = "-"
-_NO_BOOT: Final = "00000000"
+_CLOSED: Final = "the file is closed"
 
 
-@frozen
-class Mark:
-    """One version of one file, as a short text for the name of a part.
+def digits_of(*texts: object) -> str:
+    """Return 16 hex digits that identify these texts."""
+    joined = "\n".join(map(str, texts))
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    An entity tag tells versions of one object apart, not objects: so it counts only together with
-    the document and the address without its signature.
+
+def version_of(subject: str, total: int | None, etag: str | None) -> str | None:
+    """Return digits of one version of one file; None if nothing identifies it.
+
+    Args:
+        subject: which file: an entity tag identifies a version of one object only.
+        total: its length in bytes.
+        etag: its strong entity tag.
     """
-
-    subject: str
-    """Which file, as 16 hex digits."""
-    total: int
-    """Its length in bytes."""
-    etag: str
-    """Its strong entity tag, quotes included."""
-
-    def __str__(self) -> str:
-        return f'"{self.subject}.{self.total}.{self.etag[1:-1]}"'
+    # After a loss of power the tail of a file may be zeros: another boot's is not continued.
+    boot = _boot_id()
+    return digits_of(subject, total, etag, boot) if total is not None and etag and boot else None
 
 
-def mark_of(subject: str, total: int | None, etag: str | None) -> Mark | None:
-    """Return the mark of a version; None if it cannot be told from others."""
-    if total is None or etag is None:
-        return None
-    return read_mark(str(Mark(subject, total, etag)))
+def parts_of(target: str, names: Iterable[str]) -> list[str]:
+    """Return those of these names of files that are parts of a target."""
+    beginning = f".{digits_of(target)}."
+    return [name for name in names if name.startswith(beginning) and name.endswith(_PART)]
 
 
-def read_mark(text: str | None) -> Mark | None:
-    """Read the text of a mark; None if it is invalid."""
-    found = _MARK.fullmatch(text or "")
-    if found is None:
-        return None
-    return Mark(found["subject"], int(found["total"]), f'"{found["etag"]}"')
-
-
-@frozen
-class PartName:
-    """The name of a part; its text is the file's name."""
-
-    target: str
-    """16 hex digits of the SHA-256 of the target's name, its extension aside."""
-    mark: str | None
-    """The mark of what it is a part of."""
-    boot: str
-    """8 hex digits of the boot in which it was written; zeros if unknown."""
-    chance: str
-    """8 random hex digits."""
-
-    @classmethod
-    def of(cls, target: str, mark: str | None, boot: str | None, chance: str) -> Self:
-        """Make the name of a new part of a target."""
-        return cls(_short(target), mark, boot or _NO_BOOT, chance)
-
-    @classmethod
-    def read(cls, name: str, target: str) -> Self | None:
-        """Read the name of a file; None if it is not a part of the target."""
-        found = _NAME.fullmatch(name)
-        if found is None or found["target"] != _short(target):
-            return None
-        return cls(found["target"], _decoded(found["mark"]), found["boot"], found["chance"])
-
-    def __str__(self) -> str:
-        mark = _NO_MARK if self.mark is None else _encoded(self.mark)
-        return f".{self.target}.{mark}.{self.boot}.{self.chance}.part"
-
-    def is_of(self, boot: str | None) -> bool:
-        """Say whether a process of this boot has written it."""
-        return self.boot == (boot or _NO_BOOT)
-
-    def can_be_adopted(self, boot: str | None) -> bool:
-        """Say whether a process of this boot can rely on its content."""
-        # After a loss of power the tail of a file may be zeros: another boot's is not trusted.
-        return self.mark is not None and boot is not None and self.boot == boot
-
-
-def is_strong(mark: str | None) -> bool:
-    """Say whether a mark identifies the same bytes, and fits into a name."""
-    return mark is not None and _STRONG.fullmatch(mark) is not None
-
-
-class HashedFile:
-    """A temporary file, its size and the SHA-256 of its content; gone once it is closed.
+class PartFile:
+    """A private file, its size and the SHA-256 of its content; used by one thread at a time.
 
     Attributes:
         size: bytes written.
         head: the first of them, enough to tell the format.
-        mark: the mark of the content.
+        version: digits of what it is a part of; None if no other process can continue it.
     """
 
-    def __init__(self, descriptor: int, mark: str | None = None) -> None:
-        self._file = os.fdopen(descriptor, "r+b", buffering=0)
-        self.mark = mark
-        self.rewind()
+    def __init__(
+        self,
+        file: IO[bytes],
+        path: Path | None = None,
+        version: str | None = None,
+        *,
+        is_locked: bool = False,
+    ) -> None:
+        self._file = file
+        self._path = path
+        self.version = version
+        self._is_locked = is_locked
+        self._hash = hashlib.sha256()
+        self.size: int = 0
+        self.head: bytes = b""
+        self._handed_over = 0
 
     @classmethod
-    def unnamed(cls, mark: str | None) -> "HashedFile":
-        """Make an empty one without a name."""
-        with tempfile.TemporaryFile(buffering=0) as file:
-            return HashedFile(os.dup(file.fileno()), mark)
+    def unnamed(cls, version: str | None = None) -> Self:
+        """Make an empty one that is gone once it is closed."""
+        return cls(tempfile.TemporaryFile(buffering=0), version=version)
 
     @property
-    def descriptor(self) -> int:
-        """The file descriptor."""
-        return self._file.fileno()
+    def is_closed(self) -> bool:
+        """Whether it is published, kept or discarded."""
+        return self._file.closed
 
     @property
     def sha256(self) -> str:
         """The SHA-256 of what was written so far, in hex."""
         return self._hash.hexdigest()
 
-    def write(self, *pieces: bytes) -> None:
-        """Append all of them."""
-        block = b"".join(pieces)
+    def write(self, block: bytes) -> None:
+        """Append a block."""
         rest = memoryview(block)
         while rest:
-            rest = rest[os.write(self.descriptor, rest) :]
+            rest = rest[os.write(self._file.fileno(), rest) :]
         self._count(block)
+        if self.size - self._handed_over >= _AHEAD:
+            self._hand_over()
 
     def read_in(self) -> None:
         """Count and hash what was in the file before it was opened."""
-        self.rewind()
-        while block := os.read(self.descriptor, BLOCK):
+        while block := self._file.read(BLOCK):
             self._count(block)
-
-    def rewind(self) -> None:
-        """Start again from the front."""
-        self._hash = hashlib.sha256()
-        self.size: int = 0
-        self.head: bytes = b""
-        if self._file.seekable():
-            self._file.seek(0)
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """Yield what was written, in blocks of so many bytes."""
@@ -196,104 +135,57 @@ class HashedFile:
             self._file.seek(start)
             yield self._file.read(min(size, self.size - start))
 
-    def close(self) -> None:
-        """Close it; a second time does nothing."""
-        self._file.close()
-
-    def discard(self) -> None:
-        """Throw it away."""
-        self.close()
-
-    def keep(self) -> None:
-        """Leave it for the next process, if that can find it again."""
-        self.close()
-
-    def _count(self, data: bytes) -> None:
-        self._hash.update(data)
-        self.size += len(data)
-        if len(self.head) < HEAD_BYTES:
-            self.head += data[: HEAD_BYTES - len(self.head)]
-
-
-class _Lock(Enum):
-    """What came of trying to lock a part."""
-
-    HELD = auto()
-    TAKEN = auto()
-    UNKNOWN = auto()
-    """The file system has no locks: it is unknown whether a process is at work on the part."""
-
-
-class PartFile(HashedFile):
-    """A file that is written beside its target, private and locked.
-
-    Attributes:
-        folder: where it is.
-    """
-
-    def __init__(self, folder: Path, name: PartName, descriptor: int, *, is_locked: bool) -> None:
-        super().__init__(descriptor, name.mark)
-        self.folder = folder
-        self._name = name
-        self._path = folder / str(name)
-        self._is_locked = is_locked
-        self._is_over = False
-        self._handed_over = 0
-
-    def write(self, *pieces: bytes) -> None:
-        """Append all of them."""
-        super().write(*pieces)
-        if self.size - self._handed_over >= _AHEAD:
-            self._hand_over()
-
-    def publish(self, final: str, *, overwrite: bool) -> None:
-        """Bring it to the disk and give it its final name, whole, or raise.
+    def publish(self, target: Path, *, overwrite: bool) -> None:
+        """Bring it to the disk and put it in its place, whole, or raise.
 
         Raises:
-            FileExistsError: something has the name, and must not be replaced.
+            FileExistsError: something is there, and must not be replaced.
             OSError: the disk refuses.
         """
+        part = self._path
+        if part is None:
+            raise ValueError("a file without a name has no place")
         if not self._file.closed:
-            sync_descriptor(self.descriptor)
-            if not self._is_there():
-                raise OSError(errno.ENOENT, "the part was removed by somebody else")
+            sync_descriptor(self._file.fileno())
             self._let_go()
         if overwrite:
-            check_is_regular(self.folder / final)
-            self._path.replace(self.folder / final)
+            part.replace(target)
         else:
-            _name_once(self._path, self.folder / final)
-        self._is_over = True
+            _name_once(part, target)
+        self._path = None
         # The file is whole at its place: what fails from here on is its durability.
         try:
-            self._path.unlink(missing_ok=True)
-            sync_folder(self.folder)
+            if not overwrite:
+                part.unlink(missing_ok=True)
+            sync_folder(target.parent)
         finally:
             self.close()
 
     def discard(self) -> None:
-        """Remove it; a second time, or once it is published, does nothing."""
-        if not self._is_over:
-            self._is_over = True
-            try:
-                # The file with the name may be another process's by now.
-                if self._file.closed or self._is_there():
-                    self._let_go()
-                    self._path.unlink(missing_ok=True)
-            finally:
-                self.close()
-
-    def keep(self) -> None:
-        """Leave it for the next process; what that could not use is removed."""
-        is_of_use = self.size > 0 and self._is_locked and self._name.can_be_adopted(boot_id())
-        if not is_of_use:
-            self.discard()
-        elif not self._is_over:
-            self._is_over = True
+        """Close and remove it; once it is published, does nothing."""
+        path, self._path = self._path, None
+        try:
+            if path is not None:
+                self._let_go()
+                path.unlink(missing_ok=True)
+        finally:
             self.close()
 
-    def _is_there(self) -> bool:
-        return _is_at(self._path, self.descriptor)
+    def keep(self) -> None:
+        """Close it, and leave it for the next process if that can continue it."""
+        if self.version is None or self.size == 0 or not self._is_locked:
+            self.discard()
+        self.close()
+
+    def close(self) -> None:
+        """Close it; one without a name is gone then."""
+        self._file.close()
+
+    def _count(self, block: bytes) -> None:
+        self._hash.update(block)
+        self.size += len(block)
+        if len(self.head) < HEAD_BYTES:
+            self.head += block[: HEAD_BYTES - len(self.head)]
 
     def _let_go(self) -> None:
         """Close it before it is renamed or removed, if that gives up no lock."""
@@ -305,213 +197,66 @@ class PartFile(HashedFile):
         """Have the disk begin with what it would have to do at the end, all at once."""
         # Linux starts to write such pages back, and does not wait for it.
         if hasattr(os, "posix_fadvise"):
-            length = self.size - self._handed_over
+            descriptor, length = self._file.fileno(), self.size - self._handed_over
             with suppress(OSError):
-                os.posix_fadvise(self.descriptor, self._handed_over, length, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(descriptor, self._handed_over, length, os.POSIX_FADV_DONTNEED)
         self._handed_over = self.size
 
 
-def create(folder: Path, target: str, mark: str | None) -> PartFile:
-    """Make an empty part of a target, for its owner alone; only a strong mark is remembered."""
-    boot = boot_id()
-    strong = mark if is_strong(mark) else None
+def create(folder: Path, target: str, version: str | None) -> PartFile:
+    """Make an empty part of a target in a folder."""
+    beginning = f".{digits_of(target)}.{version or _NO_VERSION}"
     for _ in range(_TRIES):
-        name = PartName.of(target, strong, boot, secrets.token_hex(4))
-        path = folder / str(name)
-        descriptor = _open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
-        try:
-            _set_private(descriptor)  # the umask may have taken from it
+        path = folder / f"{beginning}.{secrets.token_hex(4)}{_PART}"
+        with ExitStack() as stack:
+            file = stack.enter_context(os.fdopen(new_file(path), "r+b", buffering=0))
             # Between these two lines another process may have taken it for an abandoned one.
-            lock = _lock(descriptor)
-            is_ours = lock is not _Lock.TAKEN and _is_at(path, descriptor)
-        except BaseException:
-            os.close(descriptor)
-            path.unlink(missing_ok=True)
-            raise
-        if is_ours:
-            return PartFile(folder, name, descriptor, is_locked=lock is _Lock.HELD)
-        os.close(descriptor)
+            with suppress(BlockingIOError):
+                is_locked = _lock(file.fileno())
+                if _is_at(path, file.fileno()):
+                    stack.pop_all()
+                    return PartFile(file, path, version, is_locked=is_locked)
     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
 
-class FoldersSeen:
-    """Which parts were in each folder at the first look: one look, however many files go there."""
-
-    def __init__(self) -> None:
-        self._parts: dict[Path, tuple[str, ...]] = {}
-
-    def parts_in(self, folder: Path) -> tuple[str, ...]:
-        """Return the names of the parts that may be there."""
-        known = self._parts.get(folder)
-        if known is None:
-            with os.scandir(folder) as entries:
-                known = tuple(one.name for one in entries if one.name.endswith(".part"))
-            if len(self._parts) >= _MOST_SEEN:
-                self._parts.clear()
-            self._parts[folder] = known
-        return known
-
-
-def has_part(folder: Path, target: str, seen: FoldersSeen | None = None) -> bool:
-    """Say whether a part of a target may be in a folder."""
-    parts = (seen or FoldersSeen()).parts_in(folder)
-    return any(PartName.read(name, target) for name in parts)
-
-
-def adopt(folder: Path, target: str, seen: FoldersSeen | None = None) -> PartFile | None:
-    """Take over the longest part that a killed process has left of a target; remove the others."""
-    boot = boot_id()
-    found = []
-    for text in (seen or FoldersSeen()).parts_in(folder):
-        name = PartName.read(text, target)
-        facts = None if name is None else find(folder / text)
-        if name is not None and facts is not None:
-            found.append((facts.st_size, name))
-    adopted: PartFile | None = None
-    for _, name in sorted(found, key=lambda one: one[0], reverse=True):
-        adopted = _take(folder, name, boot, may_adopt=adopted is None) or adopted
-    if adopted is not None:
-        try:
-            adopted.read_in()
-        except BaseException:
-            adopted.keep()
-            raise
+def adopt(folder: Path, names: Iterable[str]) -> PartFile | None:
+    """Take over the longest of these parts that a killed process has left; remove the others."""
+    left = [part for name in names if (part := _left(folder / name)) is not None]
+    left.sort(key=lambda part: part.size)
+    adopted = left.pop() if left and left[-1].size else None
+    for useless in left:
+        with suppress(OSError):
+            useless.discard()
     return adopted
 
 
-def _take(folder: Path, name: PartName, boot: str | None, *, may_adopt: bool) -> PartFile | None:
-    """Adopt one part or remove it; leave it if a process is at work on it, or it is not ours."""
-    path = folder / str(name)
-    try:
-        descriptor = _open(path, os.O_RDWR)
-    except OSError:  # a link, a folder, gone meanwhile, or another user's
-        return None
-    is_adopted = False
-    try:
+def _left(path: Path) -> PartFile | None:
+    """Open a part unless a process is at work on it; one that cannot be continued is not read."""
+    version = path.name.split(".")[2]
+    # What fails is a link, a folder, gone, another user's, or locked by a process at work.
+    with suppress(OSError), ExitStack() as stack:
+        descriptor = open_file(path, os.O_RDWR)
+        file = stack.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
         facts = os.fstat(descriptor)
-        # Where there are no locks, there may be no users either.
-        if not stat.S_ISREG(facts.st_mode) or _lock(descriptor) is not _Lock.HELD:
-            return None
-        if facts.st_uid != os.geteuid() or not _is_at(path, descriptor):
-            return None
-        is_private = stat.S_IMODE(facts.st_mode) == _PRIVATE and facts.st_nlink == 1
-        is_adopted = may_adopt and is_private and facts.st_size > 0 and name.can_be_adopted(boot)
-        if is_adopted:
-            return PartFile(folder, name, descriptor, is_locked=True)
-        # A second link to it is a target that was published just before the end. What another
-        # boot has written may be another machine's on the same network folder, at work.
-        is_from_elsewhere = not name.is_of(boot) and time.time() - facts.st_mtime < _DAY_SECONDS
-        if not is_from_elsewhere:
-            with suppress(OSError):
-                path.unlink()
-        return None
-    finally:
-        if not is_adopted:
-            os.close(descriptor)
+        # Where there are no locks, there may be a process at work, and no users either.
+        is_free = _lock(descriptor) and _is_at(path, descriptor)
+        if is_free and stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
+            part = PartFile(file, path, version, is_locked=True)
+            # With a second link it is a target that was published just before the end.
+            if version != _NO_VERSION and facts.st_nlink == 1:
+                part.read_in()
+            stack.pop_all()
+            return part
+    return None
 
 
-@lru_cache(maxsize=1)
-def boot_id() -> str | None:
-    """Return 8 hex digits that tell this boot of the machine from others; None if unknown."""
+@cache
+def _boot_id() -> str | None:
+    """Return what identifies this boot of the machine; None if unknown."""
     try:
-        text = _BOOT_ID.read_text("ascii")
+        return _BOOT_ID.read_text("ascii")
     except (OSError, UnicodeError):
         return None
-    found = _FIRST_DIGITS.match(text)
-    return None if found is None else found[0]
-
-
-def folder_at(path: Path, inner: Sequence[str] = (), *, make: bool = False) -> Path:
-    """Return a folder, and make what is missing of it, for its owner alone.
-
-    Args:
-        path: the caller's own; links in it are followed.
-        inner: names of folders further in, none of which may be a link.
-        make: whether to make what is missing.
-
-    Raises:
-        OSError: something on the way is not a folder, or cannot be made.
-    """
-    if make:
-        missing = [path, *path.parents]
-        while missing and missing[-1].is_dir():
-            missing.pop()
-        for folder in reversed(missing):
-            with suppress(FileExistsError):
-                folder.mkdir(_PRIVATE_FOLDER)
-    _check_is_folder(path.stat())
-    for name in inner:
-        outer, path = path, path / name
-        if make and find(path) is None:
-            with suppress(FileExistsError):
-                path.mkdir(_PRIVATE_FOLDER)
-                sync_folder(outer)
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode):
-            raise OSError(errno.ELOOP, "a symbolic link stands where a folder is to be")
-        _check_is_folder(found)
-    return path
-
-
-def find(path: Path | str) -> os.stat_result | None:
-    """Return what is there, a link itself rather than its end; None for nothing."""
-    try:
-        return os.lstat(path)
-    except FileNotFoundError:
-        return None
-
-
-def check_is_regular(path: Path | str) -> os.stat_result | None:
-    """Return what is where a file is to go, None for nothing; raise if it is not a file."""
-    found = find(path)
-    if found is None or stat.S_ISREG(found.st_mode):
-        return found
-    kinds = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"))
-    kind = next((text for is_kind, text in kinds if is_kind(found.st_mode)), "no regular file")
-    raise FileExistsError(errno.EEXIST, f"{kind} stands where it is to go")
-
-
-def make_private(path: Path) -> None:
-    """Take from a file what others may do with it, if it is ours."""
-    with suppress(OSError):
-        descriptor = _open(path, os.O_RDONLY)
-        try:
-            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
-                _set_private(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def hash_file(path: Path, algorithm: str) -> str:
-    """Read a file through the hash of this name, and return it in hex."""
-    # Neither hash is there to keep a secret.
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    with os.fdopen(_open(path, os.O_RDONLY), "rb", buffering=0) as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def disk_fault(error: OSError) -> DownloadError:
-    """Return the download error for one of the operating system; without a path, and final."""
-    reason = error.strerror or os.strerror(error.errno or 0)
-    return DownloadError(f"the file cannot be kept: {reason[:1].lower()}{reason[1:]}")
-
-
-def _open(path: Path, flags: int) -> int:
-    """Open a file without following a link or waiting for a pipe's other end."""
-    return os.open(path, flags | _SAFELY, _PRIVATE)
-
-
-def _check_is_folder(found: os.stat_result) -> None:
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-
-
-def _set_private(descriptor: int) -> None:
-    """Let the owner alone read a file; Windows has no such mode."""
-    if hasattr(os, "fchmod"):
-        os.fchmod(descriptor, _PRIVATE)
 
 
 def _name_once(part: Path, final: Path) -> None:
@@ -521,44 +266,176 @@ def _name_once(part: Path, final: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         # Without links there is a moment in which two processes find the place free.
-        if find(final) is not None:
+        if size_of_file(final) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         part.replace(final)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    found = find(path)
-    return found is not None and os.path.samestat(found, os.fstat(descriptor))
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
-def _lock(descriptor: int) -> _Lock:
+def _lock(descriptor: int) -> bool:
+    """Lock a file, or return False where there are no locks; `BlockingIOError` if it is locked."""
     try:
         import fcntl  # noqa: PLC0415 - not every system has it, and the rest goes without
     except ModuleNotFoundError:
-        return _Lock.UNKNOWN
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _Lock.TAKEN
+        raise
     except OSError:
-        return _Lock.UNKNOWN
-    return _Lock.HELD
+        return False
+    return True
 
 
-def _short(target: str) -> str:
-    return hashlib.sha256(target.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+class Spool:
+    """A file that is being written; every method raises `DownloadError` if the disk has failed.
+
+    While a block is written and hashed in a thread, the next one is gathered, so that the disk and
+    the network work at the same time. Leaving it as a context discards the file, unless that was
+    published, or what there is of it may stay.
+
+    Args:
+        create: makes an empty file for a version, with the first block.
+        left: what an earlier process has left, to be continued.
+
+    Attributes:
+        size: bytes accepted so far, those of an earlier process included.
+        version: digits of what is being written.
+        keeps_partial: whether what is not finished stays for the next process, if that can
+            continue it.
+    """
+
+    def __init__(
+        self, create: Callable[[str | None], PartFile], left: PartFile | None = None
+    ) -> None:
+        self._create = create
+        self._file = left
+        self._is_new = left is None
+        self.size: int = 0 if left is None else left.size
+        self.version = None if left is None else left.version
+        self.keeps_partial: bool = False
+        self._pieces: list[bytes] = []
+        self._gathered = 0
+        self._writing: asyncio.Future[PartFile] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def write(self, piece: bytes) -> None:
+        """Append a piece; wait only while another block is on its way to the disk."""
+        self._pieces.append(piece)
+        self._gathered += len(piece)
+        self.size += len(piece)
+        if self._gathered >= AT_ONCE:
+            await self._written()
+            block = self._take_block()
+            loop = asyncio.get_running_loop()
+            self._writing = loop.run_in_executor(None, self._put, block)
+
+    async def start_over(self, version: str | None) -> None:
+        """Forget what was written; without a version, no other process can continue it."""
+        await self._written()
+        self._take_block()
+        self.size = 0
+        self.version = version
+        self._is_new = True
+
+    async def finish(
+        self,
+        work: Callable[[PartFile], T],
+        on_cancel: Callable[[], None] | None = None,
+        executor: Executor | None = None,
+    ) -> T:
+        """Write what is left, and do the last work on the file in the same thread, to its end.
+
+        Args:
+            work: publishes or discards the file; else it is there until this is left.
+            on_cancel: called in the event loop to ask the work to end early.
+            executor: whose thread, where the work waits for others than the disk.
+        """
+        self.keeps_partial = False
+        await self._written()
+        block = self._take_block()
+        return await on_disk(lambda: work(self._put(block)), on_cancel, executor)
+
+    async def aclose(self) -> None:
+        """Discard or keep what is not published; again does nothing."""
+        cancellation = None
+        if self._writing is not None:
+            cancellation = await outlast(self._writing)
+            done, self._writing = self._writing, None
+            done.exception()  # the download has an error or a result already
+        is_kept = self.keeps_partial and (self._gathered > 0 or not self._is_new)
+        block = self._take_block() if is_kept else b""
+        if block or (self._file is not None and not self._file.is_closed):
+            await run_to_the_end(lambda: self._ended(block, is_kept=is_kept))
+        if cancellation is not None:
+            raise cancellation
+
+    def _take_block(self) -> bytes:
+        block = b"".join(self._pieces)
+        self._pieces = []
+        self._gathered = 0
+        return block
+
+    async def _written(self) -> None:
+        """Wait for the block that is on its way; it stays so if the wait is cancelled."""
+        if self._writing is None:
+            return
+        await asyncio.wait((self._writing,))
+        done, self._writing = self._writing, None
+        try:
+            done.result()
+        except OSError as error:
+            raise disk_fault(error) from None
+
+    def _put(self, block: bytes) -> PartFile:
+        """Write a block in a thread; once this has failed, the file is closed."""
+        if self._is_new:
+            self._is_new = False
+            old, self._file = self._file, None
+            if old is not None:
+                old.discard()
+            self._file = self._create(self.version)
+        if self._file is None or self._file.is_closed:
+            raise DownloadError(_CLOSED)
+        try:
+            self._file.write(block)
+        except OSError:
+            self._file.discard()
+            raise
+        return self._file
+
+    def _ended(self, block: bytes, *, is_kept: bool) -> None:
+        with suppress(OSError, DownloadError):
+            if is_kept:
+                self._put(block).keep()
+            elif self._file is not None:
+                self._file.discard()
 
 
-def _encoded(mark: str) -> str:
-    return base64.urlsafe_b64encode(mark.encode("ascii")).decode("ascii")
-
-
-def _decoded(text: str) -> str | None:
-    if text == _NO_MARK:
-        return None
+async def on_disk(
+    work: Callable[[], T],
+    on_cancel: Callable[[], None] | None = None,
+    executor: Executor | None = None,
+) -> T:
+    """Do some work on the disk in a thread, to its end; raise `DownloadError` if it fails."""
     try:
-        mark = base64.b64decode(text, altchars=b"-_", validate=True).decode("ascii")
-    except (binascii.Error, UnicodeError):
-        return None
-    # Only what would be written so again leads back to this name.
-    return mark if is_strong(mark) and _encoded(mark) == text else None
+        return await run_to_the_end(work, on_cancel, executor)
+    except OSError as error:
+        raise disk_fault(error) from None
+
+
+def disk_fault(error: OSError) -> DownloadError:
+    """Return the download error for one of the operating system; without a path, and final."""
+    reason = error.strerror or os.strerror(error.errno or 0)
+    return DownloadError(f"the file cannot be kept: {reason[:1].lower()}{reason[1:]}")

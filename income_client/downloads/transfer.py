@@ -46,17 +46,14 @@ FIRST_BYTE: Final[Mapping[str, str]] = {"Range": "bytes=0-0"}
 
 
 class OutdatedError(Exception):
-    """The storage refused the address, and a fresh address may help; never leaves this package.
-
-    Attributes:
-        error: what the download ends with if there is no fresh address.
-        has_expired: whether the storage said that the address has expired.
-    """
+    """The storage refused the address, and a fresh address may help; never leaves this package."""
 
     def __init__(self, error: DownloadError, *, has_expired: bool) -> None:
         super().__init__()
         self.error = error
+        """What the download ends with if there is no fresh address."""
         self.has_expired = has_expired
+        """Whether the storage said that the address has expired."""
 
 
 @frozen
@@ -78,22 +75,21 @@ def is_refusal(status: int) -> bool:
     )
 
 
-def failure(status: int, headers: Mapping[str, str], code: str | None = None) -> DownloadError:
-    """Return the error for a reply without the file; another attempt may help unless refused."""
-    named = f"{status} {code}" if code else str(status)
-    return DownloadError(
-        f"the storage answered {named}",
+def failure(
+    status: int, headers: Mapping[str, str], text: str = ""
+) -> DownloadError | OutdatedError:
+    """Return the error for a reply without the file, of which this is the beginning of the body.
+
+    Another attempt may help unless the file was refused.
+    """
+    found = _CODE.search(text)
+    code = None if found is None else found["code"]
+    error = DownloadError(
+        f"the storage answered {status} {code}" if code else f"the storage answered {status}",
         retryable=status >= HTTPStatus.BAD_REQUEST and not is_refusal(status),
         code=code,
         **facts_of(Response(status=status, headers=headers, body=b"")),
     )
-
-
-def refusal(status: int, headers: Mapping[str, str], text: str) -> DownloadError | OutdatedError:
-    """Return the error for a 4xx whose body begins with this text."""
-    found = _CODE.search(text)
-    code = None if found is None else found["code"]
-    error = failure(status, headers, code)
     said = _MESSAGE.search(text)
     if code in _EXPIRED_CODES or (said is not None and "expired" in said["message"].lower()):
         return OutdatedError(error, has_expired=True)
@@ -136,26 +132,28 @@ class Transfer:
         content_type: media type as the storage gave it.
     """
 
-    def __init__(
-        self,
-        policy: DownloadPolicy,
-        *,
-        size: int = 0,
-        etag: str | None = None,
-        total: int | None = None,
-    ) -> None:
+    def __init__(self, policy: DownloadPolicy) -> None:
         self._policy = policy
-        self.received: int = 0 if etag is None else size
-        self.etag = etag
-        self.total = total
+        self.received: int = 0
+        self.etag: str | None = None
+        self.total: int | None = None
         self.content_type: str | None = None
         self._asked_from = 0
         self._until: int | None = None
-        self._furthest = self.received
+        self._furthest = 0
         self._interruptions = 0
         self._measured_since = 0.0
         self._measured_bytes = 0
         self._is_slow = False
+
+    def resume(self, size: int, stored: StoredFile) -> None:
+        """Continue the first bytes of this file, which an earlier process has left."""
+        self.received = self._furthest = size
+        self.etag, self.total, self.content_type = stored.etag, stored.size, stored.content_type
+
+    def forget(self) -> None:
+        """Start over, whatever came."""
+        self.received, self.etag, self.total = 0, None, None
 
     def ask(self) -> dict[str, str]:
         """Return the header fields of the next request: for the rest of the file, or all of it."""
@@ -165,29 +163,17 @@ class Transfer:
         self._asked_from = self.received
         return {"Range": f"bytes={self.received}-", "If-Range": self.etag}
 
-    def head(
-        self, status: int, headers: Mapping[str, str], *, is_delimited: bool, now: float
-    ) -> bool:
+    def head(self, status: int, headers: Mapping[str, str], now: float) -> bool:
         """Take in the head of a reply with one of the statuses `WITH_FILE`.
 
-        Args:
-            status: HTTP status.
-            headers: header fields, names in lower case.
-            is_delimited: whether a cut can be told from the end of the body.
-            now: the moment, in seconds.
-
-        Returns:
-            Whether the body begins at the first byte of the file.
-
-        Raises:
-            DownloadError: the body must not be used.
+        Return whether its body begins at the first byte of the file; raise if it must not be used.
         """
         self._measured_since, self._measured_bytes, self._is_slow = now, 0, False
         if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             if self._asked_from:
                 raise self._void("the storage has no such part of the file")
             raise failure(status, headers)
-        _check_usable(headers, status, is_delimited=is_delimited)
+        _check_usable(headers, status)
         starts_over = status == HTTPStatus.OK
         if starts_over:
             self._begin(headers)
@@ -219,11 +205,8 @@ class Transfer:
     def ended(self, error: IncomeClientError | None) -> bool:
         """Say whether the file is whole; False if the rest is to be asked for at once.
 
-        Args:
-            error: how the connection ended; None if its body came to the end.
-
-        Raises:
-            IncomeClientError: the connection made no progress, or there were too many.
+        ``error`` is how the connection ended, None if its body came to the end. It is raised if
+        the connection made no progress, or if there were too many.
         """
         has_helped = self.received > self._furthest and not self._is_slow
         self._furthest = max(self._furthest, self.received)
@@ -236,10 +219,6 @@ class Transfer:
         if not has_helped or not error.retryable or self._interruptions > allowed:
             raise error
         return False
-
-    def forget(self) -> None:
-        """Start over, whatever came."""
-        self.received, self.etag, self.total = 0, None, None
 
     def _begin(self, headers: Mapping[str, str]) -> None:
         media_type = headers.get("content-type", "").lower()
@@ -271,14 +250,17 @@ class Transfer:
         return DownloadError(f"the file is longer than {self._policy.max_bytes} bytes")
 
 
-def _check_usable(headers: Mapping[str, str], status: int, *, is_delimited: bool) -> None:
-    """Raise if a body cannot be the file's own bytes, or its end cannot be told from a cut."""
+def _check_usable(headers: Mapping[str, str], status: int) -> None:
+    """Raise if a body cannot be the file's own bytes, or if a cut would look like its end."""
     if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
         raise DownloadError(
             "the storage encoded the file although it was asked not to", status=status
         )
-    length = headers.get("content-length")
-    if not is_delimited or (length is not None and _LENGTH.fullmatch(length) is None):
+    # Without blanks of any other kind: aiohttp knows only these, and would read to a cut.
+    coding = headers.get("transfer-encoding", "").strip(" \t").lower()
+    # Chunks need no length, and a wrong one is wrong beside them as well.
+    length = headers.get("content-length", "0" if coding else "")
+    if coding not in ("", "chunked") or _LENGTH.fullmatch(length) is None:
         raise DownloadError("the storage does not say where the file ends", status=status)
 
 

@@ -9,8 +9,7 @@ from attrs import fields
 from income_client.errors import ConfigurationError
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationRecord, Document
-from income_client.records.money import AmountPair
-from income_client.records.paystub import Paystub
+from income_client.records.paystub import AmountPair, Paystub
 
 from .columns import PRECISION, SCALE
 

@@ -6,8 +6,7 @@ from typing import Any, Final, TypeAlias
 from income_client.records.applications import AddressEntry, Applicant, IncomeCalculation
 from income_client.records.documents import ApplicationRecord, Document, DocumentEntry
 from income_client.records.paystub import Paystub, PaystubApplicant
-from income_client.wire.codec import to_json
-from income_client.wire.strict_json import parse_exactly, render
+from income_client.wire.codec import parse_exactly, render, to_json
 
 from .misfits import AMOUNT_NAMES, amount_pairs
 from .unknown_fields import unknown_fields

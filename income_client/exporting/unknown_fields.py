@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 
 import attrs
 
-from income_client.records.mapping import UntypedDict
+from income_client.records.fields import UntypedDict
 
 _KEPT_APART: Final = frozenset({"extra", "extracted_extra"})
 NONE_BESIDE: Final[frozenset[str]] = frozenset()

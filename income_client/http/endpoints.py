@@ -4,18 +4,18 @@ Invalid arguments and addresses are refused here, before anything is sent. Impor
 and resolves no name.
 """
 
-import enum
-import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from attrs import field, frozen
+import msgspec
+from attrs import frozen
 from yarl import URL
 
 from income_client.errors import ConfigurationError
-from income_client.settings import Secret
+from income_client.hosts import is_ip, is_this_machine, plain_host
+from income_client.settings import Secret, invalid
 
 LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""
@@ -30,68 +30,47 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 _TEXT: Final = re.compile(r"[!-\[\]-~]{1,2048}")
 """Printable ASCII but the backslash, which some parsers read as a slash."""
-_LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
-_HOST_NAME: Final = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
 _SCHEMES: Final = ("https", "http")
 
 
-class Origin(enum.Enum):
-    """Which of the two configured hosts a request is for."""
-
-    API = "api"
-    TOKEN = "token"  # noqa: S105 - the name of a host, not a secret
-
-
-@frozen(kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request, without the credentials that will go with it."""
 
     name: str
     """The call, for logs and errors: ``get_application``."""
     path: str
-    """Absolute and percent-encoded, below the origin."""
-    query: str = field(default="", repr=False)
+    """Absolute and percent-encoded, below the address that it is for."""
+    query: str = ""
     """Percent-encoded, without the question mark."""
-    method: str = "GET"
-    """GET, or POST for the token request."""
-    origin: Origin = Origin.API
-    """The only host that it may be sent to."""
-    form: bytes | None = field(default=None, repr=False)
-    """Body of a form post."""
+    form: bytes | None = None
+    """What is posted to the token endpoint; None for every other request, a GET of the API."""
     subject: str | None = None
     """The application id that the request is about, for logs and errors."""
 
+    def __repr__(self) -> str:
+        return f"<Request {self.name} {self.path}>"
 
-def _nothing() -> None:
-    pass
 
-
-@frozen(kw_only=True)
-class Response:
+class Response(msgspec.Struct, frozen=True, kw_only=True):
     """One reply, read to its end."""
 
     status: int
     """HTTP status."""
-    headers: Mapping[str, str] = field(repr=False)
+    headers: Mapping[str, str]
     """Header fields, found by their names in lower case."""
-    body: bytes = field(repr=False)
+    body: bytes
     """The content, decompressed."""
-    kept: bytes | None = field(default=None, repr=False)
+    kept: bytes | None = None
     """What an error made of it keeps of the content; None unless the client keeps error bodies."""
-    discard: Callable[[], None] = field(default=_nothing, repr=False, eq=False)
-    """Closes the connection of a reply that cannot be the answer to its request."""
+
+    def __repr__(self) -> str:
+        return f"<Response {self.status}>"
 
 
 def token_request() -> Request:
     """Ask for an access token with the client's credentials (contract section 5.1)."""
-    return Request(
-        name="token",
-        method="POST",
-        path="/token",
-        origin=Origin.TOKEN,
-        form=b"grant_type=client_credentials",
-    )
+    return Request(name="token", path="/token", form=b"grant_type=client_credentials")
 
 
 def list_applications(
@@ -101,17 +80,7 @@ def list_applications(
     limit: int | None = None,
     application_reference_id: str | None = None,
 ) -> Request:
-    """Ask for one page of applications (contract section 4.1).
-
-    Args:
-        updated_after: lower bound as the wire has it; None leaves it to the service.
-        updated_before: upper bound, likewise.
-        limit: most rows of the page, 1 to 1000; None leaves it to the service.
-        application_reference_id: the partner's own reference.
-
-    Raises:
-        ConfigurationError: the limit or the reference is invalid.
-    """
+    """Ask for one page of applications (contract section 4.1)."""
     if application_reference_id is not None:
         _check_id("application_reference_id", application_reference_id)
     if limit is not None:
@@ -129,14 +98,7 @@ def list_applications(
 
 
 def get_application(application_id: str) -> Request:
-    """Ask for one application with its income calculations (contract section 4.2).
-
-    Args:
-        application_id: as the service gave it when the application was registered.
-
-    Raises:
-        ConfigurationError: the id is invalid.
-    """
+    """Ask for one application with its income calculations (contract section 4.2)."""
     return Request(
         name="get_application",
         path=_application_path(application_id),
@@ -145,15 +107,7 @@ def get_application(application_id: str) -> Request:
 
 
 def get_documents(application_id: str, pages: bool = False) -> Request:
-    """Ask for the documents of one application (contract section 4.3).
-
-    Args:
-        application_id: as the service gave it when the application was registered.
-        pages: whether each document comes with its pages block.
-
-    Raises:
-        ConfigurationError: the id is invalid.
-    """
+    """Ask for the documents of one application (contract section 4.3)."""
     return Request(
         name="get_documents",
         path=_application_path(application_id) + "/documents",
@@ -165,15 +119,15 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
 def check_limit(limit: object) -> None:
     """Refuse a limit that the service would not take (contract section 8)."""
     if type(limit) is not int or not 1 <= limit <= LARGEST_LIMIT:
-        raise ConfigurationError(f"limit is a whole number from 1 to {LARGEST_LIMIT}")
+        raise invalid("limit", f"a whole number from 1 to {LARGEST_LIMIT}", limit)
 
 
-def _application_path(application_id: str) -> str:
-    if _is_plain_id(application_id):
+def _application_path(application_id: Any) -> str:
+    if isinstance(application_id, str) and _PLAIN_ID.fullmatch(application_id):
         return f"{_APPLICATIONS}/{application_id}"
     _check_id("application_id", application_id)
     if application_id in {".", ".."}:
-        raise ConfigurationError("application_id is a step in a path")
+        raise ConfigurationError("application_id must not be a step in a path, such as ..")
     return f"{_APPLICATIONS}/{_quoted(application_id)}"
 
 
@@ -184,18 +138,12 @@ def _quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def _is_plain_id(text: object) -> bool:
-    return isinstance(text, str) and _PLAIN_ID.fullmatch(text) is not None
-
-
 def _check_id(name: str, text: object) -> None:
-    if _is_plain_id(text):
-        return
     if not isinstance(text, str) or not text:
         found = "an empty one" if text == "" else type(text).__name__
         raise ConfigurationError(f"{name} must be a non-empty str, found {found}")
     if len(text) > _LONGEST_ID:
-        raise ConfigurationError(f"{name} is longer than {_LONGEST_ID} characters")
+        raise ConfigurationError(f"{name} must not be longer than {_LONGEST_ID} characters")
     if not text.isprintable() and any(_is_unprintable(ord(char)) for char in text):
         raise ConfigurationError(f"{name} holds a control character or half a character")
 
@@ -213,22 +161,11 @@ class Addresses:
     token: str
     """The same of the token endpoint."""
 
-    def of(self, request: Request) -> str:
-        """Return the whole address of a request."""
-        root = self.api if request.origin is Origin.API else self.token
-        return f"{root}{request.path}?{request.query}" if request.query else root + request.path
-
 
 def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
-    """Check both addresses of a client (contract section 5.1).
+    """Check both addresses of a client; the origin of the first is for tokens too by default.
 
-    Args:
-        base_url: https, host, perhaps a port and a path prefix; http for loopback only.
-        auth_url: the same; None for the origin of ``base_url``.
-
-    Raises:
-        ConfigurationError: an address is not of that form. It is not shown,
-            since it may hold a password.
+    An address that is refused is not shown: it may hold a password.
     """
     fault = _address_fault("base_url", base_url)
     if fault is None and auth_url is not None:
@@ -244,22 +181,10 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
     )
 
 
-def host_of(address: str) -> str | None:
-    """Return the host alone of an address that was checked."""
-    return URL(address, encoded=True).raw_host
-
-
 def proxy_address(proxy: str) -> Secret:
-    """Check the address of an HTTP proxy, which may hold the proxy's own credentials.
-
-    Args:
-        proxy: http or https, perhaps user information, host, perhaps a port.
-
-    Raises:
-        ConfigurationError: it is not of that form.
-    """
+    """Check the address of an HTTP proxy, which may hold the proxy's own credentials."""
     url = _parsed(proxy)
-    is_proxy = url is not None and url.scheme in _SCHEMES and _is_host(url.raw_host)
+    is_proxy = url is not None and url.scheme in _SCHEMES and _host_in(url) is not None
     if not is_proxy:
         # As above.
         del proxy, url
@@ -272,11 +197,8 @@ def check_route(found: Addresses, proxy: Secret) -> None:
 
     Over http the proxy itself gets each request, with its Authorization header. So an http
     address of this machine can be combined only with a proxy on this machine.
-
-    Raises:
-        ConfigurationError: an address is http, and the proxy is on another machine.
     """
-    is_here = _is_loopback(host_of(proxy.reveal()) or "")
+    is_here = _is_loopback(URL(proxy.reveal(), encoded=True))
     for name, address in (("base_url", found.api), ("auth_url", found.token)):
         if not is_here and address.startswith("http:"):
             raise ConfigurationError(
@@ -311,30 +233,19 @@ def _address_fault(name: str, address: object) -> str | None:
     return next((f"{name} {fault}" for is_wrong, fault in _FAULTS if is_wrong(url)), None)
 
 
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
+def _host_in(url: URL) -> str | None:
+    """Return the host of an address as `plain_host` spells it; None if it is not one."""
+    raw = url.raw_host or ""
+    if ":" in raw:
+        return plain_host(f"[{raw}]")
+    host = plain_host(raw.removesuffix("."))
+    # Only a name may end with a dot.
+    return None if host is not None and raw.endswith(".") and is_ip(host) else host
 
 
-def _is_host(host: str | None) -> bool:
-    host = (host or "").lower()
-    if ":" in host:
-        return "%" not in host and _ip(host) is not None
-    if _HOST_NAME.fullmatch(host) is None:
-        return False
-    # A last label of digits is one of the old ways to write an IPv4 address.
-    last_label = host.removesuffix(".").rpartition(".")[2]
-    is_numeric = last_label.isdigit() or last_label.startswith("0x")
-    return not is_numeric or _ip(host) is not None
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    ip = _ip(host)
-    return ip is not None and ip.is_loopback and getattr(ip, "ipv4_mapped", None) is None
+def _is_loopback(url: URL) -> bool:
+    host = _host_in(url)
+    return host is not None and is_this_machine(host)
 
 
 def _is_plain_path(path: str) -> bool:
@@ -345,10 +256,10 @@ def _is_plain_path(path: str) -> bool:
 _FAULTS: Final[Sequence[tuple[Callable[[URL], bool], str]]] = (
     (lambda url: url.scheme not in _SCHEMES, "is neither https nor http"),
     (lambda url: "@" in url.raw_authority, "holds a user name or a password; these go into auth"),
-    (lambda url: not _is_host(url.raw_host), "names no host"),
+    (lambda url: _host_in(url) is None, "names no host"),
     (lambda url: not _is_plain_path(url.raw_path), "holds a path that is not plain"),
     (
-        lambda url: url.scheme == "http" and not _is_loopback(url.raw_host or ""),
+        lambda url: url.scheme == "http" and not _is_loopback(url),
         "is http; credentials go over https, or over http to loopback",
     ),
 )

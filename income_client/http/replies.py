@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from income_client.errors import (
     AuthenticationError,
     DecodeError,
-    IncomeClientError,
     InvalidRequestError,
     NotFoundError,
     PermissionDeniedError,
@@ -26,21 +25,11 @@ from income_client.errors import (
 from income_client.records.applications import ApplicationPage
 from income_client.wire.codec import decode
 
-from .endpoints import Origin, Request, Response
-
-
-class AboutApplication(Protocol):
-    """A reply that is about one application."""
-
-    @property
-    def application_id(self) -> str:
-        """Which one."""
-        ...
-
+from .endpoints import Request, Response
 
 T = TypeVar("T")
-S = TypeVar("S", bound=AboutApplication)
 
+_OK: Final = HTTPStatus.OK.value
 _BY_STATUS: Final[Mapping[int, type[ResponseError]]] = {
     401: AuthenticationError,
     403: PermissionDeniedError,
@@ -49,8 +38,6 @@ _BY_STATUS: Final[Mapping[int, type[ResponseError]]] = {
 }
 _BY_HUNDRED: Final[Mapping[int, type[ResponseError]]] = {4: InvalidRequestError, 5: ServerError}
 _PHRASES: Final[Mapping[int, str]] = {status.value: status.phrase for status in HTTPStatus}
-
-_ADDRESS_OF: Final[Mapping[Origin, str]] = {Origin.API: "base_url", Origin.TOKEN: "auth_url"}
 
 _REQUEST_ID_FIELDS: Final = (
     "x-request-id",
@@ -73,89 +60,69 @@ def read_reply(
     request: Request,
     response: Response,
     look: Callable[[Any], None] | None = None,
-) -> T | IncomeClientError:
+) -> T:
     """Read a reply of the API (contract sections 2 and 7).
 
-    Args:
-        cls: the record class of the payload.
-        request: what was asked.
-        response: what came back.
-        look: called with the parsed body once the record was made of it.
-
-    Returns:
-        The record, or the error that stands for the reply; raises nothing.
+    One about another application is an error: one borrower's income in the place of another's
+    is worse than no reply.
     """
-    failure = failure_of(request, response)
-    if failure is not None:
-        return failure
-    payload = decode(cls, response.body, look)
-    if not isinstance(payload, DecodeError):
-        return payload
-    if payload.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
-        message = f"{label(request)}: {content_of(response)} instead of JSON"
-        return UnexpectedResponseError(message, retryable=True, **facts_of(response))
-    message = f"{label(request)}: {payload.message}"
-    payload.message, payload.args = message, (message,)
-    payload.status = response.status
-    payload.request_id = request_id(response)
-    payload.body = response.kept
+    if response.status != _OK:
+        raise failure_of(request, response)
+    try:
+        payload = decode(cls, response.body, look)
+    except DecodeError as error:
+        raise _undecodable(request, response, error) from None
+    if request.subject is not None and getattr(payload, "application_id", None) != request.subject:
+        # It may be the answer to another request; the next one goes over another connection.
+        raise _unexpected(request, response, "the reply is about another application")
     return payload
 
 
-def read_about(
-    cls: type[S],
-    request: Request,
-    response: Response,
-    look: Callable[[Any], None] | None = None,
-) -> S | IncomeClientError:
-    """Read a reply about one application, as `read_reply` does.
-
-    One about another application is an error: one borrower's income in the place
-    of another's is worse than no reply.
-    """
-    payload = read_reply(cls, request, response, look)
-    if isinstance(payload, IncomeClientError) or payload.application_id == request.subject:
-        return payload
-    message = f"{label(request)}: the reply is about another application"
-    # It may be the answer to another request; the next one goes over another connection.
-    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
-
-
-def read_found(
-    reference: str, request: Request, response: Response
-) -> ApplicationPage | IncomeClientError:
+def read_found(reference: str, request: Request, response: Response) -> ApplicationPage:
     """Read the list of the one application with a reference, as `read_reply` does.
 
     A list of other applications, or of several with that reference, is an error: it
     is neither an application found nor proof that there is none.
     """
     page = read_reply(ApplicationPage, request, response)
-    if isinstance(page, IncomeClientError) or not page.applications:
-        return page
     ids = {
         row.application_id for row in page.applications if row.application_reference_id == reference
     }
-    if len(ids) == 1:
-        return page
-    found = f"{len(ids)} applications have this reference" if ids else "no row has this reference"
-    message = f"{label(request)}: {found}"
-    # As above.
-    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
+    if page.applications and len(ids) != 1:
+        several = f"{len(ids)} applications have this reference"
+        raise _unexpected(request, response, several if ids else "no row has this reference")
+    return page
 
 
-def failure_of(request: Request, response: Response) -> ResponseError | None:
-    """Return the error of a status; None for 200."""
+def failure_of(request: Request, response: Response) -> ResponseError:
+    """Return the error of a status that is not 200."""
     status = response.status
-    if status == HTTPStatus.OK:
-        return None
     cls = _BY_STATUS.get(status) or _BY_HUNDRED.get(status // 100, UnexpectedResponseError)
     phrase = _PHRASES.get(status)
     shown = f"{status} {phrase}" if phrase else str(status)
     if status == HTTPStatus.NOT_FOUND and request.subject is None:
         # Nothing was asked for that could be missing.
-        shown += f"; is {_ADDRESS_OF[request.origin]} right?"
+        shown += f"; is {'base_url' if request.form is None else 'auth_url'} right?"
     retryable = True if status == HTTPStatus.REQUEST_TIMEOUT else None
     return cls(f"{label(request)}: {shown}", retryable=retryable, **facts_of(response))
+
+
+def _undecodable(
+    request: Request, response: Response, error: DecodeError
+) -> DecodeError | UnexpectedResponseError:
+    if error.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
+        return _unexpected(request, response, f"{content_of(response)} instead of JSON")
+    message = f"{label(request)}: {error.message}"
+    error.message, error.args = message, (message,)
+    error.status = response.status
+    error.request_id = request_id(response)
+    error.body = response.kept
+    return error
+
+
+def _unexpected(request: Request, response: Response, fault: str) -> UnexpectedResponseError:
+    message = f"{label(request)}: {fault}"
+    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
 
 
 def label(request: Request) -> str:

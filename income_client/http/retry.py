@@ -1,22 +1,26 @@
-"""Decide when a request may go out, and whether and when a failed one is sent again.
+"""Decide when a request may go out, how long it may take, and whether it is sent again.
 
 The first attempt is awaited plainly: tenacity runs only after it has failed. Knows nothing of HTTP:
 errors say themselves whether they can be retried and how long the service asks to be left alone.
 All moments are of a monotonic clock, in seconds.
 """
 
+import asyncio
 import logging
+import math
 import random
 import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Final, TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from income_client.clock import Clock
 from income_client.errors import DeadlineExceededError, IncomeClientError
 from income_client.settings import RetryPolicy
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 T = TypeVar("T")
 Chance = Callable[[], float]
@@ -34,29 +38,22 @@ _LATEST: Final = 0.1
 class Gate:
     """Holds all requests back while the service asks to be left alone."""
 
-    __slots__ = ("_opens_at",)
+    __slots__ = ("opens_at",)
 
     def __init__(self) -> None:
-        self._opens_at = 0.0
+        self.opens_at: float = 0.0
 
     def close(self, until: float) -> None:
         """Keep the gate closed until this moment, or longer if it is already."""
-        self._opens_at = max(self._opens_at, until)
+        self.opens_at = max(self.opens_at, until)
 
-    def remaining(self, now: float) -> float:
-        """Return the seconds until it opens, 0 when it is open."""
-        return self._opens_at - now if self._opens_at > now else 0.0
-
-
-async def wait_for_gate(gate: Gate, clock: Clock, *, deadline_at: float) -> float | None:
-    """Wait until a gate is open, or return at once the seconds until then if that is too late."""
-    now = clock.monotonic()
-    while (seconds := gate.remaining(now)) > 0:
-        if now + seconds >= deadline_at:
-            return seconds
-        await clock.sleep(seconds)
-        now = clock.monotonic()
-    return None
+    async def wait(self, clock: Clock, deadline_at: float) -> float | None:
+        """Wait until it is open, or return at once the seconds until then if that is too late."""
+        while (seconds := self.opens_at - clock.monotonic()) > 0:
+            if self.opens_at >= deadline_at:
+                return seconds
+            await clock.sleep(seconds)
+        return None
 
 
 class Pacer:
@@ -118,7 +115,7 @@ class RetryBudget:
 
 
 class FinalError(Exception):
-    """Carries a failure past the retries, which could not mend it."""
+    """Carries a failure past the retries, which could not mend it, to the caller of `Retrier`."""
 
     def __init__(self, error: IncomeClientError) -> None:
         super().__init__()
@@ -143,9 +140,6 @@ class Retrier:
         self._budget = budget
         self._clock = clock
         self._chance = chance
-        most = policy.max_delay
-        self._bound = wait_exponential(multiplier=policy.base_delay, max=most)
-        self._throttled_bound = wait_exponential(multiplier=policy.throttled_delay, max=most)
 
     def with_policy(self, policy: RetryPolicy) -> "Retrier":
         """Return one with another policy that spends the same budget."""
@@ -153,7 +147,7 @@ class Retrier:
 
     async def run(
         self,
-        attempt: Callable[[], Awaitable[T | IncomeClientError]],
+        attempt: Callable[[], Awaitable[T]],
         *,
         deadline_at: float,
         gate: Gate | None = None,
@@ -161,58 +155,56 @@ class Retrier:
     ) -> T:
         """Make the first attempt, and further ones after failures that allow it.
 
-        Args:
-            attempt: makes one, and raises or returns its failure; what it raises as `FinalError`
-                is not retried.
-            deadline_at: no pause ends after this moment of the clock.
-            gate: closed by a 429 for as long as the service asks.
-            on_retry: called for each failure that is followed by another attempt.
-
-        Raises:
-            IncomeClientError: the last failure.
+        No pause ends after ``deadline_at``, a moment of the clock. A 429 closes the gate for as
+        long as the service asks.
         """
         try:
-            outcome = await attempt()
+            result = await attempt()
         except IncomeClientError as error:
-            outcome = _emptied(error)
-        except FinalError as final:
-            raise final.error from None
-        if not isinstance(outcome, IncomeClientError):
+            first = _emptied(error)
+        else:
             self._budget.give()
-            return outcome
-        try:
-            return await self._retry(
-                outcome, attempt, deadline_at=deadline_at, gate=gate, on_retry=on_retry
-            )
-        except FinalError as final:
-            raise final.error from None
+            return result
+        return await self._retry(first, attempt, deadline_at, gate, on_retry)
 
     async def _retry(
         self,
         first: IncomeClientError,
-        attempt: Callable[[], Awaitable[T | IncomeClientError]],
-        *,
+        attempt: Callable[[], Awaitable[T]],
         deadline_at: float,
         gate: Gate | None,
         on_retry: OnRetry | None,
     ) -> T:
         """Let tenacity make the further attempts; it is given the first failure as its own."""
+        # Not before something has failed: it takes longer to import than a call lasts.
+        from tenacity import (  # noqa: PLC0415
+            AsyncRetrying,
+            retry_if_exception,
+            wait_exponential,
+        )
+
         policy = self._policy
+        bound = wait_exponential(multiplier=policy.base_delay, max=policy.max_delay)
+        throttled = wait_exponential(multiplier=policy.throttled_delay, max=policy.max_delay)
         failures = [first]
         paid = 0
 
-        async def next_outcome() -> T:
+        async def next_attempt() -> T:
             if failures:
                 raise failures.pop()
             try:
-                outcome = await attempt()
+                return await attempt()
             except IncomeClientError as error:
-                outcome = _emptied(error)
-            if isinstance(outcome, IncomeClientError):
-                raise outcome
-            return outcome
+                failure = _emptied(error)
+            raise failure
 
-        def stop(state: RetryCallState) -> bool:
+        def wait(state: "RetryCallState") -> float:
+            # What the service asks for, or full jitter if that is longer.
+            error = _failure(state)
+            longest = throttled(state) if _is_throttled(error) else bound(state)
+            return max(error.retry_after or 0.0, self._chance() * longest)
+
+        def stop(state: "RetryCallState") -> bool:
             nonlocal paid
             error, pause, now = _failure(state), state.upcoming_sleep, self._clock.monotonic()
             if gate is not None and _is_throttled(error):
@@ -225,7 +217,7 @@ class Retrier:
                 or not self._budget.take(paid)
             )
 
-        def before_sleep(state: RetryCallState) -> None:
+        def before_sleep(state: "RetryCallState") -> None:
             error, pause = _failure(state), state.upcoming_sleep
             _log_retry(error, pause)
             if on_retry is not None:
@@ -234,20 +226,14 @@ class Retrier:
         retrying = AsyncRetrying(
             sleep=self._clock.sleep,
             retry=retry_if_exception(_is_retryable),
-            wait=self._pause,
+            wait=wait,
             stop=stop,
             before_sleep=before_sleep,
             reraise=True,
         )
-        result: T = await retrying(next_outcome)
+        result: T = await retrying(next_attempt)
         self._budget.give(paid)
         return result
-
-    def _pause(self, state: RetryCallState) -> float:
-        """Return what the service asks for, or full jitter if that is longer."""
-        error = _failure(state)
-        bound = self._throttled_bound if _is_throttled(error) else self._bound
-        return max(error.retry_after or 0.0, self._chance() * bound(state))
 
 
 def _emptied(error: IncomeClientError) -> IncomeClientError:
@@ -256,7 +242,7 @@ def _emptied(error: IncomeClientError) -> IncomeClientError:
     return error.again()
 
 
-def _failure(state: RetryCallState) -> IncomeClientError:
+def _failure(state: "RetryCallState") -> IncomeClientError:
     """Return what the last attempt raised, which was found to be retryable."""
     error = None if state.outcome is None else state.outcome.exception()
     if not isinstance(error, IncomeClientError):
@@ -277,3 +263,80 @@ def _log_retry(error: IncomeClientError, pause: float) -> None:
     if _LOGGER.isEnabledFor(logging.INFO):
         facts = {"error": type(error).__name__, "status": error.status, "pause": pause}
         _LOGGER.info("%s, again in %.3f s", error.message, pause, extra=facts)
+
+
+class Deadlines:
+    """Limits blocks of tasks to the same number of seconds of real time.
+
+    Does what `asyncio.timeout` does, for blocks that all have the same limit: they end in the
+    order in which they began, so that one timer, set for the oldest, is enough. A block that ends
+    in time costs an entry in a dict.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.running: dict[Deadline, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, deadline: "Deadline") -> None:
+        """Start the time of a deadline, or start it again."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer = loop, None
+            self.running.clear()
+        self.running.pop(deadline, None)
+        self.running[deadline] = None
+        deadline.ends_at = loop.time() + self.seconds
+        if self._timer is None:
+            self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for deadline in list(self.running):
+            if deadline.ends_at > now:
+                self._timer = loop.call_at(deadline.ends_at, self._sweep, loop)
+                return
+            del self.running[deadline]
+            # Where the loop was held up, what came in the meantime is taken in first.
+            loop.call_soon(deadline.expire, now)
+
+
+class Deadline:
+    """A block that is cancelled once its time is up, which begins with `Deadlines.start`."""
+
+    __slots__ = ("_cancelling", "_deadlines", "_is_expiring", "_task", "ends_at", "has_passed")
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._is_expiring = False
+        self.ends_at: float = math.inf
+        self.has_passed: bool = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a deadline is for the block of a task")
+        self._task = task
+        self._cancelling = task.cancelling()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self._deadlines.running.pop(self, None)
+        self.ends_at = math.inf
+        # A cancellation from outside continues, also one that came at the same time.
+        if self._is_expiring and self._task.uncancel() <= self._cancelling:
+            self.has_passed = kind is asyncio.CancelledError
+        return self.has_passed
+
+    def expire(self, now: float) -> None:
+        """End the block, unless its time was started again."""
+        if self.ends_at <= now:
+            self._is_expiring = True
+            self._task.cancel()

@@ -8,8 +8,7 @@ import asyncio
 import copy
 import logging
 import random
-import ssl as tls
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Self, TypeVar
 
 from income_client.clock import Clock, SystemClock
@@ -19,33 +18,34 @@ from income_client.errors import (
     DeadlineExceededError,
     IncomeClientError,
     RateLimitedError,
+    TransportError,
 )
-from income_client.events import OnEvent
 from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import (
     BasicAuth,
     OAuth2ClientCredentials,
     RetryPolicy,
-    Secret,
     Timeouts,
     check_count,
     check_positive,
+    invalid,
     merged,
 )
 
-from .deadlines import Deadlines
-from .endpoints import Request, Response, addresses, check_route, host_of, proxy_address
+from .endpoints import Request, Response, token_request
+from .faults import cleaned
 from .replies import label
-from .retry import Chance, FinalError, Gate, Pacer, Retrier, RetryBudget, wait_for_gate
-from .tokens import Token, TokenCache, TokenEndpoint, TokenStore
-from .transport import BorrowedSession, TraceConfig, Transport
+from .retry import Chance, Deadline, Deadlines, FinalError, Gate, Pacer, Retrier, RetryBudget
+from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
+from .transport import SocketLimits, Transport
 
 T = TypeVar("T")
 Auth = BasicAuth | OAuth2ClientCredentials
-Read = Callable[[Response], T | IncomeClientError]
-"""Makes the result of a reply; an error is raised, or returned."""
+Read = Callable[[Response], T]
+"""Makes the result of a reply, or raises what it says in place of one."""
 
 _LOGGER: Final = logging.getLogger("income_client.session")
+_OK: Final = 200
 
 
 class SessionManager:
@@ -60,100 +60,68 @@ class SessionManager:
 
     def __init__(
         self,
-        base_url: str,
+        transport: Transport,
         *,
         auth: Auth,
-        auth_url: str | None = None,
-        session: BorrowedSession | None = None,
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
         concurrency: int = 16,
         max_rate: float | None = None,
         token_store: TokenStore | None = None,
-        max_response_bytes: int = 64 * 2**20,
-        user_agent: str | None = None,
-        proxy: str | None = None,
-        ssl: tls.SSLContext | None = None,
-        trace_configs: Sequence[TraceConfig] = (),
-        keep_error_bodies: bool = False,
-        on_event: OnEvent | None = None,
-        telemetry: bool = True,
+        instrumentation: Instrumentation | None = None,
         clock: Clock | None = None,
         chance: Chance = random.random,
     ) -> None:
         try:
-            found = addresses(base_url, auth_url)
-            route = None if proxy is None else proxy_address(proxy)
-            if route is not None:
-                check_route(found, route)
             credentials = _credentials(auth)
         finally:
             # Crash reporters send the locals of frames; a wrong argument may hold a password.
-            del base_url, auth_url, proxy, auth
-        self.timeouts: Timeouts = _checked("timeouts", Timeouts, timeouts, Timeouts())
+            del auth
+        policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
+        self.transport: Transport = transport
+        self.instrumentation: Instrumentation = instrumentation or Instrumentation()
+        self.clock: Clock = SystemClock() if clock is None else clock
         self.concurrency: int = check_count("concurrency", concurrency)
         self.slots: asyncio.Semaphore = asyncio.Semaphore(self.concurrency)
         self.gate: Gate = Gate()
         self.pacer: Pacer | None = None
         if max_rate is not None:
             self.pacer = Pacer(check_positive("max_rate", max_rate))
-        self._deadlines = Deadlines(self.timeouts.deadline)
-        policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
-        self.clock: Clock = SystemClock() if clock is None else clock
-        self._host = host_of(found.api)
-        self.instrumentation: Instrumentation = Instrumentation(on_event, telemetry=telemetry)
-        self._retrier = Retrier(policy, RetryBudget(policy.budget), self.clock, chance=chance)
-        self.transport: Transport = Transport(
-            found,
-            session=session,
-            max_response_bytes=max_response_bytes,
-            user_agent=user_agent,
-            proxy=route,
-            tls=ssl,
-            trace_configs=trace_configs,
-            keep_error_bodies=keep_error_bodies,
-        )
-        self.credentials: Secret | TokenCache
+        budget = RetryBudget(policy.budget)
+        self.retrier: Retrier = Retrier(policy, budget, self.clock, chance=chance)
+        self._set_timeouts(_checked("timeouts", Timeouts, timeouts, Timeouts()))
+        self.credentials: FixedCredentials | TokenCache
         if isinstance(credentials, BasicAuth):
             if token_store is not None:
                 raise ConfigurationError("token_store is for OAuth2ClientCredentials")
-            self.credentials = credentials.authorization()
+            self.credentials = FixedCredentials(credentials.authorization())
             return
-        endpoint = TokenEndpoint(
-            credentials,
-            self.transport,
-            self._retrier,
-            self.timeouts,
-            self.clock,
-            instrumentation=self.instrumentation,
-            host=host_of(found.token),
-        )
+        # The token endpoint has a deadline and a gate of its own, and shares the retry budget.
+        gate = Gate()
+        # A copy, so that the cache and the session do not refer to each other.
+        requests = copy.copy(self)
         self.credentials = TokenCache(
-            endpoint.request,
+            lambda: _TokenRequest(requests, credentials, gate).run(),
             self.clock,
-            gate=endpoint.gate,
+            gate=gate,
             instrumentation=self.instrumentation,
             store=_store(token_store),
             load_seconds=self.timeouts.deadline / 4,
         )
 
     async def call(self, request: Request, read: Read[T]) -> T:
-        """Send a request until a reply is read, no retry is allowed, or the deadline passes.
-
-        Raises:
-            IncomeClientError: the last failure, with ``attempts`` filled in.
-        """
+        """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
         try:
-            self.transport.check()
-            watch = self.instrumentation.begin(request.name, self._host, self.clock)
-            work = self._bounded(request, read, watch)
-            return await (work if watch is None else watch.over(work))
+            self.transport.pool.check()
+            return await _Call(self, request, read, self.gate).run()
         except IncomeClientError as error:
             failure = error.again()
         except asyncio.CancelledError as cancelled:
             # Its frames hold the header of the request that it ended.
             cancelled.__context__ = None
             raise cancelled.with_traceback(None) from None
+        except Exception as bug:  # noqa: BLE001 - raised again
+            raise cleaned(bug) from None
         try:
             raise failure
         finally:
@@ -165,226 +133,242 @@ class SessionManager:
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
     ) -> Self:
-        """Return a view with other timeouts, as far as they are given, or another retry policy.
-
-        Raises:
-            ConfigurationError: an argument is of another type.
-        """
+        """Return a view with other timeouts, as far as they are given, or another retry policy."""
         view = copy.copy(self)
         if timeouts is not None:
             given = _checked("timeouts", Timeouts, timeouts)
-            view.timeouts = merged(given, self.timeouts)
-            view._deadlines = Deadlines(view.timeouts.deadline)  # noqa: SLF001 - a Self
+            view._set_timeouts(merged(given, self.timeouts))  # noqa: SLF001 - a Self
         if retry is not None:
-            policy = _checked("retry", RetryPolicy, retry)
-            view._retrier = self._retrier.with_policy(policy)  # noqa: SLF001 - a Self
+            view.retrier = self.retrier.with_policy(_checked("retry", RetryPolicy, retry))
         return view
 
     async def aclose(self) -> None:
-        """Close the connections opened here and end a token request; again does nothing.
-
-        Raises:
-            ClientClosedError: the connections belong to another event loop.
-        """
+        """Close the connections opened here and end a token request; again does nothing."""
+        pool = self.transport.pool
         try:
-            await self.transport.aclose()
+            await pool.aclose()
         finally:
             # Not so when it refused: then the token request is another loop's as well.
-            if self.transport.is_closed and isinstance(self.credentials, TokenCache):
+            if pool.is_closed:
                 await self.credentials.aclose()
 
-    async def _bounded(self, request: Request, read: Read[T], watch: CallWatch | None) -> T:
-        seconds = self._deadlines.seconds
-        deadline_at = self.clock.monotonic() + seconds
-        call = _Call(self, request, read, deadline_at=deadline_at, watch=watch)
-        with self._deadlines.begin():
-            try:
-                return await self._retrier.run(
-                    call.attempt,
-                    deadline_at=deadline_at,
-                    gate=self.gate,
-                    on_retry=None if watch is None else watch.retried,
-                )
-            except IncomeClientError as error:
-                # A token request has counted its own.
-                error.attempts = error.attempts or call.sent
-                raise
-        # Only a deadline that has passed ends the block without a result.
-        message = f"{label(request)}: not done within {seconds:g} s"
-        raise DeadlineExceededError(message, attempts=call.sent)
+    def _set_timeouts(self, timeouts: Timeouts) -> None:
+        self.timeouts: Timeouts = timeouts
+        self.limits: SocketLimits = SocketLimits(timeouts)
+        self.deadlines: Deadlines = Deadlines(timeouts.deadline)
 
 
-class _Call(Generic[T]):
-    """One call: waits for the gate, the token, a slot and its turn, and sends its attempts."""
+class _Sending(Generic[T]):
+    """A request, and the attempts to have it answered."""
 
     def __init__(
-        self,
-        session: SessionManager,
-        request: Request,
-        read: Read[T],
-        *,
-        deadline_at: float,
-        watch: CallWatch | None,
+        self, session: SessionManager, request: Request, read: Read[T], gate: Gate
     ) -> None:
         self._session = session
         self._request = request
         self._read = read
-        self._deadline_at = deadline_at
-        self._watch = watch
-        self._token: Token | None = None
-        self._refusal: AuthenticationError | None = None
-        self._has_repeated = False
-        self.sent: int = 0
+        self._gate = gate
+        self._now = session.clock.monotonic
+        self._deadline_at = self._now() + session.deadlines.seconds
+        self._watch: CallWatch | None = None
+        self._sent = 0
 
-    async def attempt(self) -> T:
-        """Make one attempt; the first token that is refused is replaced on the way.
-
-        The repetition that follows a refused token keeps its slot: if it queued again, the calls
-        ahead of it could use up the new token before its turn came.
-        """
+    async def run(self) -> T:
+        """Make attempts within the deadline, and report how that ends."""
         session = self._session
-        while True:
-            # Without a slot: a call that cannot wait so long fails at once.
-            if self._authorization() is None:
-                await self._wait_until_ready()
-            await session.slots.acquire()
-            try:
-                # The gate may have been closed while this call waited for its slot.
-                if session.gate.remaining(session.clock.monotonic()) > 0:
-                    continue
-                try:
-                    return await self._send(ahead=False)
-                except AuthenticationError as refusal:
-                    if not self._replaces_token(refusal):
-                        raise
-                return await self._send(ahead=True)
-            finally:
-                session.slots.release()
-
-    def _replaces_token(self, refusal: AuthenticationError) -> bool:
-        tokens = self._session.credentials
-        if isinstance(tokens, Secret) or self._token is None or self._has_repeated:
-            return False
-        self._has_repeated = True
-        self._refusal = refusal
-        tokens.invalidate(self._token)
-        return True
-
-    def _authorization(self) -> Secret | None:
-        """Return the header to send, None while the gate or the token has to be waited for."""
-        session = self._session
-        if session.gate.remaining(session.clock.monotonic()) > 0:
-            return None
-        if isinstance(session.credentials, Secret):
-            return session.credentials
-        self._token = session.credentials.current()
-        return None if self._token is None else self._token.authorization
-
-    async def _wait_until_ready(self) -> Secret:
-        """Wait for the gate and the token; return the header to send."""
-        session = self._session
-        tokens = session.credentials
-        while True:
-            pause = await wait_for_gate(session.gate, session.clock, deadline_at=self._deadline_at)
-            if pause is not None:
-                message = f"{label(self._request)}: not sent, the service asked all for a pause"
-                raise FinalError(RateLimitedError(message, retry_after=pause))
-            if isinstance(tokens, Secret):
-                return tokens
-            try:
-                # The token request has its own retries, and needs no slot.
-                token = tokens.current() or await tokens.get(self._deadline_at)
-            except IncomeClientError as error:
-                raise FinalError(error) from None
-            # Sent even if it expired on its way here: the next one would be no better.
-            self._token = token
-            if session.gate.remaining(session.clock.monotonic()) == 0:
-                return token.authorization
-
-    async def _wait_for_turn(self, pacer: Pacer, *, ahead: bool) -> Secret:
-        """Queue for the gate, the token and the rate; return the header to send."""
-        clock = self._session.clock
-        pacer.join(self, ahead=ahead)
+        if session.instrumentation.is_on:
+            host = session.transport.host_of(self._request)
+            self._watch = session.instrumentation.begin(self._request.name, host, session.clock)
+        watch = self._watch
         try:
-            ready_at = clock.monotonic()
-            while True:
-                ready = self._authorization()
-                if ready is None:
-                    ready = await self._wait_until_ready()
-                    ready_at = clock.monotonic()
-                now = clock.monotonic()
-                turn_at = pacer.turn_of(self, ready_at)
-                if turn_at <= now:
-                    pacer.take(ready_at, now)
-                    return ready
-                if turn_at >= self._deadline_at:
-                    message = "not sent, its turn at max_rate comes after its deadline"
-                    message = f"{label(self._request)}: {message}"
-                    raise FinalError(DeadlineExceededError(message))
-                await clock.sleep(turn_at - now)
-        finally:
-            pacer.leave(self)
-
-    async def _send(self, *, ahead: bool) -> T:
-        """Send once the gate is open, there is a token, and the rate allows it."""
-        session = self._session
-        if session.pacer is not None:
-            authorization = await self._wait_for_turn(session.pacer, ahead=ahead)
-        else:
-            authorization = self._authorization() or await self._wait_until_ready()
-        self.sent += 1
-        started_at = session.clock.monotonic()
-        if self._watch is not None:
-            # Before, it was not known whether there would be a token to repeat it with.
-            refusal, self._refusal = self._refusal, None
-            if refusal is not None:
-                self._watch.retried(refusal, 0.0)
-            self._watch.sent()
-        response: Response | None = None
-        try:
-            response = await session.transport.send(self._request, authorization, session.timeouts)
-            result = self._read(response)
-            if isinstance(result, IncomeClientError):
-                raise result
+            with Deadline(session.deadlines) as deadline:
+                session.deadlines.start(deadline)
+                result = await session.retrier.run(
+                    self._attempt,
+                    deadline_at=self._deadline_at,
+                    gate=self._gate,
+                    on_retry=None if watch is None else watch.retried,
+                )
+        except FinalError as final:
+            failure = final.error
         except IncomeClientError as error:
-            if response is None:
-                self._report(started_at, error.status, type(error).__name__, error)
-            else:
-                response.discard()
-                self._report(started_at, response.status, response.status, error)
+            failure = error
+        except BaseException as error:
+            if watch is not None:
+                watch.finished(error)
             raise
-        self._report(started_at, response.status, response.status, result)
+        else:
+            if not deadline.has_passed:
+                if watch is not None:
+                    watch.finished(result)
+                return result
+            message = f"{label(self._request)}: not done within {session.deadlines.seconds:g} s"
+            failure = DeadlineExceededError(message)
+        # A token request has counted its own.
+        failure.attempts = failure.attempts or self._sent
+        if watch is not None:
+            watch.finished(failure)
+        try:
+            raise failure
+        finally:
+            del failure
+
+    async def _attempt(self) -> T:
+        raise NotImplementedError
+
+    async def _send(self, headers: Mapping[str, str]) -> T:
+        """Send the request once, and report what comes of it."""
+        session = self._session
+        self._sent += 1
+        started_at = self._now()
+        if self._watch is not None:
+            self._watch.sent()
+        try:
+            result = await session.transport.send(
+                self._request, headers, session.limits, self._read
+            )
+        except IncomeClientError as error:
+            self._report(started_at, error.status, error)
+            raise
+        self._report(started_at, _OK, result)
         return result
 
-    def _report(
-        self, started_at: float, status: int | None, shown: int | str, outcome: object
-    ) -> None:
-        """Report how a request ended, to the listeners and the log."""
+    def _report(self, started_at: float, status: int | None, outcome: object) -> None:
+        """Report how an attempt ended, to the listeners and the log."""
         if self._watch is not None:
             self._watch.answered(status, outcome)
         if _LOGGER.isEnabledFor(logging.DEBUG):
+            shown = type(outcome).__name__ if isinstance(outcome, TransportError) else status
             facts = {
                 "call": self._request.name,
                 "application_id": self._request.subject,
                 "status": status,
-                "attempt": self.sent,
-                "duration": self._session.clock.monotonic() - started_at,
+                "attempt": self._sent,
+                "duration": self._now() - started_at,
             }
             _LOGGER.debug("%s: %s", label(self._request), shown, extra=facts)
+
+
+class _TokenRequest(_Sending[Token]):
+    """A request for a token (contract section 5.1)."""
+
+    def __init__(
+        self, session: SessionManager, credentials: OAuth2ClientCredentials, gate: Gate
+    ) -> None:
+        super().__init__(session, token_request(), self._read_token, gate)
+        self._headers = {
+            "Authorization": credentials.authorization().reveal(),
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        self._sent_at = 0.0
+
+    async def _attempt(self) -> Token:
+        self._sent_at = self._now()
+        return await self._send(self._headers)
+
+    def _read_token(self, response: Response) -> Token:
+        return read_token(response, sent_at=self._sent_at)
+
+
+class _Call(_Sending[T]):
+    """One call: waits for the gate, the token, a slot and its turn, and sends its attempts."""
+
+    _has_repeated = False
+
+    async def _attempt(self) -> T:
+        """Make one attempt; the first token that is refused is replaced on the way."""
+        session = self._session
+        while True:
+            # Without a slot: a call that cannot wait so long fails at once.
+            if self._ready_token() is None:
+                await self._wait_for_token()
+            await session.slots.acquire()
+            try:
+                # The gate may have been closed while this call waited for its slot.
+                if self._gate.opens_at > self._now():
+                    continue
+                token = self._ready_token() if session.pacer is None else None
+                if token is None:
+                    token = await self._next_token(ahead=False)
+                try:
+                    return await self._send(token.headers)
+                except AuthenticationError as error:
+                    refusal = error
+                if self._has_repeated or not session.credentials.invalidate(token):
+                    raise refusal
+                self._has_repeated = True
+                # It keeps its slot: if it queued again, the calls ahead of it could use up the
+                # new token before its turn came.
+                token = await self._next_token(ahead=True)
+                if self._watch is not None:
+                    self._watch.retried(refusal, 0.0)
+                return await self._send(token.headers)
+            finally:
+                session.slots.release()
+
+    def _ready_token(self) -> Token | None:
+        """Return the token to send, None while the gate or the token has to be waited for."""
+        if self._gate.opens_at > self._now():
+            return None
+        return self._session.credentials.current()
+
+    async def _wait_for_token(self) -> Token:
+        """Wait for the gate and the token."""
+        session = self._session
+        while True:
+            pause = await self._gate.wait(session.clock, self._deadline_at)
+            if pause is not None:
+                message = f"{label(self._request)}: not sent, the service asked all for a pause"
+                raise FinalError(RateLimitedError(message, retry_after=pause))
+            credentials = session.credentials
+            try:
+                # The token request has its own retries, and needs no slot.
+                token = credentials.current() or await credentials.get(self._deadline_at)
+            except IncomeClientError as error:
+                raise FinalError(error) from None
+            # Sent even if it expired on its way here: the next one would be no better.
+            if self._gate.opens_at <= self._now():
+                return token
+
+    async def _next_token(self, *, ahead: bool) -> Token:
+        """Queue for the gate, the token and the rate."""
+        pacer = self._session.pacer
+        if pacer is None:
+            return await self._wait_for_token()
+        pacer.join(self, ahead=ahead)
+        try:
+            ready_at = self._now()
+            while True:
+                token = self._ready_token()
+                if token is None:
+                    token = await self._wait_for_token()
+                    ready_at = self._now()
+                now = self._now()
+                turn_at = pacer.turn_of(self, ready_at)
+                if turn_at <= now:
+                    pacer.take(ready_at, now)
+                    return token
+                if turn_at >= self._deadline_at:
+                    message = "not sent, its turn at max_rate comes after its deadline"
+                    message = f"{label(self._request)}: {message}"
+                    raise FinalError(DeadlineExceededError(message))
+                await self._session.clock.sleep(turn_at - now)
+        finally:
+            pacer.leave(self)
 
 
 def _credentials(auth: object) -> Auth:
     if isinstance(auth, Auth):
         return auth
-    kind = type(auth).__name__
+    failure = invalid("auth", "BasicAuth or OAuth2ClientCredentials", auth)
     del auth
-    raise ConfigurationError(f"auth must be BasicAuth or OAuth2ClientCredentials, found {kind}")
+    raise failure
 
 
 def _store(store: TokenStore | None) -> TokenStore | None:
     has_both = all(callable(getattr(store, name, None)) for name in ("load", "save"))
     if store is not None and not has_both:
-        raise ConfigurationError("token_store must have load and save")
+        raise invalid("token_store", "an object with load and save", store)
     return store
 
 
@@ -392,5 +376,5 @@ def _checked(name: str, cls: type[T], value: Any, default: T | None = None) -> T
     if value is None and default is not None:
         return default
     if not isinstance(value, cls):
-        raise ConfigurationError(f"{name} must be a {cls.__name__}")
+        raise invalid(name, f"a {cls.__name__}", value)
     return value

@@ -5,7 +5,6 @@ them. Nothing here shows a token or what a reply of the token endpoint held.
 """
 
 import asyncio
-import enum
 import logging
 import math
 import re
@@ -21,26 +20,18 @@ from income_client.errors import (
     AuthenticationError,
     ClientClosedError,
     ConfigurationError,
-    DeadlineExceededError,
     DecodeError,
     IncomeClientError,
     TokenError,
-    UnexpectedResponseError,
 )
 from income_client.events import TokenRenewed
-from income_client.instrumentation import CallWatch, Instrumentation
-from income_client.settings import (
-    OAuth2ClientCredentials,
-    Secret,
-    Timeouts,
-    positive,
-)
-from income_client.wire.strict_json import parse
+from income_client.instrumentation import Instrumentation
+from income_client.settings import Secret, positive
+from income_client.wire.codec import parse
 
 from .endpoints import Response, token_request
 from .replies import content_of, facts_of, failure_of, label
-from .retry import Gate, Retrier, wait_for_gate
-from .transport import Transport
+from .retry import Gate
 
 CONTRACT_LIFETIME: Final = 3600.0
 """Seconds that a token lives (contract section 5.1)."""
@@ -57,20 +48,9 @@ _SCHEME: Final = "Bearer "
 _ACCESS_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
 
 
-class TokenState(enum.Enum):
-    """How far a token is from its end."""
-
-    FRESH = "fresh"
-    """Used as it is."""
-    STALE = "stale"
-    """Used, while a new one is requested."""
-    EXPIRED = "expired"
-    """Not used any more."""
-
-
 @frozen(kw_only=True)
 class Token:
-    """A token, and the moments of a monotonic clock at which its state changes.
+    """A token, and the moments of a monotonic clock between which it is used.
 
     The margins scale with its life, so that a token of a minute is neither
     renewed at every call nor used up to its last instant.
@@ -78,14 +58,20 @@ class Token:
 
     authorization: Secret
     """The value of the Authorization header."""
+    headers: Mapping[str, str] = field(init=False, repr=False, eq=False)
+    """That header."""
     obtained_at: float
     """When the request for it was sent; its life began later."""
     lifetime: float
     """Seconds from then to its end."""
     stale_at: float = field(init=False)
-    """When it should be replaced."""
+    """When it is stale: used, while a new one is requested."""
     expired_at: float = field(init=False)
     """When it stops being sent, a little before it expires."""
+
+    @headers.default
+    def _headers(self) -> Mapping[str, str]:
+        return {"Authorization": self.authorization.reveal()}
 
     @stale_at.default
     def _stale_at(self) -> float:
@@ -94,12 +80,6 @@ class Token:
     @expired_at.default
     def _expired_at(self) -> float:
         return self.obtained_at + self.lifetime - min(_SAFETY_MARGIN, self.lifetime / 20)
-
-    def state(self, now: float) -> TokenState:
-        """Return its state at a moment."""
-        if now < self.stale_at:
-            return TokenState.FRESH
-        return TokenState.STALE if now < self.expired_at else TokenState.EXPIRED
 
 
 def _secret(value: "str | Secret") -> Secret:
@@ -157,19 +137,15 @@ def from_stored(stored: StoredToken, *, now: float, wall_time: datetime) -> Toke
 
 
 def read_token(response: Response, *, sent_at: float) -> Token:
-    """Read the reply of the token endpoint (contract section 5.1).
-
-    Raises:
-        AuthenticationError: the credentials were refused.
-        TokenError: any other reply that holds no usable token.
-    """
+    """Read the reply of the token endpoint (contract section 5.1)."""
     if response.status != HTTPStatus.OK:
         raise _refusal(response)
-    payload = parse(response.body)
-    if isinstance(payload, DecodeError):
-        if payload.retryable:
-            raise _unusable(response, f"{content_of(response)} instead of JSON", retryable=True)
-        raise _unusable(response, payload.faults[0].reason)
+    try:
+        payload = parse(response.body)
+    except DecodeError as error:
+        is_cut = error.retryable
+        fault = f"{content_of(response)} instead of JSON" if is_cut else error.faults[0].reason
+        raise _unusable(response, fault, retryable=is_cut) from None
     if not isinstance(payload, dict):
         raise _unusable(response, "the reply is not an object")
     for name, (is_right, expected) in _FIELDS.items():
@@ -184,13 +160,12 @@ def read_token(response: Response, *, sent_at: float) -> Token:
 
 def _refusal(response: Response) -> IncomeClientError:
     failure = failure_of(token_request(), response)
-    message = "token: the reply is unexpected" if failure is None else failure.message
+    message = failure.message
     if response.status == HTTPStatus.UNAUTHORIZED:
         message += ", the client credentials were refused"
     if response.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED}:
         return AuthenticationError(message, **facts_of(response))
-    retryable = failure is not None and failure.retryable
-    return TokenError(message, retryable=retryable, **facts_of(response))
+    return TokenError(message, retryable=failure.retryable, **facts_of(response))
 
 
 def _unusable(response: Response, fault: str, *, retryable: bool = False) -> TokenError:
@@ -217,95 +192,6 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
 }
 
 
-class TokenEndpoint:
-    """Requests tokens from the service (contract section 5.1).
-
-    The retrier shares its budget with the calls. The gate is closed by a 429 for as long as the
-    endpoint asks; no token request may begin before it is open.
-    """
-
-    def __init__(
-        self,
-        credentials: OAuth2ClientCredentials,
-        transport: Transport,
-        retrier: Retrier,
-        timeouts: Timeouts,
-        clock: Clock,
-        *,
-        instrumentation: Instrumentation,
-        host: str | None,
-    ) -> None:
-        self._authorization = credentials.authorization()
-        self._transport = transport
-        self._retrier = retrier
-        self._timeouts = timeouts
-        self._clock = clock
-        self._instrumentation = instrumentation
-        self._host = host
-        self.gate: Gate = Gate()
-
-    async def request(self) -> Token:
-        """Request a token, with retries, within a deadline of its own."""
-        watch = self._instrumentation.begin(token_request().name, self._host, self._clock)
-        work = self._bounded(watch)
-        return await (work if watch is None else watch.over(work))
-
-    async def _bounded(self, watch: CallWatch | None) -> Token:
-        deadline = self._timeouts.deadline
-        sent = 0
-
-        async def attempt() -> Token:
-            nonlocal sent
-            sent += 1
-            return await self._attempt(watch)
-
-        try:
-            async with asyncio.timeout(deadline):
-                return await self._retrier.run(
-                    attempt,
-                    deadline_at=self._clock.monotonic() + deadline,
-                    gate=self.gate,
-                    on_retry=None if watch is None else watch.retried,
-                )
-        except TimeoutError:
-            message = f"{label(token_request())}: no token in {deadline:g} s"
-            raise DeadlineExceededError(message, attempts=sent) from None
-        except IncomeClientError as error:
-            error.attempts = sent
-            raise
-
-    async def _attempt(self, watch: CallWatch | None) -> Token:
-        sent_at = self._clock.monotonic()
-        if watch is not None:
-            watch.sent()
-        response: Response | None = None
-        try:
-            response = await self._transport.send(
-                token_request(), self._authorization, self._timeouts
-            )
-            token = read_token(response, sent_at=sent_at)
-        except IncomeClientError as error:
-            if response is not None:
-                response.discard()
-            failure = _too_large(error) if isinstance(error, UnexpectedResponseError) else error
-            if watch is not None:
-                watch.answered(error.status, failure)
-            raise failure from None
-        if watch is not None:
-            watch.answered(response.status, token)
-        return token
-
-
-def _too_large(error: UnexpectedResponseError) -> TokenError:
-    """Return the error for a reply that the transport did not read to its end."""
-    return TokenError(
-        error.message,
-        status=error.status,
-        retry_after=error.retry_after,
-        request_id=error.request_id,
-    )
-
-
 class TokenStore(Protocol):
     """A place where processes share one token; protect it as the secret that it holds."""
 
@@ -318,22 +204,34 @@ class TokenStore(Protocol):
         ...
 
 
+class FixedCredentials:
+    """The credentials of `BasicAuth`, with the methods of a `TokenCache`."""
+
+    def __init__(self, authorization: Secret) -> None:
+        self._token = Token(authorization=authorization, obtained_at=0.0, lifetime=math.inf)
+
+    def current(self) -> Token:
+        """Return what is sent with every request."""
+        return self._token
+
+    async def get(self, _deadline_at: float = math.inf) -> Token:
+        """Return the same."""
+        return self._token
+
+    def invalidate(self, _token: Token) -> bool:
+        """Return False: nothing replaces them."""
+        return False
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
 class TokenCache:
-    """Holds the token in use and replaces it in time.
-
-    Args:
-        request_token: requests a new token.
-        clock: measures the token's age.
-        gate: no token request begins while it is closed; always open by default.
-        store: shared with other processes; its failures never break a call.
-        load_seconds: how long the store may take to load before a token is requested.
-        wall_time: the time of day, for the store.
-        instrumentation: receives an event for each new token.
-    """
+    """Holds the token in use and replaces it in time."""
 
     def __init__(
         self,
@@ -374,9 +272,9 @@ class TokenCache:
         now = self._clock.monotonic()
         if now < token.stale_at:
             return token
-        if token.state(now) is TokenState.EXPIRED:
+        if now >= token.expired_at:
             return None
-        if now >= self._renew_from and self._gate.remaining(now) == 0:
+        if now >= max(self._renew_from, self._gate.opens_at):
             self._renew_from = now + min(_LONGEST_RENEWAL_PAUSE, token.lifetime / 20)
             self._begin_renewal()
         return token
@@ -387,14 +285,10 @@ class TokenCache:
         All who wait at a time wait for the same request, and a cancelled waiter does not end
         it. Refused credentials are not tried again for 10 seconds, since accounts get locked
         for it; the error says for how long.
-
-        Raises:
-            IncomeClientError: a copy of the request's failure; or the gate stays closed until
-                ``deadline_at``, a moment of the clock; or the cache was closed.
         """
         token = self._known()
         if token is None:
-            pause = await wait_for_gate(self._gate, self._clock, deadline_at=deadline_at)
+            pause = await self._gate.wait(self._clock, deadline_at)
             if pause is not None:
                 message = "token: not requested, the token endpoint asked for a pause"
                 raise TokenError(message, retryable=True, retry_after=pause)
@@ -412,11 +306,15 @@ class TokenCache:
             raise outcome.again()
         return outcome
 
-    def invalidate(self, token: Token) -> None:
-        """Drop a token that the service refused, unless it was replaced already."""
+    def invalidate(self, token: Token) -> bool:
+        """Drop a token that the service refused, unless it was replaced already.
+
+        Returns that there is, or will be, another.
+        """
         if self._token is token:
             self._token = None
             self._refused = token.authorization
+        return True
 
     async def aclose(self) -> None:
         """End a token request and a saving under way; calls that wait for a token fail."""
@@ -456,7 +354,7 @@ class TokenCache:
             failure = error.again()
         else:
             self._token, self._refusal = token, None
-            _log_renewed(token)
+            _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
             self._report_renewed(token, is_shared=False)
             self._begin_saving(token)
             return token
@@ -494,14 +392,10 @@ class TokenCache:
     def _is_better(self, stored: Token, now: float) -> bool:
         if stored.authorization == self._refused:
             return False
-        match stored.state(now):
-            case TokenState.FRESH:
-                return True
-            case TokenState.STALE:
-                held = self._token
-                return held is None or held.state(now) is TokenState.EXPIRED
-            case TokenState.EXPIRED:
-                return False
+        if now < stored.stale_at:
+            return True
+        held = self._token
+        return now < stored.expired_at and (held is None or now >= held.expired_at)
 
     def _begin_saving(self, token: Token) -> None:
         if self._store is None or self._is_closed:
@@ -536,11 +430,6 @@ def _still_refused(refusal: AuthenticationError, ago: float) -> AuthenticationEr
         retry_after=left,
         request_id=refusal.request_id,
     )
-
-
-def _log_renewed(token: Token) -> None:
-    if _LOGGER.isEnabledFor(logging.DEBUG):
-        _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
 
 
 def _log_not_renewed(error: IncomeClientError, seconds_left: float) -> None:

@@ -3,44 +3,52 @@
 Knows neither what a status means nor when to try again. No error of aiohttp leaves this module,
 since its text may show addresses, headers and what was received: each is replaced by one of ours
 that says what kind of failure it was.
+
+No private name of aiohttp is used. The undocumented ones that a reply's connection has to be
+watched with (`ClientRequest.send`, `protocol`, `transport` and `closed` of its `Connection`, and
+`should_close` and `exception` of the protocol) are used in `WatchedRequest` and `_Watch` only.
 """
 
 import asyncio
-import errno
 import re
+import select
+import socket
 import ssl
-import traceback
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import aiohttp
-from attrs import evolve, field, frozen
 from yarl import URL
 
 from income_client._version import __version__
 from income_client.errors import (
     ClientClosedError,
     ConfigurationError,
-    ConnectionFailedError,
-    DeadlineExceededError,
-    DownloadError,
     IncomeClientError,
-    TransportError,
+    TokenError,
     UnexpectedResponseError,
 )
-from income_client.settings import Secret, Timeouts, check_count
+from income_client.settings import Secret, Timeouts, check_count, check_flag, check_type
 
-from .connection_watch import (
+from .endpoints import Addresses, Request, Response, check_route
+from .faults import (
+    FAILURES,
+    ConnectionFault,
+    LostError,
     UnaskedBytesError,
     UsedConnectionError,
-    WatchedReply,
-    WatchedRequest,
+    fault_of,
 )
-from .deadlines import Deadlines
-from .endpoints import Addresses, Origin, Request, Response
 from .replies import facts_of, label
+from .retry import Deadline, Deadlines
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.connector import Connection
+
+T = TypeVar("T")
 
 BorrowedSession: TypeAlias = aiohttp.ClientSession
 """A session that belongs to the caller."""
@@ -52,177 +60,124 @@ _KEEP_ALIVE_SECONDS: Final = 15.0
 _KEPT_BYTES: Final = 4096
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
-_KINDS_OF_TIMEOUTS: Final = 16
+_TURNS: Final = 5
+"""Turns of the event loop within which it reads what had arrived."""
+_ELSEWHERE: Final = "the client belongs to the event loop in which it was first used"
 _PUT_THERE_FOR_ALL: Final = "_is_instrumented_by_opentelemetry"
 """What marks the hooks of a process whose sessions are all instrumented as they are made."""
 _USER_AGENT: Final = f"income-client/{__version__}"
 _HEADER_TEXT: Final = re.compile(r"[ -~]{1,256}")
 
 
-@frozen
-class ConnectionFault:
-    """One way in which no reply comes."""
-
-    text: str
-    """For the message."""
-    cls: type[TransportError] = ConnectionFailedError
-    """The error that is raised for it."""
-    retryable: bool = True
-    """Whether it may be gone the next time."""
-    facts: Mapping[str, Any] = field(factory=dict)
-    """What the error carries of a proxy's reply."""
-
-    def error(self, request: Request) -> TransportError:
-        """Return the error for this request."""
-        return self.cls(f"{label(request)}: {self.text}", retryable=self.retryable, **self.facts)
-
-    def download_error(self) -> DownloadError:
-        """Return the error for a file, whose requests only its download knows."""
-        return DownloadError(self.text, retryable=self.retryable, **self.facts)
-
-
-class LostError(Exception):
-    """A connection that broke; unlike aiohttp's own errors, it makes aiohttp send nothing again."""
-
-    def __init__(self, fault: ConnectionFault) -> None:
-        super().__init__()
-        self.fault = fault
-
-
-FAILURES: Final[tuple[type[Exception], ...]] = (
-    aiohttp.ClientError,
-    aiohttp.http_exceptions.HttpProcessingError,
-    OSError,
-    LostError,
-    UnaskedBytesError,
-)
-"""What is raised where no reply comes; anything else is a bug."""
-
-_UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)
-_UNREACHABLE: Final = ConnectionFault("host not reachable")
-_SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededError)
-_RESET: Final = ConnectionFault("connection reset")
-_CUT_SHORT: Final = ConnectionFault("body cut short or unreadable")
-_REFUSED_BY_PROXY: Final = ConnectionFault("proxy refused the connection")
-_NOT_HTTP: Final = ConnectionFault("what came is not HTTP")
-_ENCODED: Final = ConnectionFault("the reply has a Content-Encoding that was not asked for")
-_UNDECODABLE: Final = ConnectionFault("the body could not be decompressed")
-_HANDSHAKE: Final = ConnectionFault("TLS handshake failed")
-_REFUSED_HANDSHAKE: Final = ConnectionFault(
-    "TLS handshake refused by the other side, which may require a client certificate"
-)
-_NO_CLIENT_CERTIFICATE: Final = ConnectionFault(
-    "the other side requires a client certificate", retryable=False
-)
-_CLIENT_CERTIFICATE: Final = ConnectionFault(
-    "the other side did not accept the client certificate", retryable=False
-)
-
-_BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
-    aiohttp.ClientConnectorCertificateError: _UNTRUSTED,
-    aiohttp.ServerFingerprintMismatch: _UNTRUSTED,
-    aiohttp.ClientSSLError: _HANDSHAKE,
-    aiohttp.ClientConnectorDNSError: ConnectionFault("host name not found"),
-    aiohttp.ClientProxyConnectionError: ConnectionFault("proxy not reachable"),
-    aiohttp.ClientHttpProxyError: _REFUSED_BY_PROXY,
-    aiohttp.ConnectionTimeoutError: ConnectionFault("no connection in time", DeadlineExceededError),
-    TimeoutError: _SILENT,
-    aiohttp.ServerDisconnectedError: ConnectionFault("connection closed without a reply"),
-    aiohttp.ClientPayloadError: _CUT_SHORT,
-    aiohttp.ClientResponseError: _NOT_HTTP,
-    aiohttp.http_exceptions.HttpProcessingError: _NOT_HTTP,
-    ConnectionResetError: _RESET,
-    UnaskedBytesError: ConnectionFault("bytes came before anything was asked"),
-}
-"""By class; the narrowest one of an error decides."""
-
-_TLS_REASON: Final = re.compile(r"\[SSL: (?P<reason>[A-Z0-9_]+)\]")
-_BY_TLS_REASON: Final[Mapping[str, ConnectionFault]] = {
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": _NO_CLIENT_CERTIFICATE,
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": _REFUSED_HANDSHAKE,
-    "SSLV3_ALERT_BAD_CERTIFICATE": _CLIENT_CERTIFICATE,
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": _CLIENT_CERTIFICATE,
-    "SSLV3_ALERT_CERTIFICATE_REVOKED": _CLIENT_CERTIFICATE,
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CLIENT_CERTIFICATE,
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _CLIENT_CERTIFICATE,
-    "TLSV1_ALERT_UNKNOWN_CA": _CLIENT_CERTIFICATE,
-    "TLSV1_ALERT_ACCESS_DENIED": _CLIENT_CERTIFICATE,
-}
-"""By the name that OpenSSL gives to an alert of the other side."""
-
-_UNDECODED: Final = "Can not decode content-encoding"
-"""What aiohttp says of a body that it cannot decompress."""
-
-_WORTH_ANOTHER_TRY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-
-_BY_NUMBER: Final[Mapping[int | None, ConnectionFault]] = {
-    errno.ECONNREFUSED: ConnectionFault("connection refused"),
-    errno.ECONNRESET: _RESET,
-    errno.EPIPE: _RESET,
-    errno.ETIMEDOUT: _SILENT,
-    errno.EHOSTUNREACH: _UNREACHABLE,
-    errno.ENETUNREACH: _UNREACHABLE,
-}
-
-
-def fault_of(error: BaseException) -> ConnectionFault:
-    """Return what is reported of an error of aiohttp or of the system."""
-    if isinstance(error, LostError):
-        return error.fault
-    tls = _TLS_REASON.search(str(error)) if isinstance(error, OSError) else None
-    if tls is not None and tls["reason"] in _BY_TLS_REASON:
-        return _BY_TLS_REASON[tls["reason"]]
-    for cls in type(error).__mro__:
-        fault = _BY_CLASS.get(cls)
-        if fault is not None:
-            return _closer(fault, error)
-    number = error.errno if isinstance(error, OSError) else None
-    unnamed = ConnectionFault(f"connection failed with {type(error).__name__}")
-    return _BY_NUMBER.get(number, unnamed)
-
-
-def cleaned(bug: Exception) -> Exception:
-    """Return a bug with its stack as a note, in place of frames and contexts that hold headers."""
-    bug.add_note("raised in:\n" + "".join(traceback.format_tb(bug.__traceback__)))
-    bug.__cause__ = bug.__context__ = None
-    return bug.with_traceback(None)
-
-
-def _closer(fault: ConnectionFault, error: Any) -> ConnectionFault:
-    """Return what an error says beyond its class."""
-    if fault is _REFUSED_BY_PROXY:
-        status = error.status
-        return evolve(
-            fault,
-            text=f"proxy refused the connection with status {status}",
-            retryable=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY,
-            facts=facts_of(Response(status=status, headers=error.headers or {}, body=b"")),
-        )
-    if _UNDECODED in str(error):
-        return _UNDECODABLE if fault is _CUT_SHORT else _ENCODED
-    return fault
-
-
 _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 """After these aiohttp sends a GET again by itself."""
 
 
-async def send_once(
-    request: aiohttp.ClientRequest,
-    handler: aiohttp.ClientHandlerType,
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating a GET, which is up to the retry policy."""
-    while True:
-        try:
-            return await handler(request)
-        except UsedConnectionError:
-            continue
-        except _REPEATED as error:
-            fault = fault_of(error)
-        raise LostError(fault)
+class _Watch(asyncio.Protocol):
+    """Passes what a transport receives to aiohttp's protocol, and notes bytes that come unasked."""
+
+    def __init__(self, protocol: "ResponseHandler", transport: asyncio.Transport) -> None:
+        self._protocol = protocol
+        self.has_unread = _unread(transport)
+        self.came_unasked = False
+        self._asked: Connection | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._asked is None or self._asked.protocol is None:
+            self.came_unasked = True
+        # Also then: the owner of a borrowed session may have asked for it.
+        self._protocol.data_received(data)
+
+    def expect(self, conn: "Connection") -> bool:
+        """Expect a reply until the connection is given back; False if bytes came before."""
+        self._asked = conn
+        return not self.came_unasked
+
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
 
 
-class _SocketLimits:
+class WatchedReply(aiohttp.ClientResponse):
+    """A reply that still knows its connection after that was given back to the pool."""
+
+    transport: asyncio.Transport | None = None
+
+
+class WatchedRequest(aiohttp.ClientRequest):
+    """A request that is not written to a connection on which bytes came unasked.
+
+    Left alone, aiohttp takes what arrived on an idle connection as the reply to the next request
+    (RFC 9112, section 9.2). A reply that arrives unasked after the request was written cannot be
+    recognised here.
+    """
+
+    silence: tuple[Deadlines, Deadline] | None = None
+    """Limits the wait for the reply, from the moment when the request is written."""
+
+    async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
+        """Write the request to a connection, which aiohttp closes if this raises."""
+        transport, protocol = conn.transport, conn.protocol
+        if transport is None or protocol is None:
+            raise aiohttp.ServerDisconnectedError
+        watch = transport.get_protocol()
+        is_new = not isinstance(watch, _Watch)
+        if not isinstance(watch, _Watch):
+            watch = _Watch(protocol, transport)
+            transport.set_protocol(watch)
+        is_lost = bool(watch.has_unread()) and await _is_lost(watch, conn)
+        if is_lost or watch.came_unasked or protocol.should_close:
+            if not is_new:
+                raise UsedConnectionError
+            if is_lost:
+                raise protocol.exception() or aiohttp.ServerDisconnectedError
+            raise UnaskedBytesError
+        if self.silence is not None:
+            deadlines, deadline = self.silence
+            deadlines.start(deadline)
+        reply = await super().send(conn)
+        if isinstance(reply, WatchedReply):
+            reply.transport = transport
+        if not watch.expect(conn):
+            # It came while a trace hook held the request up.
+            reply.close()
+            raise UnaskedBytesError
+        return reply
+
+
+async def _is_lost(watch: _Watch, conn: "Connection") -> bool:
+    """Let the event loop read what has arrived: the end, a reply, or a message of TLS itself."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+        if conn.transport is None:
+            return True
+        if not conn.closed and not watch.has_unread():
+            return False
+    watch.came_unasked = True
+    return conn.closed
+
+
+def _unread(transport: asyncio.Transport) -> Callable[[], object]:
+    """Return a function that says whether bytes have arrived that the loop has not read yet."""
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    if sock is None:
+        return bool
+    if not hasattr(select, "poll"):
+        return lambda: select.select([sock], [], [], 0)[0]
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return partial(poller.poll, 0)
+
+
+class SocketLimits:
     """Limits connecting and silence, for requests with the same timeouts.
 
     All that wait for a service share one timer, while aiohttp's own limit of silence starts and
@@ -234,62 +189,110 @@ class _SocketLimits:
             total=None, connect=timeouts.connect, sock_connect=timeouts.connect
         )
         self.middlewares: Final = (self._send,)
+        self.read: Final = timeouts.read
         self._silences = Deadlines(timeouts.read)
 
     async def _send(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        with self._silences.begin(is_running=False) as silence:
+        """Send once: aiohttp would repeat a GET, which is up to the retry policy."""
+        with Deadline(self._silences) as silence:
             if isinstance(request, WatchedRequest):
-                request.silence = silence
-            return await send_once(request, handler)
+                request.silence = self._silences, silence
+            while True:
+                try:
+                    return await handler(request)
+                except UsedConnectionError:
+                    continue
+                except _REPEATED as error:
+                    fault = fault_of(error)
+                raise LostError(fault)
         raise aiohttp.SocketTimeoutError
 
-    async def body(self, reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
-        """Read a body, or return None as soon as it is longer than the limit."""
+    async def body(self, reply: aiohttp.ClientResponse, most: int) -> bytes | None:
+        """Read a body, or return None as soon as it is longer than that."""
         content = reply.content
-        if content.is_eof():
-            # All of it is here.
-            whole = content.read_nowait()
-            return whole if len(whole) <= limit else None
-        if (reply.content_length or 0) > limit:
+        if (reply.content_length or 0) > most:
             return None
-        with self._silences.begin() as silence:
+        with Deadline(self._silences) as silence:
             size = 0
             pieces = []
             while not content.at_eof():
+                self._silences.start(silence)
                 piece = await content.readany()
-                silence.renew()
                 size += len(piece)
-                if size > limit:
+                if size > most:
                     return None
                 pieces.append(piece)
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return b"".join(pieces)
         raise aiohttp.SocketTimeoutError
+
+
+class Pool:
+    """A pool of connections: an aiohttp session, made in the event loop of its first request."""
+
+    def __init__(
+        self,
+        make: Callable[[], aiohttp.ClientSession],
+        borrowed: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._make = make
+        self._borrowed = borrowed
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.replies: set[aiohttp.ClientResponse] = set()
+        self.is_closed: bool = False
+
+    def check(self) -> None:
+        """Raise `ClientClosedError` if nothing can be sent from the running loop."""
+        if self.is_closed:
+            raise ClientClosedError("the client was closed")
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise ClientClosedError(_ELSEWHERE)
+        if self._borrowed is not None and self._borrowed.closed:
+            raise ClientClosedError("the session that the client borrowed was closed")
+
+    def open(self) -> aiohttp.ClientSession:
+        """Return the session; raises `ClientClosedError` as `check` does."""
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is not loop:
+            self.check()
+            try:
+                self._session = self._make()
+            except RuntimeError:
+                raise ClientClosedError(
+                    "the borrowed session belongs to another event loop"
+                ) from None
+            self._loop = loop
+        return self._session
+
+    def fault_of(self, error: Exception) -> ConnectionFault:
+        """Return why no reply came; raises `ClientClosedError`, or the error if it is a bug."""
+        if self._session is None or self._session.closed:
+            # A session that is closed while it sends fails in ways of its own.
+            self.check()
+        if not isinstance(error, FAILURES):
+            raise error
+        return fault_of(error)
+
+    async def aclose(self) -> None:
+        """Close what was opened here; a second time does nothing."""
+        if self._session is not None and self._loop is not asyncio.get_running_loop():
+            raise ClientClosedError(_ELSEWHERE)
+        self.is_closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            for reply in tuple(self.replies):
+                # aiohttp forgets who waits for a body, and drops the time limit with it.
+                reply.close()
+            await session.close()
 
 
 class Transport:
     """Sends one request and reads its reply to the end.
 
-    The aiohttp session is made in the event loop of the first request. Of a borrowed session only
-    the connections and the trace hooks are used; its cookies, headers, credentials and middlewares
-    stay out of our requests.
-
-    Args:
-        addresses: where the requests go.
-        session: a caller's session, never closed here.
-        max_response_bytes: longest body of a successful reply, decompressed.
-        user_agent: in place of the package's own.
-        proxy: address of an HTTP proxy, as `proxy_address` checked it.
-        tls: in place of aiohttp's default context.
-        trace_configs: aiohttp's trace hooks.
-        keep_error_bodies: whether errors keep the first bytes of the body.
-
-    Attributes:
-        is_closed: whether it was closed, or is being closed.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
+    Of a borrowed session only the connections and the trace hooks are used; its cookies, headers,
+    credentials and middlewares stay out of our requests.
     """
 
     def __init__(
@@ -304,140 +307,86 @@ class Transport:
         trace_configs: Sequence[TraceConfig] = (),
         keep_error_bodies: bool = False,
     ) -> None:
-        if not isinstance(keep_error_bodies, bool):
-            raise ConfigurationError("keep_error_bodies must be True or False")
-        if session is not None and not isinstance(session, aiohttp.ClientSession):
-            raise ConfigurationError("session must be an aiohttp.ClientSession")
-        if tls is not None and not isinstance(tls, ssl.SSLContext):
-            raise ConfigurationError("ssl must be an SSLContext")
-        self._addresses = addresses
-        self._api = URL(addresses.api, encoded=True)
-        self._prefix = self._api.raw_path.rstrip("/")
+        check_flag("keep_error_bodies", keep_error_bodies)
+        check_type("session", session, aiohttp.ClientSession)
+        check_type("ssl", tls, ssl.SSLContext)
+        if proxy is not None:
+            check_route(addresses, proxy)
+        self._api = _parts_of(addresses.api)
+        self._token = _parts_of(addresses.token)
         self._borrowed = session
         self._max_response_bytes = check_count("max_response_bytes", max_response_bytes)
         self._headers = {"Accept": "application/json", "User-Agent": own_name(user_agent)}
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
-        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(_SocketLimits)
         self._keeps_bodies = keep_error_bodies
-        self._session: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._replies: set[aiohttp.ClientResponse] = set()
-        self.is_closed: bool = False
+        self.pool: Pool = Pool(self._opened, session)
 
-    def check(self) -> None:
-        """Refuse to send from the running loop once closed, or in another loop than the first.
+    async def send(
+        self,
+        request: Request,
+        headers: Mapping[str, str],
+        limits: SocketLimits,
+        read: Callable[[Response], T],
+    ) -> T:
+        """Send a request once, and return what is read from its reply.
 
-        Raises:
-            ClientClosedError: nothing can be sent.
+        That has no body unless its status is 200. Where ``read`` refuses such a one, the connection
+        is closed: what follows on it may be shifted by a reply.
         """
-        if self.is_closed:
-            raise ClientClosedError("the client was closed")
-        if self._is_elsewhere():
-            raise elsewhere()
-        if self._borrowed is not None and self._borrowed.closed:
-            raise ClientClosedError("the session that the client borrowed was closed")
-
-    async def send(self, request: Request, authorization: Secret, timeouts: Timeouts) -> Response:
-        """Send a request once and read the reply, without its body unless the status is 200.
-
-        Args:
-            request: what to send, and to which origin.
-            authorization: the value of the Authorization header.
-            timeouts: ``connect`` and ``read``; the deadline is the caller's.
-
-        Raises:
-            IncomeClientError: no reply came, or one that is too large.
-        """
-        session = self._opened()
-        limits = self._limits(timeouts)
         try:
-            async with session.request(
-                request.method,
+            reply = await self.pool.open().request(
+                "GET" if request.form is None else "POST",
                 self._url(request),
-                headers=_headers(request, authorization),
+                headers=headers,
                 data=request.form,
                 allow_redirects=False,
                 timeout=limits.connecting,
                 middlewares=limits.middlewares,
                 proxy=self._proxy,
                 ssl=self._tls,
-            ) as reply:
-                self._replies.add(reply)
-                try:
-                    return await self._read(request, reply, limits)
-                finally:
-                    self._replies.discard(reply)
-        except FAILURES as error:
-            fault = fault_of(error)
+            )
+            self.pool.replies.add(reply)
+            try:
+                response = await self._read(request, reply, limits)
+            except BaseException:
+                reply.close()
+                raise
+            finally:
+                self.pool.replies.discard(reply)
         except IncomeClientError:
             raise
-        except Exception as bug:  # noqa: BLE001 - raised again
-            # A session that is closed while it sends fails in ways of its own.
-            if session.closed:
-                self.check()
-            raise cleaned(bug) from None
-        if session.closed:
-            self.check()
+        except Exception as error:  # noqa: BLE001 - judged there
+            fault = self.pool.fault_of(error)
+        else:
+            try:
+                return read(response)
+            except IncomeClientError:
+                if response.status == _OK and isinstance(reply, WatchedReply) and reply.transport:
+                    reply.transport.abort()
+                raise
         raise fault.error(request)
 
-    async def aclose(self) -> None:
-        """Close what was opened here; a second time does nothing.
-
-        Raises:
-            ClientClosedError: another loop than this one has the connections.
-        """
-        if self._session is not None and self._is_elsewhere():
-            raise elsewhere()
-        self.is_closed = True
-        session, self._session = self._session, None
-        if session is not None:
-            for reply in tuple(self._replies):
-                # aiohttp forgets who waits for a body, and drops the time limit with it.
-                reply.close()
-            await session.close()
+    def host_of(self, request: Request) -> str | None:
+        """Return the host that a request goes to."""
+        return self._url(request).raw_host
 
     def _url(self, request: Request) -> URL:
-        if request.origin is Origin.TOKEN:
-            return URL(self._addresses.of(request), encoded=True)
+        scheme, authority, prefix = self._api if request.form is None else self._token
         # The same as of the whole text, which would be taken apart again.
         return URL.build(
-            scheme=self._api.scheme,
-            authority=self._api.raw_authority,
-            path=self._prefix + request.path,
+            scheme=scheme,
+            authority=authority,
+            path=prefix + request.path,
             query_string=request.query,
             encoded=True,
         )
 
-    def _is_elsewhere(self) -> bool:
-        return self._loop is not None and self._loop is not asyncio.get_running_loop()
-
     def _opened(self) -> aiohttp.ClientSession:
-        self.check()
-        if self._session is None:
-            try:
-                self._session = self._open()
-            except RuntimeError:
-                raise ClientClosedError(
-                    "the borrowed session belongs to another event loop"
-                ) from None
-            self._loop = asyncio.get_running_loop()
-        return self._session
-
-    def _open(self) -> aiohttp.ClientSession:
         borrowed = self._borrowed
-        if borrowed is None:
-            # The client's own semaphore limits the connections.
-            connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(
-                limit=0,
-                keepalive_timeout=_KEEP_ALIVE_SECONDS,
-            )
-        else:
-            connector = borrowed.connector
-        theirs = () if borrowed is None else _traces_of(borrowed)
         return aiohttp.ClientSession(
-            connector=connector,
+            connector=new_connector() if borrowed is None else borrowed.connector,
             connector_owner=borrowed is None,
             request_class=WatchedRequest,
             response_class=WatchedReply,
@@ -445,37 +394,45 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             # A proxy that tunnels gets them too, so none of them may be a credential.
             headers=self._headers,
-            trace_configs=[*theirs, *self._trace_configs],
+            trace_configs=[*_traces_of(borrowed), *self._trace_configs],
             trust_env=False,
         )
 
     async def _read(
-        self, request: Request, reply: aiohttp.ClientResponse, limits: "_SocketLimits"
+        self, request: Request, reply: aiohttp.ClientResponse, limits: SocketLimits
     ) -> Response:
-        headers = reply.headers
         if reply.status != _OK:
             drained = await _drain(reply, limits, _KEPT_BYTES if self._keeps_bodies else 0)
-            return Response(status=reply.status, headers=headers, body=b"", kept=drained or None)
-        limit = _SMALL_BODY if request.origin is Origin.TOKEN else self._max_response_bytes
-        body = await limits.body(reply, limit)
-        if body is not None:
-            # A test may have replaced aiohttp.
-            discard = reply.discard if isinstance(reply, WatchedReply) else reply.close
-            # What the token endpoint says on success is a secret.
-            is_kept = self._keeps_bodies and request.origin is not Origin.TOKEN
-            kept = body[:_KEPT_BYTES] if is_kept else None
             return Response(
-                status=reply.status, headers=headers, body=body, kept=kept, discard=discard
+                status=reply.status, headers=reply.headers, body=b"", kept=drained or None
             )
-        reply.close()
-        facts = facts_of(Response(status=reply.status, headers=headers, body=b""))
-        message = f"{label(request)}: the reply is larger than {limit} bytes"
-        raise UnexpectedResponseError(message, **facts)
+        most = self._max_response_bytes if request.form is None else _SMALL_BODY
+        content = reply.content
+        # All of a small one is here already.
+        body = content.read_nowait() if content.is_eof() else await limits.body(reply, most)
+        if body is None or len(body) > most:
+            reply.close()
+            facts = facts_of(Response(status=reply.status, headers=reply.headers, body=b""))
+            cls = UnexpectedResponseError if request.form is None else TokenError
+            raise cls(f"{label(request)}: the reply is larger than {most} bytes", **facts)
+        # What the token endpoint says on success is a secret.
+        is_kept = self._keeps_bodies and request.form is None
+        kept = body[:_KEPT_BYTES] if is_kept else None
+        return Response(status=_OK, headers=reply.headers, body=body, kept=kept)
 
 
-def elsewhere() -> ClientClosedError:
-    """Return the error for a use from another event loop than the first."""
-    return ClientClosedError("the client belongs to the event loop in which it was first used")
+def new_connector(
+    socket_factory: Callable[[aiohttp.AddrInfoType], socket.socket] | None = None,
+) -> aiohttp.TCPConnector:
+    """Return a pool of connections without a limit: the client's own semaphore is one."""
+    return aiohttp.TCPConnector(
+        limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, socket_factory=socket_factory
+    )
+
+
+def _parts_of(address: str) -> tuple[str, str, str]:
+    url = URL(address, encoded=True)
+    return url.scheme, url.raw_authority, url.raw_path.rstrip("/")
 
 
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
@@ -484,42 +441,21 @@ def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
     raise ConfigurationError("trace_configs must be a sequence of aiohttp.TraceConfig")
 
 
-def _traces_of(session: BorrowedSession) -> list[TraceConfig]:
+def _traces_of(session: BorrowedSession | None) -> list[TraceConfig]:
     """Return the hooks of a session, without those that every new session gets anyway."""
-    return [one for one in session.trace_configs if not hasattr(one, _PUT_THERE_FOR_ALL)]
+    configs = () if session is None else session.trace_configs
+    return [one for one in configs if not hasattr(one, _PUT_THERE_FOR_ALL)]
 
 
 def own_name(user_agent: object) -> str:
-    """Return the value of the User-Agent header: the package's own, or one of the caller's.
-
-    Raises:
-        ConfigurationError: it cannot be sent in a header.
-    """
+    """Return the value of the User-Agent header: the package's own, or one of the caller's."""
     name = _USER_AGENT if user_agent is None else user_agent
     if not isinstance(name, str) or _HEADER_TEXT.fullmatch(name) is None:
         raise ConfigurationError("user_agent must be a short text of printable ASCII")
     return name
 
 
-@lru_cache(maxsize=64)
-def socket_limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
-    """Return the limits of one connection; the deadline of the call limits the whole."""
-    return aiohttp.ClientTimeout(
-        total=None,
-        connect=timeouts.connect,
-        sock_connect=timeouts.connect,
-        sock_read=timeouts.read,
-    )
-
-
-def _headers(request: Request, authorization: Secret) -> dict[str, str]:
-    headers = {"Authorization": authorization.reveal()}
-    if request.form is not None:
-        headers["Content-Type"] = "application/x-www-form-urlencoded"
-    return headers
-
-
-async def _drain(reply: aiohttp.ClientResponse, limits: "_SocketLimits", keep: int) -> bytes:
+async def _drain(reply: aiohttp.ClientResponse, limits: SocketLimits, keep: int) -> bytes:
     """Empty a failed reply, so that its connection can be used again; return its first bytes."""
     kept = b""
     try:

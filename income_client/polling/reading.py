@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -32,7 +33,7 @@ from income_client.errors import (
     NotFoundError,
 )
 from income_client.http.endpoints import Request, Response
-from income_client.http.replies import S, read_about, read_reply
+from income_client.http.replies import read_reply
 from income_client.records.applications import (
     Application,
     ApplicationPage,
@@ -43,6 +44,7 @@ from income_client.records.window import EPOCH, Window
 from income_client.wire.codec import decode
 
 T = TypeVar("T")
+S = TypeVar("S", Application, ApplicationDocuments)
 
 BATCH_SIZE: Final = 100
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
@@ -79,12 +81,15 @@ class _ListedPage(msgspec.Struct):
     updated_before: str
 
 
-def read_page(request: Request, response: Response) -> ApplicationPage | IncomeClientError:
+def read_page(request: Request, response: Response) -> ApplicationPage:
     """Read a page of the list; one with invalid rows is read for their ids (section 2.1)."""
-    page = read_reply(ApplicationPage, request, response)
-    if response.status != HTTPStatus.OK or not isinstance(page, IncomeClientError):
+    try:
+        return read_reply(ApplicationPage, request, response)
+    except IncomeClientError:
+        page = _read_ids(response.body) if response.status == HTTPStatus.OK else None
+        if page is None:
+            raise
         return page
-    return _read_ids(response.body) or page
 
 
 def _read_ids(body: bytes) -> ApplicationPage | None:
@@ -93,9 +98,7 @@ def _read_ids(body: bytes) -> ApplicationPage | None:
         page = msgspec.convert(json.loads(body), _ListedPage)
         bounds = {"updated_after": page.updated_after, "updated_before": page.updated_before}
         empty = decode(ApplicationPage, msgspec.json.encode({**bounds, "applications": []}))
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(empty, DecodeError):
+    except (ValueError, RecursionError, DecodeError):
         return None
     rows = (
         ApplicationSummary(
@@ -154,48 +157,38 @@ def key_of(application_id: str) -> bytes:
     return full[:KEY_BYTES]
 
 
-def read_version(
-    cls: type[S], request: Request, response: Response
-) -> Versioned[S] | IncomeClientError:
-    """Read a reply as `read_about` does, with the digest of its content."""
+def read_version(cls: type[S], request: Request, response: Response) -> Versioned[S]:
+    """Read a reply as `read_reply` does, with the digest of its content."""
     content: list[bytes] = []
-    payload = read_about(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
-    if isinstance(payload, IncomeClientError):
-        return payload
+    payload = read_reply(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
     digest = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
     digest.update(content[0])
     return Versioned(payload, digest.digest())
 
 
 def canonical(cls: type, tree: dict[str, Any]) -> bytes:
-    """Return the content of a parsed reply in one form, without addresses."""
+    """Return the content of a parsed reply in one form; its addresses are taken out of the tree."""
     if cls is not ApplicationDocuments:
-        return _SORTED.encode(_content(tree))
-    others = dict(tree)
-    documents = others.pop("documents")
-    content = _content(others)
-    content["documents"] = {
-        kind: [msgspec.Raw(one) for one in sorted(map(_SORTED.encode, map(_content, items)))]
-        for kind, items in documents.items()
-    }
-    return _SORTED.encode(content)
-
-
-def _content(item: dict[str, Any]) -> dict[str, Any]:
-    content = {
-        name: value if name in _NO_ADDRESSES else _without_addresses(value)
-        for name, value in item.items()
-    }
-    content.pop("url", None)
-    return content
+        return _SORTED.encode(_without_addresses(tree))
+    by_type = tree.pop("documents")
+    for documents in by_type.values():
+        for document in documents:
+            _without_addresses(document)
+        ids = [document["document_id"] for document in documents]
+        is_clear = len(set(ids)) == len(ids)
+        documents.sort(key=itemgetter("document_id") if is_clear else _SORTED.encode)
+    return _SORTED.encode({**_without_addresses(tree), "documents": by_type})
 
 
 def _without_addresses(value: Any) -> Any:
     if isinstance(value, dict):
-        return _content(value)
-    if isinstance(value, list):
+        value.pop("url", None)
+        for name, item in value.items():
+            if name not in _NO_ADDRESSES:
+                value[name] = _without_addresses(item)
+    elif isinstance(value, list):
         return [_without_addresses(item) for item in value]
-    if isinstance(value, str) and value.startswith(_ADDRESS):
+    elif isinstance(value, str) and value.startswith(_ADDRESS):
         return None
     return value
 

@@ -15,7 +15,7 @@ from attrs import frozen
 from yarl import URL
 
 from income_client.errors import DecodeError
-from income_client.wire.strict_json import parse
+from income_client.wire.codec import parse
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 256 * 1024
@@ -92,8 +92,9 @@ async def _body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> bytes |
 
 
 def _key_set(body: bytes) -> Mapping[str, Any] | FetchFault:
-    tree = parse(body)
-    if isinstance(tree, DecodeError):
+    try:
+        tree = parse(body)
+    except DecodeError:
         return FetchFault("the answer is not JSON that can be relied on")
     if not isinstance(tree, dict) or not isinstance(tree.get("keys"), list):
         return FetchFault("the answer is no key set")

@@ -15,9 +15,8 @@ from .applications import (
     YearlyIncome,
 )
 from .documents import ApplicationDocuments, ApplicationRecord, Document, DocumentEntry
-from .mapping import FrozenDict
-from .money import AmountPair
-from .paystub import Paystub, PaystubAddress, PaystubApplicant
+from .fields import FrozenDict
+from .paystub import AmountPair, Paystub, PaystubAddress, PaystubApplicant
 from .window import Window
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a poller could not read, so that nobody forgets it; knows no reply and no content."""
+"""Dead letters: what a poller listed and could not read, without any content."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -46,7 +46,7 @@ class DeadLetter:
 
     @property
     def key(self) -> str:
-        """What no two dead letters of a poller have in common."""
+        """Identifies it among the dead letters of a poller."""
         if self.application_id is None:
             return key_of_second(self.window)
         return key_of_application(self.application_id)

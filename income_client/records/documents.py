@@ -45,7 +45,9 @@ class Document:
     """Kind of change to the document record; the contract shows only ``create``."""
     pages: object = field(default=None, hash=False, repr=masked)
     """The pages block as JSON gave it; None unless it was asked for."""
-    extracted_extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    extracted_extra: Mapping[str, Any] = field(
+        default=NO_EXTRA, hash=False, repr=False, metadata=BESIDE_THE_JSON
+    )
     """Fields of extracted_data for which a registered class without ``extra`` has no place."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""

@@ -1,14 +1,65 @@
-"""What the fields of records share: kinds of time, masks; knows no single record."""
+"""What records share: kinds of time and amount, immutable mappings, masks."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
 
-from .mapping import UntypedDict
+K = TypeVar("K")
+V = TypeVar("V")
+
+_PLAIN_KEY: Final = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+_CHANGES: Final = (
+    *("__setitem__", "__delitem__", "__ior__"),
+    *("clear", "pop", "popitem", "setdefault", "update"),
+)
+"""Methods of a dict that change it."""
+
+
+def shown_key(key: object) -> str:
+    """Return a key that came with the data if it looks like a field's name, ``*`` otherwise."""
+    return key if isinstance(key, str) and _PLAIN_KEY.fullmatch(key) else "*"
+
+
+class FrozenDict(dict[K, V]):
+    """A dict that cannot be changed; equal to any dict with the same items.
+
+    Its repr shows only keys that look like names: a key may be a borrower's e-mail address.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{shown_key(key)}: {value!r}" for key, value in self.items()) + "}"
+
+    def __copy__(self) -> "FrozenDict[K, V]":
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[dict[K, V]]]:
+        return type(self), (dict(self),)
+
+
+def _refuse(mapping: object, *_: Any, **__: Any) -> NoReturn:
+    raise TypeError(f"{type(mapping).__name__} cannot be changed")
+
+
+for _name in _CHANGES:
+    # Not written out: type checkers would take each for a method of another kind.
+    setattr(FrozenDict, _name, _refuse)
+
+
+class UntypedDict(FrozenDict[str, Any]):
+    """Fields without a known meaning, as JSON gave them; the repr shows only how many."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} fields>"
+
 
 ServiceTime: TypeAlias = Annotated[datetime, "without zone, in the service's frame"]
-"""A naive time, as the service tells it."""
+"""A naive time, in the service's own zone."""
 
 UtcTime: TypeAlias = Annotated[datetime, "aware, in UTC"]
 """A time that ends in Z on the wire."""
@@ -20,7 +71,7 @@ NO_EXTRA: Final = UntypedDict()
 """The one empty mapping that all records without unknown fields share."""
 
 BESIDE_THE_JSON: Final[Mapping[str, bool]] = {"beside_the_json": True}
-"""Metadata of a field that is told by where a record was found, and is none of its members."""
+"""Metadata of a field that is not a member of the record's own JSON object."""
 
 
 def masked(_: object) -> str:

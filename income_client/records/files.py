@@ -1,4 +1,4 @@
-"""What became of a document's file, as values; they hold neither its address nor its content."""
+"""A downloaded file and the progress of a download, without its address and content."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class DownloadedFile:
-    """A file that is whole where it was to go."""
+    """A file that was downloaded, or was there already, complete."""
 
     document_id: str
     """The document that it is of."""
@@ -24,7 +24,7 @@ class DownloadedFile:
     sha256: str
     """SHA-256 of its content, 64 hexadecimal digits."""
     content_type: str | None
-    """Media type that the storage told."""
+    """Media type that the storage reported."""
     was_there: bool
     """Whether the very file was there already, and nothing was written."""
 
@@ -44,4 +44,4 @@ class DownloadProgress:
     received: int
     """Bytes that are there; fewer than before if the download had to start over."""
     total: int | None
-    """Bytes that there will be, None as long as nobody said."""
+    """Bytes that there will be; None until the storage has reported it."""

@@ -7,8 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from .fields import NO_EXTRA, masked
-from .money import AmountPair
+from .fields import NO_EXTRA, Amount, masked
 
 
 @frozen(kw_only=True)
@@ -45,6 +44,18 @@ class PaystubApplicant:
     """Suffix of the name; None when there is none."""
     ssn: str = field(repr=masked)
     """Social security number, masked by the service to its last four digits."""
+    extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
+    """Fields that the contract does not name."""
+
+
+@frozen(kw_only=True)
+class AmountPair:
+    """One line of a paystub: for its period, and for the year so far (contract section 2.3)."""
+
+    current: Amount = field(repr=masked)
+    """For the pay period; None when the paystub states none."""
+    ytd: Amount = field(repr=masked)
+    """For the year up to the pay date; None when the paystub states none."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 

@@ -35,7 +35,7 @@ class Window:
         return EPOCH + timedelta(seconds=min(self.before, _LAST_SECOND))
 
     def __bool__(self) -> bool:
-        """Tell whether any second is in it."""
+        """Whether any second is in it."""
         return self.after < self.before
 
     def __str__(self) -> str:

@@ -11,8 +11,6 @@ from attrs import evolve, frozen
 from income_client.clock import Clock
 from income_client.concurrency import BoundedTasks
 from income_client.errors import (
-    ConfigurationError,
-    IncomeClientError,
     InvalidRequestError,
     SaturatedWindowError,
     UnexpectedResponseError,
@@ -29,7 +27,7 @@ from income_client.http.replies import read_found, read_reply, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
-from income_client.settings import check_count
+from income_client.settings import check_choice, check_count, invalid
 from income_client.wire.times import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -44,7 +42,7 @@ from .tail import END_OF_TIME
 from .windows import Answer, Bounds, Delivery, Question
 
 OnSaturated = Literal["raise", "report"]
-ReadPage = Callable[[Request, Response], ApplicationPage | IncomeClientError]
+ReadPage = Callable[[Request, Response], ApplicationPage]
 
 _LEAST_LIMIT: Final = 2
 _READ_STRICTLY: Final[ReadPage] = partial(read_reply, ApplicationPage)
@@ -76,10 +74,8 @@ async def ask_page(
         application_reference_id=reference,
     )
 
-    def answer_of(response: Response) -> Answer | IncomeClientError:
+    def answer_of(response: Response) -> Answer:
         page = read(request, response)
-        if isinstance(page, IncomeClientError):
-            return page
         moment = served_at(response)
         second = None if moment is None else service_second(moment, zone, rounding=Rounding.DOWN)
         return Answer.of(page, limit or LARGEST_LIMIT, second)
@@ -136,7 +132,7 @@ async def find_by_reference(
 ) -> ApplicationSummary | None:
     """Find the application with a reference, also where the service's default bounds hide it."""
     if reference is None:
-        raise ConfigurationError("application_reference_id is None")
+        raise invalid("application_reference_id", "a str that is not empty", reference)
     read = partial(read_found, reference)
     found: list[ApplicationSummary] = []
 
@@ -215,10 +211,9 @@ class ApplicationPaginator:
     ) -> None:
         check_limit(limit)
         if limit < _LEAST_LIMIT:
-            raise ConfigurationError("a walk needs a limit of 2 or more")
+            raise invalid("limit", "2 or more for a walk", limit)
         check_count("concurrency", concurrency)
-        if on_saturated not in ("raise", "report"):
-            raise ConfigurationError('on_saturated is "raise" or "report"')
+        check_choice("on_saturated", on_saturated, ("raise", "report"))
         if resume is None:
             # Nothing was updated before 1970.
             beginning = min(0, 0 if before is None else before)

@@ -1,66 +1,133 @@
-"""The only way between JSON and records, and the classes registered for document types.
+"""JSON text to plain values and records, and back.
 
-Decoding is quick and stops at the first fault. Only then does `faults_of` go
-over the text again and name every fault. No inner exception leaves, and none is
-chained: they would carry the values that they are about.
+Numbers with a fraction or an exponent are parsed from their text into `Decimal`, never through a
+float. Records are read quickly, up to the first fault; only then is the text read again to name
+every fault. The exceptions of that are dropped: they hold the values that they are about. How
+records are made is loaded with the first of them, so that parsing alone stays cheap to import.
 """
 
 import contextlib
+import decimal
 import functools
+import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from decimal import Decimal
+from types import ModuleType
+from typing import Any, Final, TypeVar
 
-import attrs
+import msgspec
 
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault
-from income_client.records.paystub import Paystub
 
-from .readers import (
-    RECORDS,
-    array_element,
-    faults_of,
-    has_extra,
-    make_converter,
-    mapping_element,
-    optional_element,
-)
-from .scalars import READERS
-from .strict_json import parse_exactly, render
-
-if TYPE_CHECKING:
-    from cattrs import Converter
+from .scalars import TOO_DEEP, UnusualNumber, exactly, kept
 
 T = TypeVar("T")
 
-_document_types: Final[dict[str, type]] = {"paystub": Paystub}
-"""The class that holds the data of a document type."""
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NOT_JSON: Final = "not JSON, or cut short"
 
 
-def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None) -> T | DecodeError:
+def _any_number(text: str) -> Decimal:
+    try:
+        return exactly(text)
+    except decimal.DecimalException:
+        return UnusualNumber(text)
+
+
+_PLAIN: Final = msgspec.json.Decoder()
+_EXACT: Final = msgspec.json.Decoder(float_hook=exactly)
+_TOLERANT: Final = msgspec.json.Decoder(float_hook=_any_number)
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+class _GivenTwice(Exception):  # noqa: N818 - never leaves this module
+    pass
+
+
+def parse(body: bytes) -> Any:
+    """Return what a JSON text means, its numbers as int and float.
+
+    For texts that decide who is trusted: a key given twice in one object is refused, since two
+    readers may disagree on which of the two counts.
+
+    Raises:
+        DecodeError: the text is not accepted; retryable if it is not whole JSON, as a reply that
+            was cut short or written by a proxy is not.
+    """
+    tree = _parsed(body, _PLAIN)
+    try:
+        kept(tree)
+        json.loads(body, object_pairs_hook=_refuse_repeated, parse_int=len, parse_float=len)
+    except RecursionError:
+        reason = TOO_DEEP
+    except _GivenTwice:
+        reason = "a key is given twice in one object"
+    else:
+        return tree
+    raise DecodeError((PayloadFault("$", reason),))
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _GivenTwice
+
+
+def parse_exactly(body: bytes) -> Any:
+    """Return what a JSON text means, its numbers as int and `Decimal`; raise `DecodeError`."""
+    try:
+        return _EXACT.decode(body.removeprefix(_BYTE_ORDER_MARK))
+    except (ArithmeticError, ValueError, RecursionError):
+        # Rare: either numbers beyond those of an amount, or a text that is refused.
+        decoder = _TOLERANT
+    return _parsed(body, decoder)
+
+
+def _parsed(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    try:
+        return decoder.decode(body.removeprefix(_BYTE_ORDER_MARK))
+    except RecursionError:
+        reason = TOO_DEEP
+    except (msgspec.ValidationError, decimal.InvalidOperation):
+        reason = "a number too large to be read"
+    except ValueError:
+        reason = _NOT_JSON
+    raise DecodeError((PayloadFault("$", reason),), retryable=reason == _NOT_JSON)
+
+
+def render(tree: Any) -> bytes:
+    """Return the JSON text of plain values, with the digits of every `Decimal`."""
+    return _ENCODER.encode(tree)
+
+
+def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None) -> T:
     """Read a record from a reply's body, JSON in UTF-8 (contract section 2).
 
-    ``look`` is called with the parsed body once the record is made. The error is a value, so
-    that the frame that raises it holds no body. It names every fault, and is retryable if the
-    body is not whole JSON.
+    ``look`` is called with the parsed body once the record is made.
+
+    Raises:
+        DecodeError: with every fault; retryable if the body is not whole JSON. Its frames hold
+            the body: the caller raises a copy.
     """
     tree = parse_exactly(body)
-    if isinstance(tree, DecodeError):
-        return tree
     try:
-        record = _converter().structure(tree, cls)
+        record: T = _readers().reader_of(cls)(tree, cls)
     except Exception as error:  # noqa: BLE001 - whatever it is, its frames hold the values
-        del tree
         refusal = type(error).__name__
     else:
         if look is not None:
             look(tree)
         return record
-    faults = faults_of(cls, parse_exactly(body), _document_types)
-    if not faults:
-        # The text is as the fields say: a registered class has raised, by a validator or by a
-        # bug of its own, and only the name of the error distinguishes them.
-        faults = (PayloadFault("$", f"not accepted by its class: {refusal}"),)
-    return DecodeError(faults)
+    # If the text is as the fields say, a registered class has raised, by a validator or by a
+    # bug of its own, and only the name of the error distinguishes them.
+    other = PayloadFault("$", f"not accepted by its class: {refusal}")
+    raise DecodeError(_readers().faults_of(cls, tree) or (other,))
+
+
+@functools.cache
+def _readers() -> ModuleType:
+    from . import readers  # noqa: PLC0415 - see above
+
+    return readers
 
 
 def to_json(record: object) -> bytes:
@@ -80,11 +147,15 @@ def to_json(record: object) -> bytes:
     Raises:
         ConfigurationError: it is not a record, or holds what JSON cannot carry exactly.
     """
-    written = _written(record)
+    kind = type(record)
+    if not _readers().is_record_class(kind):
+        message = f"{kind.__name__} is no record of the service"
+    else:
+        with contextlib.suppress(Exception):
+            return render(_readers().converter().unstructure(record))
+        message = f"this {kind.__name__} holds what JSON cannot carry exactly"
     del record
-    if isinstance(written, ConfigurationError):
-        raise written
-    return written
+    raise ConfigurationError(message)
 
 
 def from_json(record_class: type[T], text: bytes | str) -> T:
@@ -103,108 +174,23 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
         ConfigurationError: ``record_class`` is not a class of records, or ``text`` is
             neither bytes nor a str.
     """
-    written: object = text
-    del text
-    read: T | DecodeError | ConfigurationError
-    match written:
-        case _ if not _is_record_class(record_class):
-            read = ConfigurationError("record_class is no class of records")
-        case str():
-            read = decode(record_class, written.encode("utf-8", "surrogatepass"))
-        case bytes():
-            read = decode(record_class, written)
-        case _:
-            read = ConfigurationError("text is bytes or a str")
-    del written
-    if isinstance(read, DecodeError | ConfigurationError):
-        raise read
-    return read
-
-
-def register_document_type(key: str, cls: type) -> None:
-    """Read the data of a document type into the given class.
-
-    Its fields are decoded as strictly as the package's own: str, int, float,
-    bool, Decimal, date, datetime, object, other attrs classes, ``X | None``,
-    ``tuple[X, ...]`` and ``Mapping[str, X]`` of these. A field with a default may
-    be absent. Unknown fields are kept in the class's ``extra`` or, if it has no
-    such field, in ``Document.extracted_extra``; a class nested in it must have one.
-    Whatever its converters, validators and ``__attrs_post_init__`` raise makes a reply a
-    `DecodeError`, which has the name of the exception, and nothing else of it.
-
-    Args:
-        key: the service's key of the type, such as ``w2``.
-        cls: an attrs class; the same one again changes nothing.
-
-    Raises:
-        ConfigurationError: the key is empty, has another class already, as
-            ``paystub`` does, or the class cannot be decoded strictly.
-    """
-    _check_registration(key, cls)
-    _document_types[key] = cls
-    _converter.cache_clear()
-
-
-def _check_registration(key: object, cls: object) -> None:
-    if not isinstance(key, str) or not key:
-        raise ConfigurationError("a document type is a str that is not empty")
-    if not isinstance(cls, type) or not attrs.has(cls):
-        raise ConfigurationError(f"the class for document type {key!r} must be an attrs class")
-    if _document_types.get(key, cls) is not cls:
-        raise ConfigurationError(f"document type {key!r} has another class already")
-    _check_class(cls, frozenset())
-
-
-def _check_class(cls: Any, around: frozenset[Any]) -> None:
     try:
-        attrs.resolve_types(cls)
-    except NameError:
-        raise ConfigurationError(f"{cls.__name__} has an annotation that names nothing") from None
-    for field in attrs.fields(cls):
-        name = f"{cls.__name__}.{field.name}"
-        if not field.init:
-            raise ConfigurationError(f"{name} is not set by __init__")
-        if field.name == "extra":
-            if field.default is attrs.NOTHING:
-                raise ConfigurationError(f"{name} has no default")
-            continue
-        if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
-            raise ConfigurationError(f"{name} has a default that is made anew each time")
-        _check_type(name, field.type, around | {cls})
+        return decode(*_checked(record_class, text))
+    except (ConfigurationError, DecodeError) as error:
+        failure = error.again()
+    del text
+    try:
+        raise failure
+    finally:
+        # A frame that holds its own error is a cycle.
+        del failure
 
 
-def _check_type(name: str, kind: Any, around: frozenset[Any]) -> None:
-    if kind in READERS:
-        return
-    if attrs.has(kind):
-        if kind in around:
-            raise ConfigurationError(f"{name} is of a class that holds itself")
-        if not has_extra(kind):
-            raise ConfigurationError(f"{kind.__name__}, the class of {name}, has no field extra")
-        _check_class(kind, around)
-        return
-    elements = (array_element(kind), mapping_element(kind), optional_element(kind))
-    element = next((element for element in elements if element is not None), None)
-    if element is None:
-        raise ConfigurationError(f"{name} is of a type that cannot be read strictly")
-    _check_type(name, element, around)
-
-
-@functools.cache
-def _converter() -> "Converter":
-    return make_converter(_document_types)
-
-
-def _is_record_class(kind: object) -> bool:
-    if not isinstance(kind, type):
-        return False
-    return kind in RECORDS or kind in _document_types.values()
-
-
-def _written(record: object) -> bytes | ConfigurationError:
-    kind = type(record)
-    if not _is_record_class(kind):
-        return ConfigurationError(f"{kind.__name__} is no record of the service")
-    with contextlib.suppress(Exception):
-        return render(_converter().unstructure(record))
-    return ConfigurationError(f"this {kind.__name__} holds what JSON cannot carry exactly")
+def _checked(record_class: type[T], text: object) -> tuple[type[T], bytes]:
+    if not _readers().is_record_class(record_class):
+        raise ConfigurationError("record_class is no class of records")
+    if isinstance(text, str):
+        text = text.encode("utf-8", "surrogatepass")
+    if not isinstance(text, bytes):
+        raise ConfigurationError("text is bytes or a str")
+    return record_class, text

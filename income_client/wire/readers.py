@@ -1,80 +1,154 @@
 """How records are made of parsed JSON, and taken apart again.
 
-The converter is the one registry of rules. The package's own records are read by functions
-that are written from their fields and compiled: they do what a structuring function of
-cattrs does, in a fraction of the time. They stop at the first fault and give no reason;
-`faults_of` then goes over the same types again and names every fault.
+The converter is the one registry of rules. The classes of callers are read by functions of
+cattrs. The package's own records are read by functions that are written from their fields and
+compiled, which take a third of the time. Both stop at the first fault; `faults_of` then goes
+over the same types again and names every fault, as a generator, since a hostile payload of some
+megabytes has millions.
 
 Exceptions raised here hold the values that they are about: the caller must drop them.
 """
 
 import functools
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import date
-from decimal import Decimal
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from textwrap import indent
 from types import NoneType, UnionType
-from typing import Any, Final, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Self, TypeVar, Union, get_args, get_origin
 
 import attrs
 from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from income_client import records
-from income_client.errors import PayloadFault
+from income_client.errors import ConfigurationError, PayloadFault
 from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
-from income_client.records.fields import BESIDE_THE_JSON, NO_EXTRA, Amount, ServiceTime, UtcTime
-from income_client.records.mapping import FrozenDict, UntypedDict, shown_key
+from income_client.records.fields import (
+    BESIDE_THE_JSON,
+    NO_EXTRA,
+    FrozenDict,
+    UntypedDict,
+    shown_key,
+)
+from income_client.records.paystub import Paystub
 
 from .scalars import (
-    LINES_SCOPE,
-    PLAIN_TYPES,
     READERS,
+    SCOPE,
+    TEMPLATES,
     WRITERS,
     Reader,
     Refusal,
     UntypedObject,
     Writer,
-    amount_lines,
-    day_lines,
-    decimal_lines,
     expected,
     read_untyped,
-    time_lines,
     untyped,
+    write_untyped,
 )
-from .strict_json import is_finite
 
 T = TypeVar("T")
 
-DOCUMENTS_BY_TYPE: Final[Any] = attrs.fields(ApplicationDocuments).documents.type
-"""The type of the documents of an application, by their own type."""
-
-RECORDS: Final = frozenset(
+_RECORDS: Final = frozenset(
     kind for kind in vars(records).values() if attrs.has(kind) and kind is not records.Window
 )
 """The classes that the service's replies become."""
 
-_PLACES_FOR_EXTRA: Final = frozenset({"extra", "extracted_extra"})
-_REFUSE: Final = "    raise TypeError"
+_BY_TYPE: Final[Any] = attrs.fields(ApplicationDocuments).documents.type
+"""The type of the documents of an application, by their own type."""
+
 _MOST_FAULTS: Final = 1000
-"""Faults that are reported: a hostile payload of some megabytes has millions."""
+
+_document_types: Final[dict[str, type]] = {"paystub": Paystub}
+"""The class that holds the data of a document type."""
 
 
-def array_element(kind: Any) -> Any:
+def is_record_class(kind: object) -> bool:
+    """Return whether this is a class of records, or registered for a document type."""
+    return isinstance(kind, type) and (kind in _RECORDS or kind in _document_types.values())
+
+
+def register_document_type(key: str, cls: type) -> None:
+    """Read the data of a document type into the given class.
+
+    Its fields are decoded as strictly as the package's own: str, int, float,
+    bool, Decimal, date, datetime, object, other attrs classes, ``X | None``,
+    ``tuple[X, ...]`` and ``Mapping[str, X]`` of these. A field with a default may
+    be absent. Unknown fields are kept in the class's ``extra`` or, if it has no
+    such field, in ``Document.extracted_extra``; a class nested in it must have one.
+    Whatever its converters, validators and ``__attrs_post_init__`` raise makes a reply a
+    `DecodeError`, which has the name of the exception, and nothing else of it.
+
+    Args:
+        key: the service's key of the type, such as ``w2``.
+        cls: an attrs class; the same one again changes nothing.
+
+    Raises:
+        ConfigurationError: the key is empty, has another class already, as
+            ``paystub`` does, or the class cannot be decoded strictly.
+    """
+    _check_registration(key, cls)
+    _document_types[key] = cls
+
+
+def _check_registration(key: object, cls: object) -> None:
+    if not isinstance(key, str) or not key:
+        raise ConfigurationError("key must be a str that is not empty")
+    if not isinstance(cls, type) or not attrs.has(cls):
+        raise ConfigurationError(f"the class for document type {key!r} must be an attrs class")
+    if _document_types.get(key, cls) is not cls:
+        raise ConfigurationError(f"document type {key!r} has another class already")
+    _check_class(cls, frozenset())
+
+
+def _check_class(cls: Any, around: frozenset[Any]) -> None:
+    try:
+        attrs.resolve_types(cls)
+    except NameError:
+        raise ConfigurationError(f"{cls.__name__} has an annotation that names nothing") from None
+    for field in attrs.fields(cls):
+        name = f"{cls.__name__}.{field.name}"
+        if not field.init:
+            raise ConfigurationError(f"{name} is not set by __init__")
+        if field.name == "extra":
+            if field.default is attrs.NOTHING:
+                raise ConfigurationError(f"{name} has no default")
+            continue
+        if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
+            raise ConfigurationError(f"{name} has a default that is made anew each time")
+        _check_type(name, field.type, around | {cls})
+
+
+def _check_type(name: str, kind: Any, around: frozenset[Any]) -> None:
+    if kind in READERS:
+        return
+    if attrs.has(kind):
+        if kind in around:
+            raise ConfigurationError(f"{name} is of a class that holds itself")
+        if not _has_extra(kind):
+            raise ConfigurationError(f"{kind.__name__}, the class of {name}, has no field extra")
+        _check_class(kind, around)
+        return
+    element = _array_element(kind) or _mapping_element(kind) or _optional_element(kind)
+    if element is None:
+        raise ConfigurationError(f"{name} is of a type that cannot be read strictly")
+    _check_type(name, element, around)
+
+
+def _array_element(kind: Any) -> Any:
     """Return X of ``tuple[X, ...]``, None for anything else."""
     arguments = get_args(kind)
     return arguments[0] if get_origin(kind) is tuple and arguments[1:] == (Ellipsis,) else None
 
 
-def mapping_element(kind: Any) -> Any:
+def _mapping_element(kind: Any) -> Any:
     """Return X of ``Mapping[str, X]``, None for anything else."""
     arguments = get_args(kind)
     return arguments[1] if get_origin(kind) is Mapping and arguments[0] is str else None
 
 
-def optional_element(kind: Any) -> Any:
+def _optional_element(kind: Any) -> Any:
     """Return X of ``X | None``, None for anything else."""
     if get_origin(kind) not in {Union, UnionType}:
         return None
@@ -82,19 +156,34 @@ def optional_element(kind: Any) -> Any:
     return others[0] if len(others) == 1 else None
 
 
-def has_extra(cls: Any) -> bool:
-    """Return whether a record class has a place for unknown fields."""
+def _has_extra(cls: Any) -> bool:
     return "extra" in attrs.fields_dict(cls)
 
 
-_NESTED: Final = {kind for kind in RECORDS - {ApplicationDocuments, Document} if has_extra(kind)}
-"""Records that are read in the function of the record that holds them."""
+_COMPILED: Final = frozenset(filter(_has_extra, _RECORDS))
+"""Records that are read by the lines written for them, alone or within others."""
 
 
-@attrs.frozen(kw_only=True)
+@functools.cache
+def _documents_of(data: type | None) -> Any:
+    """Return the type of documents that hold data of this class, or of none that is known."""
+    return tuple[Annotated[Document, data or UntypedObject], ...]
+
+
+def _is_document(kind: Any) -> bool:
+    return get_origin(kind) is Annotated and get_args(kind)[0] is Document
+
+
+def _is_container(kind: Any) -> bool:
+    return _array_element(kind) is not None or _mapping_element(kind) is not None
+
+
+@attrs.frozen
 class _Shape:
-    """The keys that an object of a record class has."""
+    """The keys of the object that a record is in JSON."""
 
+    cls: Any
+    """The class of the record."""
     types: Mapping[str, Any]
     """Type by key, in the order of the fields."""
     defaults: Mapping[str, Any]
@@ -103,24 +192,22 @@ class _Shape:
     """Fields of the class that are no keys of the object, with their initial values."""
 
     @classmethod
-    def of(cls, record: Any, **types: Any) -> Self:
-        """Return the shape of a record class, with other types for some keys."""
-        fields = attrs.fields_dict(record)
-        beside = {
-            name: field.default
-            for name, field in fields.items()
-            if name in _PLACES_FOR_EXTRA or BESIDE_THE_JSON.items() <= field.metadata.items()
-        }
-        keys = {name: field for name, field in fields.items() if name not in beside}
-        return cls(
-            types={name: types.get(name, field.type) for name, field in keys.items()},
-            defaults={
-                name: field.default
-                for name, field in keys.items()
-                if field.default is not attrs.NOTHING
-            },
-            beside=beside,
-        )
+    def of(cls, kind: Any) -> Self:
+        """Return the shape of a record class, or of a document with the class of its data."""
+        record, data = get_args(kind) if _is_document(kind) else (kind, None)
+        types: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
+        beside: dict[str, Any] = {}
+        for field in attrs.fields(record):
+            if field.name == "extra" or BESIDE_THE_JSON.items() <= field.metadata.items():
+                beside[field.name] = field.default
+                continue
+            types[field.name] = field.type
+            if field.default is not attrs.NOTHING:
+                defaults[field.name] = field.default
+        if data is not None:
+            types["extracted_data"] = data
+        return cls(record, types, defaults, beside)
 
     @property
     def required(self) -> int:
@@ -133,56 +220,39 @@ class _Shape:
         A default that was sent explicitly is one of them, or it would be lost on
         the way back: a null for ``pages``, say.
         """
-        known = self.types
-        left = {key: untyped(item) for key, item in value.items() if key not in known}
-        for name, default in self.defaults.items():
-            if name in value and getattr(record, name) == default:
+        known, left = self.types, {}
+        for key in value:
+            if key not in known:
+                item = value[key]
+                left[key] = item if type(item) is str else untyped(item)
+        for name in self.defaults:
+            if name in value and getattr(record, name) == self.defaults[name]:
                 left[name] = value[name]
         return UntypedDict(left) if left else NO_EXTRA
 
 
-def make_converter(
-    types: Mapping[str, type],
-    *,
-    compiled: Collection[type] = RECORDS,
-) -> Converter:
-    """Make a converter with these rules.
+@functools.cache
+def reader_of(kind: Any) -> Reader:
+    """Return what reads a JSON value into a record of this class."""
+    return converter().get_structure_hook(kind)
 
-    Args:
-        types: the class that holds the extracted data, by document type.
-        compiled: record classes that are read by compiled functions; they give what
-            cattrs would give, and sooner.
-    """
-    converter = Converter(detailed_validation=False)
+
+@functools.cache
+def converter() -> Converter:
+    """Return the converter that has all rules, both ways."""
+    made = Converter(detailed_validation=False)
     for kind, read in READERS.items():
-        if _is_class(kind):
-            converter.register_structure_hook(kind, read)
-        else:
-            converter.register_structure_hook_func(_exactly(kind), read)
-    for kind, write in WRITERS.items():
-        if _is_class(kind):
-            converter.register_unstructure_hook(kind, write)
-        else:
-            converter.register_unstructure_hook_func(_exactly(kind), write)
-    hook = converter.register_structure_hook_factory
-    hook(lambda kind: array_element(kind) is not None, _array_reader)
-    hook(lambda kind: mapping_element(kind) is not None, _mapping_reader)
-    hook(
-        _exactly(DOCUMENTS_BY_TYPE),
-        lambda _: _documents_reader(types, converter, compiled=Document in compiled),
-    )
-    hook(attrs.has, lambda cls: _record_reader(cls, converter, compiled=cls in compiled))
-    hook(
-        _exactly(ApplicationDocuments),
-        lambda cls: _with_sources(_record_reader(cls, converter, compiled=cls in compiled)),
-    )
-    converter.register_unstructure_hook_factory(attrs.has, _record_writer)
-    converter.register_unstructure_hook_func(_exactly(object), _object_writer(converter))
-    return converter
-
-
-def _is_class(kind: Any) -> bool:
-    return type(kind) is type and kind is not object
+        made.register_structure_hook_func(_exactly(kind), read)
+    for kind, write in {**WRITERS, object: _write_object}.items():
+        made.register_unstructure_hook_func(_exactly(kind), write)
+    hook = made.register_structure_hook_factory
+    hook(_is_container, _compiled)
+    hook(attrs.has, _record_reader)
+    hook(_is_document, _compiled)
+    hook(_exactly(_BY_TYPE), lambda _: _read_documents)
+    hook(_exactly(ApplicationDocuments), lambda kind: _with_sources(_compiled(kind)))
+    made.register_unstructure_hook_factory(attrs.has, _record_writer)
+    return made
 
 
 def _exactly(kind: Any) -> Callable[[Any], bool]:
@@ -190,45 +260,17 @@ def _exactly(kind: Any) -> Callable[[Any], bool]:
 
 
 def _put(record: Any, name: str, value: Any) -> None:
-    """Set a field of a new record that nobody has seen yet, frozen or not."""
+    """Set a field of a record that is still being made, frozen or not."""
     object.__setattr__(record, name, value)
 
 
-def _array_reader(kind: Any, converter: Converter) -> Reader:
-    element = array_element(kind)
-    return _array_of(converter.get_structure_hook(element), element)
-
-
-def _array_of(read: Reader, element: Any) -> Reader:
-    def read_array(value: Any, _: Any) -> Any:
-        if type(value) is not list:
-            raise expected("an array", value)
-        return tuple([read(item, element) for item in value])
-
-    return read_array
-
-
-def _mapping_reader(kind: Any, converter: Converter) -> Reader:
-    element = mapping_element(kind)
-    read = converter.get_structure_hook(element)
-
-    def read_mapping(value: Any, _: Any) -> Any:
-        if type(value) is not dict:
-            raise expected("an object", value)
-        return FrozenDict({key: read(item, element) for key, item in value.items()})
-
-    return read_mapping
-
-
-def _record_reader(cls: Any, converter: Converter, *, compiled: bool, **types: Any) -> Reader:
-    shape = _Shape.of(cls, **types)
-    keeps_extra = has_extra(cls)
-    if compiled and keeps_extra:
-        return _compiled(cls, shape, converter.get_structure_hook)
-    overrides: dict[str, Any] = {name: override(omit=True) for name in shape.beside}
-    for name, kind in types.items():
-        overrides[name] = override(struct_hook=converter.get_structure_hook(kind))
-    structure = make_dict_structure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
+def _record_reader(cls: Any, converter: Converter) -> Reader:
+    if cls in _COMPILED:
+        return _compiled(cls)
+    shape = _Shape.of(cls)
+    keeps_extra = _has_extra(cls)
+    omitted: dict[str, Any] = {name: override(omit=True) for name in shape.beside}
+    structure = make_dict_structure_fn(cls, converter, _cattrs_use_linecache=False, **omitted)
 
     def read_record(value: Any, _: Any) -> Any:
         if type(value) is not dict:
@@ -241,39 +283,18 @@ def _record_reader(cls: Any, converter: Converter, *, compiled: bool, **types: A
     return read_record
 
 
-def _document_reader(data: Any, converter: Converter, *, compiled: bool) -> Reader:
-    read = _record_reader(Document, converter, compiled=compiled, extracted_data=data)
-    if data is UntypedObject or has_extra(data):
-        return read
-    shape = _Shape.of(data)
-
-    def read_document(value: Any, _: Any) -> Any:
-        document = read(value, Document)
-        left = shape.leftovers(value["extracted_data"], document.extracted_data)
-        _put(document, "extracted_extra", left)
-        return document
-
-    return read_document
+def _read_documents(value: Any, kind: Any) -> Any:
+    if type(value) is not dict:
+        raise expected("an object", value)
+    by_type = {}
+    for key, documents in value.items():
+        by_type[key] = _documents_reader(_document_types.get(key))(documents, kind)
+    return FrozenDict(by_type)
 
 
-def _documents_reader(
-    types: Mapping[str, type],
-    converter: Converter,
-    *,
-    compiled: bool,
-) -> Reader:
-    def array(data: Any) -> Reader:
-        return _array_of(_document_reader(data, converter, compiled=compiled), Document)
-
-    of_untyped = array(UntypedObject)
-    typed = {key: array(cls) for key, cls in types.items()}
-
-    def read_documents(value: Any, kind: Any) -> Any:
-        if type(value) is not dict:
-            raise expected("an object", value)
-        return FrozenDict({k: typed.get(k, of_untyped)(items, kind) for k, items in value.items()})
-
-    return read_documents
+@functools.cache
+def _documents_reader(data: type | None) -> Reader:
+    return reader_of(_documents_of(data))
 
 
 def _with_sources(read: Reader) -> Reader:
@@ -290,7 +311,7 @@ def _with_sources(read: Reader) -> Reader:
 
 def _record_writer(cls: Any, converter: Converter) -> Writer:
     shape = _Shape.of(cls)
-    keeps_extra = has_extra(cls)
+    keeps_extra = _has_extra(cls)
     overrides: dict[str, Any] = {name: override(omit=True) for name in shape.beside}
     overrides |= {name: override(omit_if_default=True) for name in shape.defaults}
     write = make_dict_unstructure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
@@ -298,44 +319,28 @@ def _record_writer(cls: Any, converter: Converter) -> Writer:
     def write_record(record: Any) -> Any:
         fields = write(record)
         if cls is Document and record.extracted_extra:
-            beside = _writable(record.extracted_extra)
+            beside = write_untyped(record.extracted_extra)
             fields["extracted_data"] = {**beside, **fields["extracted_data"]}
-        return {**_writable(record.extra), **fields} if keeps_extra and record.extra else fields
+        return {**write_untyped(record.extra), **fields} if keeps_extra and record.extra else fields
 
     return write_record
 
 
-def _object_writer(converter: Converter) -> Writer:
-    def write_object(value: Any) -> Any:
-        return converter.unstructure(value) if attrs.has(type(value)) else _writable(value)
-
-    return write_object
+def _write_object(value: Any) -> Any:
+    return converter().unstructure(value) if attrs.has(type(value)) else write_untyped(value)
 
 
-def _writable(value: T) -> T:
-    """Return content without a known type if JSON can carry its numbers."""
-    if not is_finite(value):
-        raise Refusal("not a number that JSON carries")
-    return value
-
-
-def _compiled(cls: Any, shape: _Shape, reader_of: Callable[[Any], Reader]) -> Reader:
-    """Return the compiled reader of one of the package's own records.
+def _compiled(kind: Any) -> Reader:
+    """Return a function that reads values of a type, made of lines for all that is in it.
 
     Exact types are tested in place, records within records are read in the same function,
     and fields are stored one by one instead of through ``__init__``, which does nothing
     but store.
     """
-    function = _Function(reader_of)
-    lines = [
-        "record = blank()",
-        *function.record(cls, shape, "value", "record"),
-        "return record",
-    ]
-    scope = {**function.scope, "blank": _blank(cls)}
-    source = "\n".join(["def read_record(value, _):", *_indented(lines)])
-    exec(source, scope)  # noqa: S102 - made of nothing but names of fields
-    reader: Reader = scope["read_record"]
+    function = _Function()
+    source = f"def read(value, _):\n{_indented(function.lines('value', kind))}\n    return value"
+    exec(source, function.scope)  # noqa: S102 - made of nothing but names of fields
+    reader: Reader = function.scope["read"]
     return reader
 
 
@@ -354,92 +359,77 @@ def _blank(cls: Any) -> Any:
 
 @attrs.frozen
 class _Function:
-    """The lines of a function, and the values of the names in them."""
+    """Writes the lines of a function, and has the values of the names in them."""
 
-    reader_of: Callable[[Any], Reader]
-    scope: dict[str, Any] = attrs.field(factory=LINES_SCOPE.copy)
+    scope: dict[str, Any] = attrs.field(factory=lambda: dict(SCOPE))
 
-    def record(self, cls: Any, shape: _Shape, value: str, record: str) -> list[str]:
-        """Return the lines that make a record of a blank one and of an object."""
-        lines = []
+    def lines(self, x: str, kind: Any) -> str:
+        """Return the lines that replace a JSON value by its meaning."""
+        if (element := _optional_element(kind)) is not None:
+            return f"if {x} is not None:\n{_indented(self.lines(x, element))}"
+        if kind in TEMPLATES:
+            read = self._name("read", READERS.get(kind))
+            return TEMPLATES[kind].strip().format(x=x, read=read)
+        if kind in _COMPILED or _is_document(kind):
+            return self._record(x, kind)
+        if (element := _array_element(kind)) is not None:
+            return self._array(x, element)
+        if (element := _mapping_element(kind)) is not None and kind != _BY_TYPE:
+            return self._mapping(x, element)
+        return f"{x} = {self._name('read', reader_of(kind))}({x}, None)"
+
+    def _record(self, value: str, kind: Any) -> str:
+        shape = _Shape.of(kind)
+        record, x = self._name("record"), self._name("x")
+        lines = [f"{record} = {self._name('blank', _blank(shape.cls))}()"]
         if not shape.required:
-            lines = [f"if type({value}) is not dict:", _REFUSE]
-        # Otherwise only a dict gets past the first key: nothing else that JSON has takes one.
-        x = self._name("x")
-        for name, kind in shape.types.items():
-            taken = [f"{x} = {value}[{name!r}]", *self._read(x, kind)]
+            # Otherwise only a dict gets past the first key: nothing else that JSON has takes one.
+            lines += [f"if type({value}) is not dict:", "    raise TypeError"]
+        for name, kind_of_field in shape.types.items():
+            taken = f"{x} = {value}[{name!r}]\n{self.lines(x, kind_of_field)}"
             if name in shape.defaults:
                 default = self._name("default", shape.defaults[name])
-                taken = [f"{x} = {default}", f"if {name!r} in {value}:", *_indented(taken)]
-            lines += [*taken, f"{record}.{name} = {x}"]
+                taken = f"{x} = {default}\nif {name!r} in {value}:\n{_indented(taken)}"
+            lines += [taken, f"{record}.{name} = {x}"]
+        for name, initial in shape.beside.items():
+            lines.append(f"{record}.{name} = {self._name('initial', initial)}")
+        data: Any = shape.types.get("extracted_data")
+        if attrs.has(data) and not _has_extra(data):
+            rest = f"({value}['extracted_data'], {record}.extracted_data)"
+            leftovers = self._name("leftovers", _Shape.of(data).leftovers)
+            lines.append(f"{record}.extracted_extra = {leftovers}{rest}")
+        leftovers = self._name("leftovers", shape.leftovers)
         lines += [
-            f"{record}.{name} = {self._name('first', first)}"
-            for name, first in shape.beside.items()
-        ]
-        return [
-            *lines,
             f"if len({value}) != {shape.required}:",
-            f"    {record}.extra = {self._name('leftovers', shape.leftovers)}({value}, {record})",
-            f"{record}.__class__ = {self._name('cls', cls)}",
+            f"    {record}.extra = {leftovers}({value}, {record})",
+            f"{record}.__class__ = {self._name('cls', shape.cls)}",
+            f"{value} = {record}",
         ]
+        return "\n".join(lines)
 
-    def _read(self, x: str, kind: Any) -> list[str]:
-        """Return the lines that replace a JSON value by its meaning."""
-        if (element := optional_element(kind)) is not None:
-            return [f"if {x} is not None:", *_indented(self._read(x, element))]
-        if kind in PLAIN_TYPES:
-            return [f"if type({x}) is not {kind.__name__}:", _REFUSE]
-        if kind in _NESTED:
-            return self._nested(x, kind)
-        if (element := array_element(kind)) in _NESTED or element in PLAIN_TYPES:
-            return self._array(x, element)
-        if (element := mapping_element(kind)) in _NESTED:
-            return self._mapping(x, element)
-        return self._scalar(x, kind)
-
-    def _scalar(self, x: str, kind: Any) -> list[str]:
-        call = f"{x} = {self._name('read', self.reader_of(kind))}({x}, None)"
-        if kind is date:
-            return day_lines(x)
-        if kind is Decimal:
-            return decimal_lines(x, call)
-        if kind == Amount:
-            return amount_lines(x, call)
-        if kind in (ServiceTime, UtcTime):
-            return time_lines(x, call, is_utc=kind == UtcTime)
-        return [call]
-
-    def _nested(self, x: str, cls: Any) -> list[str]:
-        record = self._name("record")
-        return [
-            f"{record} = {self._name('blank', _blank(cls))}()",
-            *self.record(cls, _Shape.of(cls), x, record),
-            f"{x} = {record}",
-        ]
-
-    def _array(self, x: str, element: Any) -> list[str]:
+    def _array(self, x: str, element: Any) -> str:
         items, item = map(self._name, ("items", "item"))
-        return [
-            f"if type({x}) is not list:",
-            _REFUSE,
-            f"{items} = []",
-            f"for {item} in {x}:",
-            *_indented(self._read(item, element)),
-            f"    {items}.append({item})",
-            f"{x} = tuple({items})",
-        ]
+        return f"""
+if type({x}) is not list:
+    raise TypeError
+{items} = []
+for {item} in {x}:
+{_indented(self.lines(item, element))}
+    {items}.append({item})
+{x} = tuple({items})
+""".strip()
 
-    def _mapping(self, x: str, element: Any) -> list[str]:
+    def _mapping(self, x: str, element: Any) -> str:
         items, key, item = map(self._name, ("items", "key", "item"))
-        return [
-            f"if type({x}) is not dict:",
-            _REFUSE,
-            f"{items} = {{}}",
-            f"for {key}, {item} in {x}.items():",
-            *_indented(self._read(item, element)),
-            f"    {items}[{key}] = {item}",
-            f"{x} = frozen_dict({items})",
-        ]
+        return f"""
+if type({x}) is not dict:
+    raise TypeError
+{items} = {{}}
+for {key}, {item} in {x}.items():
+{_indented(self.lines(item, element))}
+    {items}[{key}] = {item}
+{x} = frozen_dict({items})
+""".strip()
 
     def _name(self, stem: str, value: Any = None) -> str:
         """Return a name that no other line uses, bound to a value if it is not a local."""
@@ -448,77 +438,51 @@ class _Function:
         return name
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+def _indented(lines: str) -> str:
+    return indent(lines, "    ")
 
 
-def faults_of(kind: Any, value: Any, types: Mapping[str, type]) -> tuple[PayloadFault, ...]:
-    """Return the first thousand faults of a value that should be of a record class.
-
-    Args:
-        kind: the record class.
-        value: the output of the JSON parser.
-        types: the class that holds the extracted data, by document type.
-    """
-    return tuple(islice(_faults("$", kind, value, types), _MOST_FAULTS))
+def faults_of(cls: Any, value: Any) -> tuple[PayloadFault, ...]:
+    """Return the first thousand faults of a parsed value that should be of a record class."""
+    return tuple(islice(_faults("$", cls, value), _MOST_FAULTS))
 
 
-def _faults(path: str, kind: Any, value: Any, types: Mapping[str, type]) -> Iterator[PayloadFault]:
+def _faults(path: str, kind: Any, value: Any) -> Iterator[PayloadFault]:
     if kind in READERS:
         yield from _value_faults(path, READERS[kind], value)
-    elif kind == DOCUMENTS_BY_TYPE and type(value) is dict:
-        yield from _document_faults(path, value, types)
-    elif attrs.has(kind):
-        yield from _record_faults(path, _Shape.of(kind), value, types)
-    elif (element := optional_element(kind)) is None:
-        yield from _container_faults(path, kind, value, types)
-    elif value is not None:
-        yield from _faults(path, element, value, types)
-
-
-def _container_faults(
-    path: str, kind: Any, value: Any, types: Mapping[str, type]
-) -> Iterator[PayloadFault]:
-    element = array_element(kind)
-    if element is not None and type(value) is list:
+    elif attrs.has(kind) or _is_document(kind):
+        yield from _object_faults(path, kind, value)
+    elif (element := _optional_element(kind)) is not None:
+        if value is not None:
+            yield from _faults(path, element, value)
+    elif (element := _array_element(kind)) is not None:
+        if type(value) is not list:
+            yield _wrong_kind(path, "an array", value)
+            return
         for index, item in enumerate(value):
-            yield from _faults(f"{path}[{index}]", element, item, types)
-    elif element is not None:
-        yield _wrong_kind(path, "an array", value)
+            yield from _faults(f"{path}[{index}]", element, item)
     elif type(value) is dict:
         for key, item in value.items():
-            yield from _faults(f"{path}.{shown_key(key)}", mapping_element(kind), item, types)
+            data = _document_types.get(key)
+            element = _documents_of(data) if kind == _BY_TYPE else _mapping_element(kind)
+            yield from _faults(f"{path}.{shown_key(key)}", element, item)
     else:
         yield _wrong_kind(path, "an object", value)
 
 
-def _record_faults(
-    path: str, shape: _Shape, value: Any, types: Mapping[str, type]
-) -> Iterator[PayloadFault]:
+def _object_faults(path: str, kind: Any, value: Any) -> Iterator[PayloadFault]:
     if type(value) is not dict:
         yield _wrong_kind(path, "an object", value)
         return
-    for name, kind in shape.types.items():
+    shape = _Shape.of(kind)
+    for name, kind_of_field in shape.types.items():
         if name in value:
-            yield from _faults(f"{path}.{name}", kind, value[name], types)
+            yield from _faults(f"{path}.{name}", kind_of_field, value[name])
         elif name not in shape.defaults:
             yield PayloadFault(f"{path}.{name}", "missing")
     for key, item in value.items():
         if key not in shape.types:
             yield from _value_faults(f"{path}.{shown_key(key)}", read_untyped, item)
-
-
-def _document_faults(
-    path: str, by_type: Mapping[str, Any], types: Mapping[str, type]
-) -> Iterator[PayloadFault]:
-    for key, documents in by_type.items():
-        here = f"{path}.{shown_key(key)}"
-        if type(documents) is not list:
-            yield _wrong_kind(here, "an array", documents)
-            continue
-        shape = _Shape.of(Document, extracted_data=types.get(key, UntypedObject))
-        for index, document in enumerate(documents):
-            yield from _record_faults(f"{here}[{index}]", shape, document, types)
 
 
 def _value_faults(path: str, read: Reader, value: Any) -> Iterator[PayloadFault]:

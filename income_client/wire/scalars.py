@@ -1,30 +1,25 @@
 """The rules of single JSON values: exact types, no coercion.
 
-A reader takes a value from the JSON parser and raises `Refusal` with a fixed
-reason, never with the value. A writer raises it for what JSON cannot carry
-exactly. The last functions give the same rules as lines of a compiled reader: the
-common values are read in place, and the rest, wrong or rare, by the reader.
+A reader takes a value from the JSON parser and raises `Refusal` with a fixed reason, never with
+the value. A writer raises it for what JSON cannot carry exactly. `TEMPLATES` has the same rules
+as lines of a compiled reader, which read the common values in place.
 """
 
+import decimal
+import gc
 import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from income_client.records.fields import Amount, ServiceTime, UtcTime
-from income_client.records.mapping import FrozenDict, UntypedDict
+from income_client.records.fields import Amount, FrozenDict, ServiceTime, UntypedDict, UtcTime
 
-from .strict_json import DIGITS, UnusualNumber, exactly, is_flat, kept
 from .times import (
-    DAY_LENGTH,
-    PLAIN_LENGTH,
     has_hour_24,
     parse_date,
     parse_service_time,
     parse_utc_time,
-    render_date,
-    render_service_time,
     render_utc_time,
 )
 
@@ -39,9 +34,40 @@ Writer: TypeAlias = Callable[[Any], Any]
 UntypedObject: TypeAlias = Annotated[Mapping[str, Any], "an object of any content"]
 """The extracted data of a document type without a class."""
 
-_ABSENT_AMOUNT: Final = ""
-_BEYOND_DIGITS: Final = f"a number of more than {DIGITS} digits, or an exponent beyond {DIGITS}"
+DIGITS: Final = 40
+"""The most digits of an amount, and the largest exponent either way."""
+TOO_DEEP: Final = "nested too deeply"
 
+_BEYOND_DIGITS: Final = f"a number of more than {DIGITS} digits, or an exponent beyond {DIGITS}"
+_NOT_FINITE: Final = "not a number that JSON carries"
+_ABSENT_AMOUNT: Final = ""
+_DEEPEST: Final = 100
+_MOST_DAYS: Final = 4096
+
+exactly: Final = decimal.Context(
+    prec=DIGITS,
+    Emin=-DIGITS,
+    Emax=DIGITS,
+    traps=[
+        decimal.Clamped,
+        decimal.InvalidOperation,
+        decimal.Inexact,
+        decimal.Overflow,
+        decimal.Rounded,
+        decimal.Subnormal,
+        decimal.Underflow,
+    ],
+).create_decimal
+"""Makes a Decimal within the limits of an amount, every digit kept; raises ArithmeticError."""
+
+
+class UnusualNumber(Decimal):
+    """A number beyond the limits of an amount: refused as one, kept where no type is known."""
+
+    # Without slots, so that the garbage collector tracks what holds one: see `untyped`.
+
+
+_ATOMS: Final = frozenset({str, int, bool, type(None), Decimal})
 _KINDS: Final = {
     type(None): "null",
     bool: "a boolean",
@@ -89,23 +115,15 @@ def _written_as(parse: Callable[[str], T | None], what: str) -> Reader:
     return read
 
 
-read_string: Final = _exactly(str, "a string")
-read_integer: Final = _exactly(int, "an integer")
-read_boolean: Final = _exactly(bool, "a boolean")
-read_date: Final = _written_as(parse_date, "a date")
-read_service_time: Final = _written_as(parse_service_time, "a time without zone")
-read_utc_time: Final = _written_as(parse_utc_time, "a time ending in Z")
-read_time: Final = _written_as(
-    lambda text: parse_utc_time(text) or parse_service_time(text),
-    "a time",
-)
+def _parse_time(text: str) -> datetime | None:
+    return parse_utc_time(text) or parse_service_time(text)
 
 
-def read_number(value: Any, _: Any) -> int | float:
+def _read_number(value: Any, _: Any) -> int | float:
     """Return a number as a float if it has a fraction or an exponent."""
     if type(value) is int:
         return value
-    if type(value) is not Decimal and type(value) is not UnusualNumber:
+    if not isinstance(value, Decimal):
         raise expected("a number", value)
     number = float(value)
     if math.isinf(number):
@@ -113,7 +131,7 @@ def read_number(value: Any, _: Any) -> int | float:
     return number
 
 
-def read_decimal(value: Any, _: Any) -> Decimal:
+def _read_decimal(value: Any, _: Any) -> Decimal:
     """Return a number as a decimal with the digits that were sent."""
     if type(value) is Decimal:
         return value
@@ -127,150 +145,206 @@ def read_decimal(value: Any, _: Any) -> Decimal:
         raise Refusal(_BEYOND_DIGITS) from None
 
 
-def read_amount(value: Any, _: Any) -> Decimal | None:
+def _read_amount(value: Any, _: Any) -> Decimal | None:
     """Return a number as a decimal, and the empty string as None (contract section 2.3)."""
     if type(value) is str and value == _ABSENT_AMOUNT:
         return None
-    return read_decimal(value, _)
-
-
-def untyped(value: Any) -> Any:
-    """Return content without a known type as it can be kept."""
-    if is_flat(value):
-        return value
-    try:
-        return kept(value)
-    except RecursionError:
-        raise Refusal("nested too deeply") from None
+    return _read_decimal(value, _)
 
 
 def read_untyped(value: Any, _: Any) -> Any:
     """Return content without a known type; an object becomes an immutable mapping."""
-    if not is_flat(value):
-        value = untyped(value)
+    value = untyped(value)
     return UntypedDict(value) if type(value) is dict else value
 
 
-def read_untyped_object(value: Any, _: Any) -> Any:
-    """Return an object without a known type as an immutable mapping."""
+def _read_untyped_object(value: Any, _: Any) -> Any:
     if type(value) is not dict:
         raise expected("an object", value)
     return read_untyped(value, _)
 
 
-def write_decimal(value: Decimal) -> Decimal:
-    """Return a decimal, which is written with its digits."""
-    if not value.is_finite():
-        raise Refusal("not a number that JSON carries")
+def untyped(value: Any) -> Any:
+    """Return content without a known type as it can be kept."""
+    # An object that the garbage collector does not track holds nothing that is nested.
+    if type(value) in _ATOMS or (type(value) is dict and not gc.is_tracked(value)):
+        return value
+    try:
+        return kept(value)
+    except RecursionError:
+        raise Refusal(TOO_DEEP) from None
+
+
+def kept(value: Any, depth: int = _DEEPEST) -> Any:
+    """Return a copy of nested content; raise RecursionError beyond a hundred levels."""
+    if type(value) is UnusualNumber:
+        return Decimal(value)
+    if isinstance(value, dict | list) and depth == 0:
+        raise RecursionError(TOO_DEEP)
+    match value:
+        case dict():
+            return {key: kept(item, depth - 1) for key, item in value.items()}
+        case list():
+            return [kept(item, depth - 1) for item in value]
+        case _:
+            return value
+
+
+def write_untyped(value: T) -> T:
+    """Return content without a known type if JSON can carry its numbers."""
+    if not _is_finite(value):
+        raise Refusal(_NOT_FINITE)
     return value
 
 
-def write_amount(value: Decimal | None) -> Decimal | str:
-    """Return a decimal as it is, and the empty string for None."""
-    return _ABSENT_AMOUNT if value is None else write_decimal(value)
+def _is_finite(value: Any) -> bool:
+    match value:
+        case Mapping():
+            return all(map(_is_finite, value.values()))
+        case list() | tuple():
+            return all(map(_is_finite, value))
+        case Decimal():
+            return value.is_finite()
+        case float():
+            return math.isfinite(value)
+        case _:
+            return True
 
 
-def write_service_time(value: datetime) -> str:
-    """Return the text of a time without zone."""
+def _write_date(value: date) -> str:
+    return value.isoformat()
+
+
+def _write_amount(value: Decimal | None) -> Decimal | str:
+    return _ABSENT_AMOUNT if value is None else write_untyped(value)
+
+
+def _write_service_time(value: datetime) -> str:
     if value.tzinfo is not None:
         raise Refusal("a time without zone has none")
-    return render_service_time(value)
+    return value.isoformat()
 
 
-def write_utc_time(value: datetime) -> str:
-    """Return the text of a time with a zone, in UTC."""
+def _write_utc_time(value: datetime) -> str:
     if value.utcoffset() is None:
         raise Refusal("a time in UTC has a zone")
     return render_utc_time(value)
 
 
-def write_time(value: datetime) -> str:
-    """Return the text of a time of either kind."""
-    return write_service_time(value) if value.tzinfo is None else write_utc_time(value)
+def _write_time(value: datetime) -> str:
+    return _write_service_time(value) if value.tzinfo is None else _write_utc_time(value)
 
 
 READERS: Final[Mapping[Any, Reader]] = {
-    str: read_string,
-    int: read_integer,
-    float: read_number,
-    bool: read_boolean,
-    Decimal: read_decimal,
-    date: read_date,
-    datetime: read_time,
-    ServiceTime: read_service_time,
-    UtcTime: read_utc_time,
-    Amount: read_amount,
-    UntypedObject: read_untyped_object,
+    str: _exactly(str, "a string"),
+    int: _exactly(int, "an integer"),
+    float: _read_number,
+    bool: _exactly(bool, "a boolean"),
+    Decimal: _read_decimal,
+    date: _written_as(parse_date, "a date"),
+    datetime: _written_as(_parse_time, "a time"),
+    ServiceTime: _written_as(parse_service_time, "a time without zone"),
+    UtcTime: _written_as(parse_utc_time, "a time ending in Z"),
+    Amount: _read_amount,
+    UntypedObject: _read_untyped_object,
     Any: read_untyped,
     object: read_untyped,
 }
 """The rule of every type of single value, as records are annotated with it."""
 
 WRITERS: Final[Mapping[Any, Writer]] = {
-    Decimal: write_decimal,
-    date: render_date,
-    datetime: write_time,
-    ServiceTime: write_service_time,
-    UtcTime: write_utc_time,
-    Amount: write_amount,
+    Decimal: write_untyped,
+    date: _write_date,
+    datetime: _write_time,
+    ServiceTime: _write_service_time,
+    UtcTime: _write_utc_time,
+    Amount: _write_amount,
 }
 """The rules of the way back, where the JSON writer needs one."""
 
-PLAIN_TYPES: Final = frozenset({str, int, bool})
-"""Types whose values stay as the JSON parser gives them."""
 
-LINES_SCOPE: Final[dict[str, Any]] = {
+class _Days(dict[str, date]):
+    """Days by their text, as far as they were met: the same few thousand come again and again."""
+
+    __slots__ = ()
+
+    def __missing__(self, text: str) -> date:
+        day = parse_date(text)
+        if day is None:
+            raise ValueError
+        if len(self) >= _MOST_DAYS:
+            self.clear()
+        self[text] = day
+        return day
+
+
+SCOPE: Final[Mapping[str, Any]] = {
     "Decimal": Decimal,
+    "days": _Days(),
     "exactly": exactly,
     "frozen_dict": FrozenDict,
-    "parse_day": date.fromisoformat,
+    "is_tracked": gc.is_tracked,
     "parse_time": datetime.fromisoformat,
-    "separators": slice(4, None, 3),
+    "separators": slice(-15, None, 3),
+    "separators_and_z": slice(-16, None, 3),
+    "untyped_dict": UntypedDict,
+    "zero": Decimal(0),
 }
-"""The names in the lines."""
+"""The names in the templates."""
 
+# Nothing else that the parser takes has these separators at these places, counted from the end.
+# The hour 24 apart, which it takes in some versions.
+_NO_HOUR_24: Final = " and 'T24' not in {x}" if has_hour_24() else ""
 
-def day_lines(x: str) -> list[str]:
-    """Return the lines that read a day."""
-    # The parser knows weeks as well, and takes more than that, such as 0001010100.
-    return [
-        f"text = {x}",
-        f"if len(text) != {DAY_LENGTH} or text[separators] != '--':",
-        "    raise TypeError",
-        f"{x} = parse_day(text)",
-    ]
-
-
-def time_lines(x: str, call: str, *, is_utc: bool) -> list[str]:
-    """Return the lines that read a time, by a call if it is not in the contract's own form."""
-    length, separators = PLAIN_LENGTH + is_utc, "--T::Z" if is_utc else "--T::"
-    rest = f" and 'T24' not in {x}" if has_hour_24() else ""
-    return [
-        f"if len({x}) == {length} and {x}[separators] == {separators!r}{rest}:",
-        f"    {x} = parse_time({x})",
-        "else:",
-        f"    {call}",
-    ]
-
-
-def decimal_lines(x: str, call: str) -> list[str]:
-    """Return the lines that read a number, by a call if it is another value."""
-    return [
-        f"if type({x}) is int:",
-        f"    {x} = exactly({x})",
-        f"elif type({x}) is not Decimal:",
-        f"    {call}",
-    ]
-
-
-def amount_lines(x: str, call: str) -> list[str]:
-    """Return the lines that read an amount, which may be absent."""
-    return [
-        f"if type({x}) is int:",
-        f"    {x} = exactly({x})",
-        f"elif type({x}) is not Decimal:",
-        f"    if {x} == '':",
-        f"        {x} = None",
-        "    else:",
-        f"        {call}",
-    ]
+TEMPLATES: Final[Mapping[Any, str]] = {
+    **{
+        kind: f"""
+if type({{x}}) is not {kind.__name__}:
+    raise TypeError
+"""
+        for kind in (str, int, bool)
+    },
+    date: """
+{x} = days[{x}]
+""",
+    ServiceTime: f"""
+if {{x}}[separators] == '--T::'{_NO_HOUR_24}:
+    {{x}} = parse_time({{x}})
+else:
+    {{x}} = {{read}}({{x}}, None)
+""",
+    UtcTime: f"""
+if {{x}}[separators_and_z] == '--T::Z'{_NO_HOUR_24}:
+    {{x}} = parse_time({{x}})
+else:
+    {{x}} = {{read}}({{x}}, None)
+""",
+    Decimal: """
+if type({x}) is not Decimal:
+    {x} = {read}({x}, None)
+""",
+    Amount: """
+if type({x}) is not Decimal:
+    if type({x}) is int:
+        {x} = exactly({x}) if {x} else zero
+    elif {x} == '':
+        {x} = None
+    else:
+        {x} = {read}({x}, None)
+""",
+    tuple[str, ...]: """
+if type({x}) is not list:
+    raise TypeError
+for item in {x}:
+    if type(item) is not str:
+        raise TypeError
+{x} = tuple({x})
+""",
+    Any: """
+if type({x}) is dict and not is_tracked({x}):
+    {x} = untyped_dict({x})
+else:
+    {x} = {read}({x}, None)
+""",
+}
+"""The rules of common types as lines that replace the value in ``x``; ``read`` is the reader."""

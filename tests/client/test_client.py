@@ -269,7 +269,7 @@ def test_an_argument_of_another_type_is_told_what_it_should_be() -> None:
     auth: Any = ("user", "invented")
     with pytest.raises(
         ConfigurationError,
-        match=r"^auth must be BasicAuth or OAuth2ClientCredentials, found tuple$",
+        match=r"^auth must be BasicAuth or OAuth2ClientCredentials, not of type tuple$",
     ):
         IncomeClient("https://income.example", auth=auth)
 

@@ -13,12 +13,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from income_client import IncomeClient, MemoryCheckpointStore, RetryPolicy, telemetry
 from income_client.emulator import Emulator, Fault
-from income_client.http.session import SessionManager
 from income_client.telemetry import Telemetry
 from income_client.testing import JumpingClock
 from tests.support.polling import rest
 from tests.support.scripted_server import Seen, always, forever, reply, serving, with_tokens
-from tests.support.session import BASIC, OAUTH, call, failure, playing
+from tests.support.session import BASIC, OAUTH, call, failure, playing, session_to
 from tests.support.telemetry import Collected, collecting
 
 APPLICATION = "income_client get_application"
@@ -166,8 +165,8 @@ async def test_it_can_be_switched_off(exported: Collected) -> None:
 async def test_a_provider_set_before_the_first_call_is_found() -> None:
     """A client that is made at import counts as well; without a provider nobody is told."""
     async with serving(always(reply())) as server:
-        early = SessionManager(server.url, auth=BASIC)
-        silent = SessionManager(server.url, auth=BASIC)
+        early = session_to(server.url, auth=BASIC)
+        silent = session_to(server.url, auth=BASIC)
         await call(silent)
         assert silent.instrumentation.emit is None
         with collecting() as exported:

@@ -10,20 +10,21 @@ from pathlib import Path, PurePosixPath
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
-from income_client.downloads.destinations import FolderPlace, PathPlace, StreamPlace
-from income_client.downloads.downloader import place_of
+from income_client.downloads.destinations import StreamPlace
+from income_client.downloads.many import places_in
 from income_client.downloads.object_store import StorePlace
 from income_client.errors import ConfigurationError
-from tests.support.places import FACTS, FLAT
+from tests.support.places import FACTS, FLAT, PDF, Landed, put
 
 
-def test_a_path_is_a_folder_or_a_file(tmp_path: Path) -> None:
+async def test_a_path_is_a_folder_or_a_file(tmp_path: Path) -> None:
     """A folder exists, or ends with a separator; any other path is that of a file."""
-    for folder in (str(tmp_path), tmp_path, f"{tmp_path}/new/", PurePosixPath(tmp_path)):
-        assert isinstance(place_of(folder, FLAT, FACTS), FolderPlace)
-    for file in (str(tmp_path / "a"), tmp_path / "a"):
-        assert isinstance(place_of(file, FLAT, FACTS), PathPlace)
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").mkdir()
+    for folder in ("old", "new/"):
+        where = await put(places_in(f"{tmp_path}/{folder}", FLAT)(FACTS), PDF)
+        assert where == Landed(tmp_path / folder / "doc-1.pdf", was_there=False)
+    for path in (str(tmp_path / "a"), tmp_path / "b", PurePosixPath(tmp_path / "c")):
+        assert await put(places_in(path, FLAT)(FACTS), PDF) == Landed(Path(path), was_there=False)
 
 
 def test_a_binary_stream_is_one_to_be_written_to() -> None:
@@ -35,20 +36,20 @@ def test_a_binary_stream_is_one_to_be_written_to() -> None:
 
     with tempfile.NamedTemporaryFile() as file:
         for stream in (io.BytesIO(), Mine(), file):
-            assert isinstance(place_of(stream, FLAT, FACTS), StreamPlace)
+            assert isinstance(places_in(stream, FLAT)(FACTS), StreamPlace)
 
 
 @pytest.mark.parametrize("store", [MemoryStore(), LocalStore()])
 def test_a_store_is_told_by_its_type(store: object) -> None:
     """Those of obstore are known as such."""
-    assert isinstance(place_of(store, FLAT, FACTS), StorePlace)
+    assert isinstance(places_in(store, FLAT)(FACTS), StorePlace)
 
 
 def test_obstore_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody has imported it, nothing can be a store of it."""
     monkeypatch.delitem(sys.modules, "obstore.store")
     with pytest.raises(ConfigurationError):
-        place_of(MemoryStore(), FLAT, FACTS)
+        places_in(MemoryStore(), FLAT)(FACTS)
     assert "obstore.store" not in sys.modules
 
 
@@ -56,7 +57,7 @@ def test_obstore_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_destination_is_refused(path: object) -> None:
     """A type that cannot be meant is told before anything is sent."""
     with pytest.raises(ConfigurationError):
-        place_of(path, FLAT, FACTS)
+        places_in(path, FLAT)(FACTS)
 
 
 def test_a_stream_that_cannot_take_a_file_is_refused(tmp_path: Path) -> None:
@@ -73,9 +74,9 @@ def test_a_stream_that_cannot_take_a_file_is_refused(tmp_path: Path) -> None:
     with path.open("rb") as reading, path.open("w") as text:
         for stream in (io.StringIO(), text, closed, reading, Awaited()):
             with pytest.raises(ConfigurationError):
-                place_of(stream, FLAT, FACTS)
+                places_in(stream, FLAT)(FACTS)
     with tempfile.NamedTemporaryFile("w") as wrapped, pytest.raises(ConfigurationError):
-        place_of(wrapped, FLAT, FACTS)
+        places_in(wrapped, FLAT)(FACTS)
 
 
 async def test_a_stream_of_the_event_loop_is_refused() -> None:
@@ -85,7 +86,7 @@ async def test_a_stream_of_the_event_loop_is_refused() -> None:
         _, writer = await asyncio.open_connection(sock=near)
         for stream in (writer, writer.transport):
             with pytest.raises(ConfigurationError, match=r"use io\.BytesIO\(\) or a path"):
-                place_of(stream, FLAT, FACTS)
+                places_in(stream, FLAT)(FACTS)
         writer.close()
         await writer.wait_closed()
 
@@ -94,4 +95,4 @@ async def test_a_stream_of_the_event_loop_is_refused() -> None:
 def test_an_address_is_no_path(address: str) -> None:
     """Files would lie on this machine while they are thought to be elsewhere."""
     with pytest.raises(ConfigurationError, match="from_url"):
-        place_of(address, FLAT, FACTS)
+        places_in(address, FLAT)(FACTS)

@@ -2,7 +2,6 @@
 
 import io
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 from attrs import evolve
@@ -12,7 +11,7 @@ from income_client import (
     DocumentEntry,
     DownloadError,
 )
-from tests.support.downloads import files_below, mode_of, scene
+from tests.support.downloads import scene
 
 
 async def test_in_a_folder_names_come_from_a_template(tmp_path: Path) -> None:
@@ -58,28 +57,6 @@ async def test_the_very_same_file_is_left_alone(tmp_path: Path) -> None:
         assert play.ranges == [None, "bytes=0-0"]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"something else", None], ids=["empty", "other", "same size"]
-)
-async def test_another_file_is_never_overwritten_silently(
-    tmp_path: Path, content: bytes | None
-) -> None:
-    """It stays as it is, until overwriting is asked for."""
-    async with scene() as play:
-        document = await play.document()
-        path = tmp_path / "slip.pdf"
-        other = content if content is not None else bytes(len(play.content(document)))
-        path.write_bytes(other)
-        with pytest.raises(DownloadError, match="another file") as caught:
-            await play.client.download(document, path)
-        assert caught.value.document_id == document.document_id
-        assert files_below(tmp_path) == {"slip.pdf": other}
-        file = await play.client.download(document, path, overwrite=True)
-        assert not file.was_there
-        assert files_below(tmp_path) == {"slip.pdf": play.content(document)}
-        assert mode_of(path) == 0o600
-
-
 async def test_an_open_file_gets_all_of_it_or_nothing(tmp_path: Path) -> None:
     """It is written once the file is whole, and stays open."""
     async with scene() as play:
@@ -93,19 +70,6 @@ async def test_an_open_file_gets_all_of_it_or_nothing(tmp_path: Path) -> None:
         with pytest.raises(DownloadError):
             await play.client.download(document, target)
         assert target.getvalue() == play.content(document)
-
-
-async def test_a_full_disk_is_told_and_nothing_is_left() -> None:
-    """The file that was to take it says so."""
-    async with scene() as play:
-        document = await play.document()
-        with full_disk() as full, pytest.raises(DownloadError, match="no space left"):
-            await play.client.download(document, full)
-
-
-def full_disk() -> BinaryIO:
-    """Open a file that takes nothing."""
-    return Path("/dev/full").open("wb", buffering=0)
 
 
 @pytest.mark.parametrize("destination", [None, 7, "", io.StringIO(), "a\0b"])

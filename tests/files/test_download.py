@@ -18,6 +18,7 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from tests.support.downloads import files_below, mode_of, scene
+from tests.support.leaks import package_frames
 
 
 async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ async def test_a_storage_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
         assert play.clock.slept == [9]
 
 
-async def test_a_status_that_is_final_is_told_with_its_code(tmp_path: Path) -> None:
+async def test_the_error_of_a_final_status_has_its_code(tmp_path: Path) -> None:
     """What the storage calls it is in the error, the rest of its text is not."""
     body = b"<Error><Code>InvalidObjectState</Code><Message>secret of a bucket</Message></Error>"
     async with scene() as play:
@@ -119,16 +120,16 @@ async def test_a_file_beyond_the_limit_is_not_begun(tmp_path: Path) -> None:
 
 
 async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: Path) -> None:
-    """After a cut it goes on; the last one says that all is there."""
-    told: list[DownloadProgress] = []
+    """After a cut it continues; the last one says that all is there."""
+    reported: list[DownloadProgress] = []
     async with scene({"file_bytes": 500_000}) as play:
         document = await play.document()
         play.fail("cut", keep=200_000)
-        await play.client.download(document, tmp_path / "slip.pdf", on_progress=told.append)
-    places = [progress.received for progress in told]
+        await play.client.download(document, tmp_path / "slip.pdf", on_progress=reported.append)
+    places = [progress.received for progress in reported]
     assert places == sorted(places)
     assert 200_000 in places
-    assert (places[-1], told[-1].total) == (500_000, 500_000)
+    assert (places[-1], reported[-1].total) == (500_000, 500_000)
 
 
 async def test_a_client_that_is_closed_downloads_nothing(tmp_path: Path) -> None:
@@ -159,3 +160,16 @@ async def test_views_have_their_own_limits(tmp_path: Path) -> None:
         with pytest.raises(DownloadError):
             await view.download(document, tmp_path / "slip.pdf")
         assert len(play.asked) == 1
+
+
+async def test_a_name_that_cannot_be_made_shows_nothing_of_the_document(tmp_path: Path) -> None:
+    """Neither in the error nor in the variables of its frames; nothing is sent."""
+    async with scene() as play:
+        document = evolve(await play.document(), source=None, file_reference_ids=("canary5e1f",))
+        with pytest.raises(ConfigurationError) as caught:
+            await play.client.download(
+                document, tmp_path, names="{application_id}-{document_id}.{ext}"
+            )
+        shown = [str(caught.value), *(str(one.locals) for one in package_frames(caught.value))]
+        assert not any("canary5e1f" in text for text in shown)
+        assert play.asked == []

@@ -60,7 +60,7 @@ async def recording() -> AsyncIterator[tuple[int, list[bytes]]]:
 async def asked(pool: FilePool, url: str, target: str = TARGET) -> object:
     """Ask once, and return the status or the error."""
     try:
-        async with pool.get(link_to(url, target), {}, WAITS) as found:
+        with await pool.get(link_to(url, target), {}, WAITS) as found:
             return found.status
     except IncomeClientError as error:
         return error
@@ -72,7 +72,7 @@ async def test_a_request_is_the_address_and_five_fields(target: str) -> None:
     pool = FilePool(HERE, user_agent="test/1")
     more = {"Range": "bytes=5-", "If-Range": '"tag"'}
     async with recording() as (port, heads):
-        async with pool.get(link_to(f"http://127.0.0.1:{port}", target), more, WAITS) as found:
+        with await pool.get(link_to(f"http://127.0.0.1:{port}", target), more, WAITS) as found:
             assert found.status == 200
         await pool.aclose()
     lines = heads[0].decode().removesuffix("\r\n\r\n").split("\r\n")

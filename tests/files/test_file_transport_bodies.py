@@ -1,4 +1,4 @@
-"""A body comes piece by piece, and its end is proven or told to be none."""
+"""A body comes piece by piece, and a cut is an error."""
 
 import asyncio
 import gzip
@@ -38,39 +38,33 @@ def ending(out: bytes, how: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("out", "is_delimited", "body"),
+    ("out", "body"),
     [
-        (reply(body=b"body"), True, b"body"),
-        (reply(body=b""), True, b""),
-        (CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", True, b"body"),
-        (OPEN_ENDED, False, b"body"),
-        (reply(206, b"dy", Content_Range="bytes 2-3/4"), True, b"dy"),
+        (reply(body=b"body"), b"body"),
+        (reply(body=b""), b""),
+        (CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", b"body"),
+        (OPEN_ENDED, b"body"),
+        (reply(206, b"dy", Content_Range="bytes 2-3/4"), b"dy"),
     ],
 )
-async def test_the_end_of_a_body_is_proven_or_not(
-    out: bytes, body: bytes, *, is_delimited: bool
-) -> None:
-    """Without a length or chunks a cut looks like an end, and that is told beforehand."""
-    async with (
-        pooled(ending(out, "fin")) as (pool, server),
-        pool.get(link_to(server.url), {}, WAITS) as found,
-    ):
-        assert found.is_delimited is is_delimited
-        assert await body_of(found) == body
-        assert await found.read() == b""
-        assert CANARY not in repr(found)
+async def test_a_body_is_read_to_its_end(out: bytes, body: bytes) -> None:
+    """With a length, in chunks, or until the connection is closed."""
+    async with pooled(ending(out, "fin")) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            assert await body_of(found) == body
+            assert await found.read() == b""
+            assert CANARY not in repr(found)
 
 
 async def test_bytes_stay_as_they_came() -> None:
     """What the storage calls compressed is handed on with its name and not unpacked."""
     packed = gzip.compress(b"x" * 1000)
-    async with (
-        pooled(always(reply(body=packed, Content_Encoding="gzip", ETag='"1"'))) as (pool, server),
-        pool.get(link_to(server.url), {}, WAITS) as found,
-    ):
-        assert found.headers["content-encoding"] == "gzip"
-        assert found.headers["etag"] == '"1"'
-        assert await body_of(found) == packed
+    answer = always(reply(body=packed, Content_Encoding="gzip", ETag='"1"'))
+    async with pooled(answer) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            assert found.headers["content-encoding"] == "gzip"
+            assert found.headers["etag"] == '"1"'
+            assert await body_of(found) == packed
 
 
 async def test_a_cut_in_chunks_is_an_error() -> None:
@@ -101,13 +95,11 @@ async def test_a_reply_that_contradicts_itself_is_an_error(
 
 
 async def test_other_fields_may_come_twice() -> None:
-    """The last one is told."""
+    """The last one counts."""
     out = b"HTTP/1.1 200 X\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n{}"
-    async with (
-        pooled(always(out)) as (pool, server),
-        pool.get(link_to(server.url), {}, WAITS) as found,
-    ):
-        assert found.headers["x-a"] == "2"
+    async with pooled(always(out)) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            assert found.headers["x-a"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -124,12 +116,10 @@ async def test_other_fields_may_come_twice() -> None:
 )
 async def test_the_text_of_an_error_is_bounded(out: bytes, how: str, text: str) -> None:
     """Its beginning is read within its time, as far as it comes."""
-    async with (
-        pooled(ending(out, how)) as (pool, server),
-        pool.get(link_to(server.url), {}, WAITS) as found,
-    ):
-        seconds = 0.1 if how == "hang" else 5.0
-        assert await found.error_text(limit=1000, seconds=seconds) == text
+    async with pooled(ending(out, how)) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            seconds = 0.1 if how == "hang" else 5.0
+            assert await found.error_text(limit=1000, seconds=seconds) == text
 
 
 async def test_memory_does_not_grow_with_the_file() -> None:
@@ -145,7 +135,7 @@ async def test_memory_does_not_grow_with_the_file() -> None:
 
     async with pooled(answer) as (pool, server):
         size = 0
-        async with pool.get(link_to(server.url), {}, WAITS) as found:
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
             tracemalloc.start()
             while read := await found.read():
                 size += len(read)
@@ -173,7 +163,7 @@ async def test_leaving_early_closes_the_connection(*, read_some: bool) -> None:
         return None
 
     async with pooled(answer) as (pool, server):
-        async with pool.get(link_to(server.url), {}, WAITS) as found:
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
             assert not read_some or await found.read()
         assert open_connections(pool) == 0
         await closed.wait()

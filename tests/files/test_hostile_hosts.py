@@ -17,10 +17,9 @@ from income_client import (
     RetryPolicy,
     Timeouts,
 )
-from income_client.downloads.address_book import AddressBook
+from income_client.downloads.downloader import AddressBook
 from income_client.errors import IncomeClientError, ServerError
 from income_client.records.documents import DocumentSource
-from income_client.settings import Secret
 from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, scene
 from tests.support.scripted_server import Seen, forever, serving
@@ -42,7 +41,7 @@ ONCE = RetryPolicy(max_attempts=1)
         "Connection: close",
     ],
 )
-async def test_a_body_whose_end_is_not_told_is_no_file(tmp_path: Path, fields: str) -> None:
+async def test_a_body_without_a_certain_end_is_refused(tmp_path: Path, fields: str) -> None:
     """Whatever a reader of headers could take for an end."""
 
     async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
@@ -102,7 +101,7 @@ async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
-    """That the address has expired stands at its beginning."""
+    """Its beginning says that the address has expired."""
 
     async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
         writer.write(b"HTTP/1.1 400 X\r\nContent-Length: 999\r\n\r\n<Code>ExpiredToken</Code>")
@@ -146,12 +145,12 @@ async def test_an_id_under_two_types_has_two_addresses() -> None:
         book = AddressBook(JumpingClock())
         for document_type, address in (("w2", first.url), ("w3", twin.url), ("both", None)):
             source = DocumentSource("app-1", document_type)
-            fresh = book.fresh(source, first.document_id, stale=Secret("old"), since=0, ask=asked)
+            fresh = book.fresh(source, first.document_id, stale="old", since=0, ask=asked)
             if address is None:
                 with pytest.raises(DownloadError, match="several"):
                     await fresh
             else:
-                assert await fresh == Secret(address)
+                assert await fresh == address
 
 
 async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
@@ -165,7 +164,7 @@ async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
         raise ServerError("get_documents: 500", status=500)
 
     book, source = AddressBook(JumpingClock()), DocumentSource("app-1", "w2")
-    fresh = partial(book.fresh, source, stale=Secret("old"), since=0, ask=asked)
+    fresh = partial(book.fresh, source, stale="old", since=0, ask=asked)
     found = await asyncio.gather(
         *(fresh(f"doc-{number}") for number in range(5)), return_exceptions=True
     )
@@ -194,7 +193,7 @@ async def test_options_must_be_meant(tmp_path: Path, options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
-async def test_a_path_that_cannot_be_is_told(tmp_path: Path, path: str) -> None:
+async def test_an_impossible_path_is_an_error(tmp_path: Path, path: str) -> None:
     """As an error of ours, from one end or the other."""
     async with scene() as play:
         document = await play.document()

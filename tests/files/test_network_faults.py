@@ -19,6 +19,10 @@ async def test_a_bug_is_not_taken_for_a_fault_of_the_network(
     async def broken(*_: object) -> bytes:
         raise AttributeError("a bug")
 
+    def broken_at_once(*_: object) -> bytes:
+        raise AttributeError("a bug")
+
+    monkeypatch.setattr(aiohttp.StreamReader, "read_nowait", broken_at_once)
     for name in ("read", "readany", "readchunk"):
         monkeypatch.setattr(aiohttp.StreamReader, name, broken)
     async with storing() as (storage, client):

@@ -11,49 +11,54 @@ from typing import Any
 
 import pytest
 
-from income_client.downloads.part_file import HashedFile, PartFile, adopt, create
-from income_client.downloads.spool import AT_ONCE, Digest, Spool
+from income_client.downloads.part_file import AT_ONCE, PartFile, Spool, adopt, create, parts_of
 from income_client.errors import DownloadError
 from tests.support.cancelled import CancelledAt
-from tests.support.parts import MARK, clear, contents, left
+from tests.support.parts import VERSION, clear, contents, left
 
 MANY = [bytes([number]) * 100_000 for number in range(40)]
 WHOLE = b"".join(MANY)
 
 
-def spool_in(path: Path) -> Spool[PartFile]:
+def spool_in(path: Path) -> Spool:
     """Return a spool that writes parts of a target."""
-    return Spool(partial(create, path, "a"), adopt(path, "a"))
+    left_there = adopt(path, parts_of("a", [one.name for one in path.iterdir()]))
+    return Spool(partial(create, path, "a"), left_there)
 
 
-async def write_all(spool: Spool[PartFile], pieces: list[bytes]) -> None:
+async def write_all(spool: Spool, pieces: list[bytes]) -> None:
     """Write all of them."""
     for piece in pieces:
         await spool.write(piece)
 
 
-def digest_of(content: bytes) -> Digest:
-    """Return what a spool says of it."""
-    return Digest(len(content), hashlib.sha256(content).hexdigest())
+async def finished(spool: Spool) -> tuple[int, str]:
+    """Write what is left, and return size and hash of the file."""
+    file = await spool.finish(lambda file: file)
+    return file.size, file.sha256
+
+
+def digest_of(content: bytes) -> tuple[int, str]:
+    """Return size and hash of a content."""
+    return len(content), hashlib.sha256(content).hexdigest()
 
 
 @pytest.mark.parametrize("pieces", [[], [b"x"], [b"x" * AT_ONCE], [b"x" * (3 * AT_ONCE + 1)], MANY])
 async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
     """Whatever their size, all are in the file, in order, and so its digest says."""
     async with spool_in(tmp_path) as spool:
-        await spool.start_over(MARK)
+        await spool.start_over(VERSION)
         for piece in pieces:
             await spool.write(piece)
         whole = b"".join(pieces)
         assert spool.size == len(whole)
-        assert await spool.finish() == digest_of(whole)
-        assert spool.file.head == whole[:64]
+        assert await finished(spool) == digest_of(whole)
         assert contents(tmp_path) == {".part": whole}
     assert contents(tmp_path) == {}
 
 
-async def test_a_small_file_is_two_hops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Before its last piece nothing of it goes to a thread; then once to write, once to publish."""
+async def test_a_small_file_is_one_hop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of it goes to a thread before its last piece, which makes, writes and publishes."""
     hops: list[object] = []
     loop = asyncio.get_running_loop()
     real = loop.run_in_executor
@@ -67,7 +72,7 @@ async def test_a_small_file_is_two_hops(monkeypatch: pytest.MonkeyPatch, tmp_pat
         for piece in (b"a" * 50_000, b"b" * 50_000):
             await spool.write(piece)
         assert hops == []
-        await spool.conclude(lambda file: file.publish("a", overwrite=False))
+        await spool.finish(lambda file: file.publish(tmp_path / "a", overwrite=False))
     assert len(hops) == 1
     assert len(contents(tmp_path)["a"]) == 100_000
 
@@ -76,17 +81,17 @@ async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -
     """A slow disk slows the writer down; memory holds two blocks, and no thread meets another."""
     gate = threading.Event()
     at_work: list[int] = []
-    real = HashedFile.write
+    real = PartFile.write
 
-    def slow(file: HashedFile, *pieces: bytes) -> None:
-        at_work.append(len(pieces))
+    def slow(file: PartFile, block: bytes) -> None:
+        at_work.append(len(block))
         assert len(at_work) == 1
         gate.wait()
         at_work.clear()
-        real(file, *pieces)
+        real(file, block)
 
-    monkeypatch.setattr(HashedFile, "write", slow)
-    async with Spool(HashedFile.unnamed) as spool:
+    monkeypatch.setattr(PartFile, "write", slow)
+    async with Spool(PartFile.unnamed) as spool:
         await spool.write(b"a" * AT_ONCE)  # not waited for
         await spool.write(b"b" * (AT_ONCE - 1))
         blocked = asyncio.ensure_future(spool.write(b"b"))
@@ -94,23 +99,23 @@ async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -
         assert not blocked.done()
         gate.set()
         await blocked
-        assert await spool.finish() == digest_of(b"a" * AT_ONCE + b"b" * AT_ONCE)
+        assert await finished(spool) == digest_of(b"a" * AT_ONCE + b"b" * AT_ONCE)
 
 
 async def test_another_version_starts_from_its_front(tmp_path: Path) -> None:
     """What was written of the old one is gone, on disk too, and its tag with it."""
     async with spool_in(tmp_path) as spool:
-        await spool.start_over('"old"')
+        await spool.start_over("01" * 8)
         for piece in MANY:
             await spool.write(piece)
-        await spool.start_over('"new"')
-        assert (spool.size, spool.mark) == (0, '"new"')
+        await spool.start_over("02" * 8)
+        assert (spool.size, spool.version) == (0, "02" * 8)
         await spool.write(b"new")
-        assert await spool.finish() == digest_of(b"new")
+        assert await finished(spool) == digest_of(b"new")
         assert contents(tmp_path) == {".part": b"new"}
-        await spool.keep()
+        spool.keeps_partial = True
     async with spool_in(tmp_path) as again:
-        assert (again.size, again.mark) == (3, '"new"')
+        assert (again.size, again.version) == (3, "02" * 8)
 
 
 async def test_an_empty_new_version_is_empty(tmp_path: Path) -> None:
@@ -118,8 +123,8 @@ async def test_an_empty_new_version_is_empty(tmp_path: Path) -> None:
     left(tmp_path, b"old")
     async with spool_in(tmp_path) as spool:
         assert spool.size == 3
-        await spool.start_over(MARK)
-        assert await spool.finish() == digest_of(b"")
+        await spool.start_over(VERSION)
+        assert await finished(spool) == digest_of(b"")
     assert contents(tmp_path) == {}
 
 
@@ -128,23 +133,23 @@ async def test_what_is_kept_is_gone_on_with(tmp_path: Path, pieces: list[bytes])
     """All that was accepted is there for the next one, gathered pieces included."""
     whole = b"".join(pieces)
     async with spool_in(tmp_path) as spool:
-        await spool.start_over(MARK)
+        await spool.start_over(VERSION)
         for piece in pieces:
             await spool.write(piece)
-        await spool.keep()
+        spool.keeps_partial = True
     assert contents(tmp_path) == {".part": whole}
     async with spool_in(tmp_path) as again:
-        assert (again.size, again.mark) == (len(whole), MARK)
+        assert (again.size, again.version) == (len(whole), VERSION)
         await again.write(b"rest")
-        assert await again.finish() == digest_of(whole + b"rest")
+        assert await finished(again) == digest_of(whole + b"rest")
     assert contents(tmp_path) == {}
 
 
-async def test_a_full_disk_is_a_value_and_leaves_nothing(tmp_path: Path) -> None:
-    """It is told by whatever comes next, in the system's own words, and stays told."""
+async def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    """It comes in the system's own words, and nothing can follow what is missing."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with spool_in(tmp_path) as spool:
-        await spool.start_over(MARK)
+        await spool.start_over(VERSION)
         resource.setrlimit(resource.RLIMIT_FSIZE, (AT_ONCE, hard))
         try:
             with pytest.raises(DownloadError) as caught:
@@ -153,22 +158,21 @@ async def test_a_full_disk_is_a_value_and_leaves_nothing(tmp_path: Path) -> None
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         assert str(caught.value) == "the file cannot be kept: file too large"
         assert not caught.value.retryable
-        for work in (spool.finish(), spool.start_over(MARK)):
-            with pytest.raises(DownloadError, match="file too large"):
-                await work
-        await spool.keep()
+        with pytest.raises(DownloadError, match="closed"):
+            await finished(spool)
+        spool.keeps_partial = True
     assert contents(tmp_path) == {}
 
 
-async def test_a_folder_that_cannot_take_a_file_is_a_value(tmp_path: Path) -> None:
-    """A folder that was removed meanwhile is told, not raised."""
+async def test_a_folder_that_cannot_take_a_file_is_an_error(tmp_path: Path) -> None:
+    """A folder that was removed meanwhile is a download error."""
     path = tmp_path / "folder"
     path.mkdir()
     async with spool_in(path) as spool:
         path.rmdir()
         await spool.write(b"x")
         with pytest.raises(DownloadError, match="kept: no such file or directory"):
-            await spool.finish()
+            await finished(spool)
 
 
 @pytest.mark.parametrize("ending", ["discard", "keep"])
@@ -179,14 +183,9 @@ async def test_cancelled_at_any_await_it_leaves_nothing_unmeant(
 
     async def work() -> None:
         async with spool_in(tmp_path) as spool:
-            try:
-                await spool.start_over(MARK)
-                for piece in MANY:
-                    await spool.write(piece)
-                await spool.finish()
-            finally:
-                if ending == "keep":
-                    await spool.keep()
+            spool.keeps_partial = ending == "keep"
+            await spool.start_over(VERSION)
+            await write_all(spool, MANY)
 
     for number in range(1000):
         attempt = CancelledAt(work(), number)

@@ -15,7 +15,7 @@ from income_client.downloads.naming import NameTemplate
 from income_client.downloads.object_store import StorePlace
 from income_client.errors import DownloadError
 from tests.support.cancelled import CancelledAt
-from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, put, tree
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, tree
 
 KEY = "app-1/paystub/doc-1-0.pdf"
 
@@ -77,12 +77,14 @@ async def test_an_object_has_the_whole_file(store: AnyStore, content: bytes) -> 
     """Its key is made like a name in a folder, its extension by the bytes."""
     place = StorePlace(store, SORTED, FACTS)
     assert await place.present() == ()
-    assert await put(place, content) == Published(KEY, was_there=False)
+    assert await put(place, content) == Landed(KEY, was_there=False)
     assert await read(store, KEY) == content
     (present,) = await place.present()
-    assert (present.path, present.size) == (KEY, len(content))
-    assert await place.hash_of(present, "sha256") == hashlib.sha256(content).hexdigest()
-    assert await place.hash_of(present, "md5") == hashlib.md5(content).hexdigest()
+    assert present.size == len(content)
+    there = await present.take(hashlib.md5(content).hexdigest())
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert there == Published(KEY, len(content), sha256, was_there=True)
+    assert await present.take(hashlib.md5(b"another").hexdigest()) is None
 
 
 async def test_the_same_object_is_left_and_another_is_not_replaced(
@@ -93,20 +95,20 @@ async def test_the_same_object_is_left_and_another_is_not_replaced(
     await put(place, content)
     for overwrite in (False, True):
         again = await put(place, content, overwrite=overwrite)
-        assert again == Published(KEY, was_there=True)
+        assert again == Landed(KEY, was_there=True)
     for other in (content[:-1] + b"?", content + b"?"):
         refused = await put(place, other)
         assert isinstance(refused, DownloadError)
         assert "another file is there already" in str(refused)
         assert await read(store, KEY) == content
     replaced = await put(place, content[:-1] + b"?", overwrite=True)
-    assert replaced == Published(KEY, was_there=False)
+    assert replaced == Landed(KEY, was_there=False)
     assert await read(store, KEY) == content[:-1] + b"?"
 
 
 async def test_an_empty_file_is_an_object_too(store: AnyStore) -> None:
     """Nothing is a content like any other."""
-    assert await put(StorePlace(store, FLAT, FACTS), b"") == Published("doc-1.bin", was_there=False)
+    assert await put(StorePlace(store, FLAT, FACTS), b"") == Landed("doc-1.bin", was_there=False)
     assert await read(store, "doc-1.bin") == b""
 
 
@@ -128,7 +130,7 @@ async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
     await put(place, PDF)
     for one in (place, whole):
         (present,) = await one.present()
-        assert (present.path, present.size) == ("doc-1.pdf", len(PDF))
+        assert present.size == len(PDF)
 
 
 async def test_the_media_type_is_of_our_own_making() -> None:
@@ -143,9 +145,9 @@ async def test_without_conditions_a_store_is_looked_at_first() -> None:
     store = MemoryStore()
     wrapped = Wrapped(store, NotImplementedError("S3CRET"))
     place = StorePlace(wrapped, FLAT, FACTS)
-    assert await put(place, PDF) == Published("doc-1.pdf", was_there=False)
+    assert await put(place, PDF) == Landed("doc-1.pdf", was_there=False)
     assert wrapped.modes == ["create", "overwrite"]
-    assert await put(place, PDF) == Published("doc-1.pdf", was_there=True)
+    assert await put(place, PDF) == Landed("doc-1.pdf", was_there=True)
     assert isinstance(await put(place, PDF + b"?"), DownloadError)
     assert await read(store, "doc-1.pdf") == PDF
 

@@ -1,4 +1,4 @@
-"""Many files: whatever has documents is taken, bounded, and what fails is told."""
+"""Many files: whatever has documents is taken, bounded, and what fails is reported."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -93,7 +93,7 @@ async def test_no_more_than_asked_for_are_on_their_way(tmp_path: Path) -> None:
         most = 0
         async with scene({"file_bytes": 300_000}, concurrency=limit) as play:
 
-            def told(progress: DownloadProgress, begun: set[str] = begun) -> None:
+            def report(progress: DownloadProgress, begun: set[str] = begun) -> None:
                 nonlocal most
                 begun.add(progress.document_id)
                 if progress.received == progress.total:
@@ -102,7 +102,7 @@ async def test_no_more_than_asked_for_are_on_their_way(tmp_path: Path) -> None:
 
             documents = await play.documents(20)
             folder = tmp_path / str(limit)
-            stream = play.client.download_all(documents, folder, concurrency, on_progress=told)
+            stream = play.client.download_all(documents, folder, concurrency, on_progress=report)
             assert len([file async for file in stream]) == 20
         assert 1 <= most <= min(limit, concurrency)
 

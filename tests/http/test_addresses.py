@@ -3,13 +3,7 @@
 import pytest
 
 from income_client.errors import ConfigurationError
-from income_client.http.endpoints import (
-    addresses,
-    get_application,
-    get_documents,
-    proxy_address,
-    token_request,
-)
+from income_client.http.endpoints import addresses, proxy_address
 
 
 @pytest.mark.parametrize(
@@ -124,11 +118,3 @@ def test_another_address_of_a_proxy_is_refused(proxy: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         proxy_address(proxy)
     assert "S3CRET" not in str(caught.value) + repr(caught.traceback[-1].frame.f_locals)
-
-
-def test_a_request_goes_to_its_own_origin_only() -> None:
-    """API paths are joined to the base address, the token path to the other one."""
-    found = addresses("https://api.example/x", "https://login.example/y/")
-    assert found.of(get_application("a b")) == "https://api.example/x/v1/income/applications/a%20b"
-    assert found.of(get_documents("1", pages=True)).endswith("/1/documents?pages=true")
-    assert found.of(token_request()) == "https://login.example/y/token"

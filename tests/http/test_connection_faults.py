@@ -10,9 +10,8 @@ import aiohttp
 import pytest
 
 from income_client.errors import ConnectionFailedError, DeadlineExceededError
-from income_client.http.connection_watch import UnaskedBytesError
 from income_client.http.endpoints import get_application
-from income_client.http.transport import fault_of
+from income_client.http.faults import UnaskedBytesError, fault_of
 
 KEY: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=True)
 

@@ -1,18 +1,29 @@
 """Many limits share one timer, and each ends its own block only."""
 
 import asyncio
+import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from income_client.http.deadlines import Deadline, Deadlines
+from income_client.http.retry import Deadline, Deadlines
 
 SHORT = 0.02
 
 
+@contextmanager
+def begun(deadlines: Deadlines) -> Iterator[Deadline]:
+    """Limit a block from its beginning."""
+    with Deadline(deadlines) as deadline:
+        deadlines.start(deadline)
+        yield deadline
+
+
 async def hang(deadlines: Deadlines) -> Deadline:
     """Wait for ever under a deadline."""
-    with deadlines.begin() as deadline:
+    with begun(deadlines) as deadline:
         await asyncio.get_running_loop().create_future()
     return deadline
 
@@ -20,10 +31,10 @@ async def hang(deadlines: Deadlines) -> Deadline:
 async def test_a_block_that_ends_in_time_is_left_alone() -> None:
     """Nothing is cancelled, and nothing is watched any more."""
     deadlines = Deadlines(5)
-    with deadlines.begin() as deadline:
+    with begun(deadlines) as deadline:
         await asyncio.sleep(0)
     assert not deadline.has_passed
-    assert not deadlines._running
+    assert not deadlines.running
 
 
 async def test_a_block_that_takes_too_long_is_ended() -> None:
@@ -49,8 +60,8 @@ async def test_a_cancellation_at_the_same_moment_continues() -> None:
     """A cancellation from outside has effect, even if the time is up as well."""
 
     async def both() -> None:
-        with Deadlines(5).begin() as deadline:
-            asyncio.get_running_loop().call_soon(deadline.expire)
+        with begun(Deadlines(5)) as deadline:
+            asyncio.get_running_loop().call_soon(deadline.expire, math.inf)
             asyncio.get_running_loop().call_soon(task.cancel)
             await asyncio.get_running_loop().create_future()
 
@@ -61,7 +72,7 @@ async def test_a_cancellation_at_the_same_moment_continues() -> None:
 
 async def test_the_inner_deadline_ends_the_inner_block_only() -> None:
     """Blocks may be nested."""
-    with Deadlines(5).begin() as outer:
+    with begun(Deadlines(5)) as outer:
         inner = await hang(Deadlines(SHORT))
         assert inner.has_passed
     assert not outer.has_passed
@@ -70,9 +81,9 @@ async def test_the_inner_deadline_ends_the_inner_block_only() -> None:
 async def test_an_error_of_the_block_comes_out() -> None:
     """A deadline changes nothing about other exceptions."""
     deadlines = Deadlines(5)
-    with pytest.raises(KeyError), deadlines.begin():
+    with pytest.raises(KeyError), begun(deadlines):
         raise KeyError
-    assert not deadlines._running
+    assert not deadlines.running
 
 
 async def test_many_blocks_share_one_timer() -> None:
@@ -81,7 +92,7 @@ async def test_many_blocks_share_one_timer() -> None:
     ended: list[int] = []
 
     async def number(n: int) -> None:
-        with deadlines.begin() as deadline:
+        with begun(deadlines) as deadline:
             if n % 2:
                 await asyncio.get_running_loop().create_future()
         if deadline.has_passed:
@@ -97,7 +108,7 @@ def test_a_second_loop_gets_a_timer_of_its_own() -> None:
     deadlines = Deadlines(SHORT)
 
     async def brief() -> None:
-        with deadlines.begin():
+        with begun(deadlines):
             await asyncio.sleep(0)
 
     asyncio.run(brief())
@@ -107,13 +118,13 @@ def test_a_second_loop_gets_a_timer_of_its_own() -> None:
 async def test_a_deadline_can_begin_again() -> None:
     """Each renewal gives the whole time; once there is none, the block ends."""
     deadlines = Deadlines(SHORT)
-    with deadlines.begin() as deadline:
+    with begun(deadlines) as deadline:
         for _ in range(4):
             await asyncio.sleep(SHORT / 2)
-            deadline.renew()
+            deadlines.start(deadline)
     assert not deadline.has_passed
-    with deadlines.begin() as deadline:
-        deadline.renew()
+    with begun(deadlines) as deadline:
+        deadlines.start(deadline)
         await asyncio.get_running_loop().create_future()
     assert deadline.has_passed
 
@@ -128,17 +139,17 @@ async def test_what_came_while_the_loop_was_held_up_is_taken() -> None:
         # It comes in the same turn of the loop in which the time is up, and before that.
         loop.call_soon(arrives.set_result, "it")
 
-    with Deadlines(SHORT).begin() as deadline:
+    with begun(Deadlines(SHORT)) as deadline:
         loop.call_soon(hold_up)
         assert await arrives == "it"
     assert not deadline.has_passed
 
 
-async def test_a_deadline_that_is_not_running_begins_when_it_is_renewed() -> None:
+async def test_the_time_of_a_block_begins_when_it_is_started() -> None:
     """Until then the block takes as long as it likes."""
     deadlines = Deadlines(SHORT)
-    with deadlines.begin(is_running=False) as deadline:
+    with Deadline(deadlines) as deadline:
         await asyncio.sleep(SHORT * 2)
-        deadline.renew()
+        deadlines.start(deadline)
         await asyncio.get_running_loop().create_future()
     assert deadline.has_passed

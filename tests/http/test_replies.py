@@ -28,11 +28,12 @@ from income_client.http.replies import (
 )
 from income_client.records.applications import ApplicationSummary
 from income_client.wire.times import Rounding, service_second
+from tests.support.session import outcome_of
 
 ASKED = get_application("app-1")
 DATE = "Tue, 30 Jun 2026 12:00:00 GMT"
 SUMMARY = (
-    b'{"application_id": "1", "application_reference_id": "r",'
+    b'{"application_id": "app-1", "application_reference_id": "r",'
     b' "application_date": "2026-01-02T03:04:05"}'
 )
 
@@ -44,8 +45,8 @@ def answered(status: int = 200, body: bytes = b"", **headers: str) -> Response:
 
 
 def read(response: Response) -> ApplicationSummary | IncomeClientError:
-    """Read a reply as one summary."""
-    return read_reply(ApplicationSummary, ASKED, response)
+    """Read a reply as one summary, or return the error that it stands for."""
+    return outcome_of(read_reply, ApplicationSummary, ASKED, response)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_a_payload_is_read() -> None:
     """A reply of the contract's shape becomes its record."""
     record = read(answered(200, SUMMARY, content_type="application/json"))
     assert isinstance(record, ApplicationSummary)
-    assert record.application_id == "1"
+    assert record.application_id == "app-1"
 
 
 def test_a_login_page_is_unexpected_and_not_shown() -> None:

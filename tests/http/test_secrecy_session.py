@@ -17,9 +17,10 @@ import pytest
 
 import income_client
 from income_client.errors import ConfigurationError, IncomeClientError
-from income_client.http.endpoints import Response, list_applications
+from income_client.http.endpoints import Response, addresses, list_applications
 from income_client.http.replies import read_reply
 from income_client.http.session import SessionManager
+from income_client.http.transport import Transport
 from income_client.records.applications import ApplicationPage
 from income_client.settings import (
     BasicAuth,
@@ -39,6 +40,7 @@ from tests.support.scripted_server import (
     serving,
     token_reply,
 )
+from tests.support.session import session_to
 
 CANARY = "c4n4ry"
 CLIENT_SECRET = f"{CANARY}-client-secret"
@@ -163,11 +165,10 @@ async def failing(answer: Answer, auth: BasicAuth | OAuth2ClientCredentials) -> 
     asyncio.get_running_loop().set_debug(True)
     async with serving(answer) as server:
         session = SessionManager(
-            server.url,
+            Transport(addresses(server.url), max_response_bytes=10_000),
             auth=auth,
             timeouts=Timeouts(read=0.05, deadline=5),
             retry=RetryPolicy(max_attempts=2, base_delay=0.001, throttled_delay=0.001),
-            max_response_bytes=10_000,
         )
         try:
             await session.call(ASKED, partial(read_reply, ApplicationPage, ASKED))
@@ -235,7 +236,7 @@ async def test_an_interrupted_call_shows_nothing(
 
     async with serving(answering(api=hang)) as server:
         deadline = 0.1 if fault == "deadline" else 5
-        session = SessionManager(server.url, auth=OAUTH, timeouts=Timeouts(deadline=deadline))
+        session = session_to(server.url, auth=OAUTH, timeouts=Timeouts(deadline=deadline))
         task = asyncio.create_task(interrupted())
         await reached.wait()
         if fault == "cancelled":

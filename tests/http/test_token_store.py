@@ -190,3 +190,11 @@ async def test_a_token_refused_while_it_is_saved_is_not_given_out(
     assert shelf.saved == 2
     assert shelf.stored is not None
     assert shelf.stored.access_token == Secret("t2")
+
+
+async def test_the_token_request_is_a_form_and_a_call_is_not() -> None:
+    """Each goes out with the header that its content asks for."""
+    async with playing(with_tokens(always(reply(body=b"fine")))) as (session, server, _):
+        await call(session)
+    requested, called = (seen.headers.get("content-type") for seen in server.seen)
+    assert (requested, called) == ("application/x-www-form-urlencoded", None)

@@ -64,11 +64,11 @@ def door_to(kind: str, server: ScriptedServer) -> Door:
         return found.body if isinstance(found, Response) else found
 
     def in_use() -> int:
-        assert transport._session is not None
-        assert transport._session.connector is not None
-        return len(transport._session.connector._acquired)
+        assert transport.pool._session is not None
+        assert transport.pool._session.connector is not None
+        return len(transport.pool._session.connector._acquired)
 
-    return Door(call, transport.aclose, in_use)
+    return Door(call, transport.pool.aclose, in_use)
 
 
 @contextlib.asynccontextmanager

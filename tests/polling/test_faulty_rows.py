@@ -13,6 +13,7 @@ from income_client.http.replies import read_reply
 from income_client.polling.reading import read_page
 from income_client.records.applications import ApplicationPage
 from tests.support.payloads import text_of
+from tests.support.session import outcome_of
 from tests.support.strategies import pages
 
 ASKED = list_applications()
@@ -55,14 +56,12 @@ def reply(body: Any, status: int = 200) -> Response:
 
 def page_of(body: Any) -> ApplicationPage:
     """Read a page, which is no error."""
-    page = read_page(ASKED, reply(body))
-    assert isinstance(page, ApplicationPage)
-    return page
+    return read_page(ASKED, reply(body))
 
 
 def error_of(body: Any, status: int = 200) -> IncomeClientError:
     """Read an error, which shows nothing of the page."""
-    error = read_page(ASKED, reply(body, status))
+    error = outcome_of(read_page, ASKED, reply(body, status))
     assert isinstance(error, IncomeClientError)
     assert CANARY not in repr(error) + str(error) + repr(error.__dict__)
     assert error.__cause__ is error.__context__ is None
@@ -156,7 +155,7 @@ def test_no_depth_breaks_whoever_reads_a_page(depth: int) -> None:
     deep = b"[" * depth + b"]" * depth
     rows = json.dumps(GOOD).encode()[:-1] + b',"new":' + deep + b"}"
     head = json.dumps(BOUNDS).encode()[:-1]
-    result = read_page(ASKED, reply(head + b',"applications":[' + rows + b"]}"))
+    result = outcome_of(read_page, ASKED, reply(head + b',"applications":[' + rows + b"]}"))
     assert isinstance(result, ApplicationPage | DecodeError)
 
 

@@ -27,7 +27,6 @@ from tests.support.payloads import APPLICATION
 
 WINDOW = Window(0, 10)
 _DECODED = decode(Application, msgspec.json.encode(APPLICATION))
-assert isinstance(_DECODED, Application)
 READ: Final = RecordVersion(ApplicationRecord(application=_DECODED, documents=None), bytes(16))
 GONE: Final = NotFoundError("gone")
 BROKEN: Final = DecodeError((PayloadFault("$", "wrong"),))

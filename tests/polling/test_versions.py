@@ -22,6 +22,7 @@ from income_client.polling.reading import (
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
 from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.session import outcome_of
 
 Path = tuple[str | int, ...]
 
@@ -35,18 +36,14 @@ def application_of(payload: Any) -> Versioned[Application]:
     """Read an application, which is no error."""
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     asked = get_application(json.loads(body)["application_id"])
-    version = read_version(Application, asked, reply(body))
-    assert isinstance(version, Versioned)
-    return version
+    return read_version(Application, asked, reply(body))
 
 
 def documents_of(payload: Any) -> Versioned[ApplicationDocuments]:
     """Read documents, which are no error."""
     body = json.dumps(payload).encode()
     asked = get_documents(payload["application_id"], pages=False)
-    version = read_version(ApplicationDocuments, asked, reply(body))
-    assert isinstance(version, Versioned)
-    return version
+    return read_version(ApplicationDocuments, asked, reply(body))
 
 
 def changed(value: Any, path: Path, new: Any) -> Any:
@@ -94,7 +91,7 @@ def test_no_depth_breaks_the_reading_of_a_version(
     opening, closing = brackets
     deep = opening * depth + b"0" + closing * depth
     body = json.dumps(APPLICATION).encode()[:-1] + b',"new":' + deep + b"}"
-    result = read_version(Application, get_application("app-1"), reply(body))
+    result = outcome_of(read_version, Application, get_application("app-1"), reply(body))
     assert isinstance(result, Versioned | IncomeClientError)
 
 
@@ -102,7 +99,7 @@ def test_no_depth_breaks_the_reading_of_a_version(
 def test_a_reply_nested_too_deeply_is_an_error(depth: int) -> None:
     """The digest is made of nothing that the reader refused."""
     body = json.dumps(APPLICATION).encode()[:-1] + b',"new":' + b"[" * depth + b"]" * depth + b"}"
-    result = read_version(Application, get_application("app-1"), reply(body))
+    result = outcome_of(read_version, Application, get_application("app-1"), reply(body))
     assert isinstance(result, DecodeError) is (depth > 100)
 
 
@@ -113,7 +110,8 @@ def test_a_number_beyond_all_amounts_is_content(number: str) -> None:
         json.dumps(APPLICATION).encode()[:-1] + b',"new":' + text.encode() + b"}"
         for text in (number, number + "1")
     ]
-    results = [read_version(Application, get_application("app-1"), reply(one)) for one in bodies]
+    asked = get_application("app-1")
+    results = [outcome_of(read_version, Application, asked, reply(one)) for one in bodies]
     digests = {one.digest for one in results if isinstance(one, Versioned)}
     assert len(digests) == 2 or all(isinstance(one, DecodeError) for one in results)
 
@@ -122,11 +120,13 @@ def test_an_error_is_passed_on() -> None:
     """A failure and a reply about another application have no version."""
     asked = get_application("app-1")
     assert isinstance(
-        read_version(Application, asked, Response(status=404, headers={}, body=b"")),
+        outcome_of(read_version, Application, asked, Response(status=404, headers={}, body=b"")),
         NotFoundError,
     )
     mixed_up = json.dumps(APPLICATION | {"application_id": "app-2"}).encode()
-    assert isinstance(read_version(Application, asked, reply(mixed_up)), IncomeClientError)
+    assert isinstance(
+        outcome_of(read_version, Application, asked, reply(mixed_up)), IncomeClientError
+    )
 
 
 def test_a_record_is_both_its_parts() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from income_client.polling.reading import canonical
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
-from income_client.wire.strict_json import parse_exactly
+from income_client.wire.codec import parse_exactly
 from tests.support.payloads import APPLICATION, DOCUMENTS, text_of
 from tests.support.strategies import applications, documents_replies
 

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import pytest
 
-from income_client import records
+from income_client import from_json, records
 from income_client.records import (
     AmountPair,
     Application,
@@ -26,18 +26,14 @@ from income_client.records import (
     Paystub,
     Window,
 )
-from income_client.records.fields import NO_EXTRA
-from income_client.records.mapping import UntypedDict, shown_key
-from income_client.wire.codec import decode
+from income_client.records.fields import NO_EXTRA, UntypedDict, shown_key
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 
 CLASSES = [kind for kind in vars(records).values() if attrs.has(kind) and kind is not Window]
 
 
 def _read(cls: type[Any], payload: object) -> Any:
-    record = decode(cls, json.dumps(payload).encode())
-    assert isinstance(record, cls), record
-    return record
+    return from_json(cls, json.dumps(payload))
 
 
 def _application_record() -> ApplicationRecord:

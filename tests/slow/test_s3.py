@@ -18,7 +18,6 @@ from obstore.store import S3Store
 from yarl import URL
 
 from income_client import DownloadError, IncomeClient
-from income_client.downloads.destinations import Published
 from income_client.downloads.object_store import StorePlace
 from income_client.testing import JumpingClock
 from tests.support.file_faults import CuttingWeather
@@ -35,7 +34,7 @@ from tests.support.files import (
     total_bytes,
 )
 from tests.support.object_storage import moto_server, object_storage, s3_client
-from tests.support.places import FACTS, FLAT, PDF, put
+from tests.support.places import FACTS, FLAT, PDF, Landed, put
 from tests.support.scripted_server import serving
 
 BUCKET: Final = "archive"
@@ -76,16 +75,16 @@ async def test_an_object_is_whole(store: S3Store, endpoint: str, content: bytes)
     """The second time it is there; another one is not overwritten silently."""
     place = StorePlace(store, FLAT, FACTS)
     key = "doc-1.pdf" if content else "doc-1.bin"
-    assert await put(place, content) == Published(key, was_there=False)
+    assert await put(place, content) == Landed(key, was_there=False)
     client = s3_client(endpoint)
     stored = await asyncio.to_thread(client.get_object, Bucket=BUCKET, Key=key)
     assert stored["Body"].read() == content
-    assert await put(place, content) == Published(key, was_there=True)
+    assert await put(place, content) == Landed(key, was_there=True)
     (present,) = await place.present()
     assert present.size == len(content)
     other = content[:-1] + b"!" if content else b"?"
     assert isinstance(await put(place, other), DownloadError)
-    assert await put(place, other, overwrite=True) == Published(key, was_there=False)
+    assert await put(place, other, overwrite=True) == Landed(key, was_there=False)
 
 
 async def test_an_upload_that_is_cancelled_leaves_nothing(store: S3Store, endpoint: str) -> None:

@@ -89,14 +89,14 @@ SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receiver
 CLIENTS: Final = frozenset(
     {
         "downloads.http", "emulator.callback_sender",
-        "http.connection_watch", "http.transport", "receivers.key_fetch",
+        "http.faults", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip
 """The ones that see its client and nothing of its server."""
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
-    "cattrs": frozenset({"wire.codec", "wire.readers"}),
+    "cattrs": frozenset({"wire.readers"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),

@@ -51,7 +51,7 @@ async def fetched(
 ) -> bytes | IncomeClientError:
     """Ask for a file and read it to its end; an error is returned as it leaves the package."""
     try:
-        async with pool.get(link_to(server.url, target), {}, Timeouts(read=read)) as reply:
+        with await pool.get(link_to(server.url, target), {}, Timeouts(read=read)) as reply:
             return await body_of(reply)
     except IncomeClientError as error:
         return error.again()
@@ -59,6 +59,6 @@ async def fetched(
 
 def open_connections(pool: FilePool) -> int:
     """Return how many connections are neither closed nor back in the pool."""
-    assert pool._session is not None
-    assert pool._session.connector is not None
-    return len(pool._session.connector._acquired)
+    assert pool._pool._session is not None
+    assert pool._pool._session.connector is not None
+    return len(pool._pool._session.connector._acquired)

@@ -5,13 +5,13 @@ from typing import Final
 
 from income_client.downloads.part_file import create
 
-MARK: Final = '"0123abcd"'
+VERSION: Final = "0123456789abcdef"
 
 
-def left(path: Path, content: bytes, *, target: str = "a", mark: str | None = MARK) -> Path:
+def left(path: Path, content: bytes, *, target: str = "a", version: str | None = VERSION) -> Path:
     """Leave a part behind as a killed process does, and return where it is."""
     before = set(path.iterdir())
-    part = create(path, target, mark)
+    part = create(path, target, version)
     part.write(content)
     part.close()
     (made,) = set(path.iterdir()) - before

@@ -1,12 +1,15 @@
 """A file that goes to a place, as a download does it."""
 
+import hashlib
 from pathlib import Path
 from typing import Final
 
-from income_client.downloads.destinations import Place, Published
+from attrs import frozen
+
+from income_client.downloads.destinations import Place
 from income_client.downloads.naming import FileFacts, NameTemplate
 from income_client.errors import DownloadError
-from tests.support.parts import MARK
+from tests.support.parts import VERSION
 
 FACTS: Final = FileFacts(
     application_id="app-1",
@@ -22,6 +25,16 @@ PDF: Final = b"%PDF-1.7\n" + b"x" * 1000
 LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 40_000
 
 
+@frozen
+class Landed:
+    """Where a file is that was put to a place."""
+
+    path: Path | str | None
+    """Where."""
+    was_there: bool
+    """Whether it was there before."""
+
+
 async def put(
     place: Place,
     content: bytes,
@@ -29,19 +42,19 @@ async def put(
     content_type: str | None = None,
     overwrite: bool = False,
     keep: bool = False,
-) -> Published | DownloadError:
+) -> Landed | DownloadError:
     """Write a file in pieces, continuing what is left of it, and publish it."""
     try:
         async with await place.begin() as spool:
-            try:
-                if spool.mark != MARK:
-                    await spool.start_over(MARK)
-                for start in range(spool.size, len(content), 300_000):
-                    await spool.write(content[start : start + 300_000])
-                return await place.publish(spool, content_type=content_type, overwrite=overwrite)
-            finally:
-                if keep:
-                    await spool.keep()
+            spool.keeps_partial = keep
+            if spool.version != VERSION:
+                await spool.start_over(VERSION)
+            for start in range(spool.size, len(content), 300_000):
+                await spool.write(content[start : start + 300_000])
+            published = await place.publish(spool, content_type=content_type, overwrite=overwrite)
+            assert published.size == len(content)
+            assert published.sha256 == hashlib.sha256(content).hexdigest()
+            return Landed(published.path, published.was_there)
     except DownloadError as error:
         return error.again()
 

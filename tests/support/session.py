@@ -2,21 +2,26 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from income_client.errors import IncomeClientError
-from income_client.http.endpoints import Request, Response, get_application
+from income_client.events import OnEvent
+from income_client.http.endpoints import Request, Response, addresses, get_application
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager
+from income_client.http.transport import Transport
+from income_client.instrumentation import Instrumentation
 from income_client.settings import BasicAuth, OAuth2ClientCredentials
 from income_client.testing import JumpingClock
 from tests.support.scripted_server import Answer, ScriptedServer, serving
 
+T = TypeVar("T")
 OAUTH = OAuth2ClientCredentials("partner", "invented")
 ASKED = get_application("1")
 BASIC = BasicAuth("user", "invented")
+_OF_THE_TRANSPORT = ("session", "trace_configs", "max_response_bytes")
 
 
 @contextlib.asynccontextmanager
@@ -29,11 +34,23 @@ async def playing(
     clock = clock or JumpingClock()
     async with serving(answer) as server:
         usual: dict[str, Any] = {"auth": OAUTH, "clock": clock, "chance": lambda: 0.5}
-        session = SessionManager(server.url, **usual | options)
+        session = session_to(server.url, **usual | options)
         try:
             yield session, server, clock
         finally:
             await session.aclose()
+
+
+def session_to(
+    url: str, on_event: OnEvent | None = None, *, telemetry: bool = True, **options: Any
+) -> SessionManager:
+    """Return a session to a service."""
+    to_transport = {name: options.pop(name) for name in _OF_THE_TRANSPORT if name in options}
+    return SessionManager(
+        Transport(addresses(url), **to_transport),
+        instrumentation=Instrumentation(on_event, telemetry=telemetry),
+        **options,
+    )
 
 
 async def call(session: SessionManager) -> bytes:
@@ -50,6 +67,20 @@ async def failure(session: SessionManager) -> IncomeClientError:
     return caught.value
 
 
-def body_of(request: Request) -> Callable[[Response], bytes | IncomeClientError]:
+def outcome_of(read: Callable[..., T], *arguments: Any) -> T | IncomeClientError:
+    """Return what a reply is read as, or the error as it leaves the package."""
+    try:
+        return read(*arguments)
+    except IncomeClientError as error:
+        return error.again()
+
+
+def body_of(request: Request) -> Callable[[Response], bytes]:
     """Return a reader that takes any body as it is."""
-    return lambda response: failure_of(request, response) or response.body
+
+    def read(response: Response) -> bytes:
+        if response.status != 200:
+            raise failure_of(request, response)
+        return response.body
+
+    return read

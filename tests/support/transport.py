@@ -8,12 +8,12 @@ from income_client.errors import (
     IncomeClientError,
 )
 from income_client.http.endpoints import Request, Response, addresses, get_application
-from income_client.http.transport import Transport
-from income_client.settings import Secret, Timeouts
+from income_client.http.transport import SocketLimits, Transport
+from income_client.settings import Timeouts
 from tests.support.scripted_server import Answer, ScriptedServer, serving
 
 ASKED = get_application("a/1")
-SECRET = Secret("Bearer S3CRET")
+HEADERS = {"Authorization": "Bearer S3CRET"}
 CHUNKED = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -28,7 +28,7 @@ async def connected(
         try:
             yield transport, server
         finally:
-            await transport.aclose()
+            await transport.pool.aclose()
 
 
 async def send(
@@ -38,7 +38,9 @@ async def send(
 ) -> Response | IncomeClientError:
     """Send one request; an error is returned, as the session raises it."""
     try:
-        return await transport.send(request, SECRET, Timeouts(read=read))
+        return await transport.send(
+            request, HEADERS, SocketLimits(Timeouts(read=read)), lambda response: response
+        )
     except IncomeClientError as error:
         return error.again()
 

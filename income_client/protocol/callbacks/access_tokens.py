@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
+from income_client.errors import DecodeError
 from income_client.settings import is_number
-from income_client.wire.strict_json import parse
+from income_client.wire.codec import parse
 
 from .refusals import Refusal
 from .token_keys import TokenKeys
@@ -91,8 +92,13 @@ def _decoded(segment: str) -> bytes | None:
 
 def _object(text: bytes) -> Mapping[str, Any] | None:
     # A byte order mark would be taken off by the parser.
-    tree = parse(text) if text.startswith(b"{") else None
-    return tree if isinstance(tree, dict) else None
+    if not text.startswith(b"{"):
+        return None
+    try:
+        tree: Mapping[str, Any] = parse(text)
+    except DecodeError:
+        return None
+    return tree
 
 
 def _header_refusal(header: Mapping[str, Any], rules: TokenRules) -> Refusal | None:

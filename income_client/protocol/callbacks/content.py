@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from income_client.errors import DecodeError
 from income_client.records.callbacks import Callback
-from income_client.wire.strict_json import parse
+from income_client.wire.codec import parse
 
 from .exchange import RequestHead
 from .refusals import Refusal
@@ -47,8 +47,9 @@ def read_callback(body: bytes, *, received_at: datetime) -> Callback | Refusal:
         body: the whole of it; an empty one is a callback that says nothing.
         received_at: when it came.
     """
-    payload = parse(body) if body.strip() else None
-    if isinstance(payload, DecodeError):
+    try:
+        payload = parse(body) if body.strip() else None
+    except DecodeError:
         return Refusal.NOT_JSON
     hints = payload if isinstance(payload, Mapping) else {}
     return Callback(

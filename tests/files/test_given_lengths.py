@@ -1,4 +1,4 @@
-"""The length of a version, once told, is kept to when a later reply tells none, or another one."""
+"""The length of a version, once given, holds when a later reply gives none, or another one."""
 
 import asyncio
 from itertools import cycle
@@ -18,7 +18,7 @@ PATIENT: Final = RetryPolicy(max_attempts=6)
 
 
 def whole(etag: str = '"1"', *, keep: int | None = None) -> bytes:
-    """Return a reply that tells the file's length, of which only some bytes may come."""
+    """Return a reply that gives the file's length, of which only some bytes may come."""
     head = f"HTTP/1.1 200 OK\r\nETag: {etag}\r\nContent-Length: {len(CONTENT)}\r\n\r\n"
     return head.encode() + CONTENT[:keep]
 
@@ -55,24 +55,24 @@ async def downloaded(folder: Path, *replies: bytes) -> bytes:
 
 
 async def test_a_shorter_rest_after_a_reply_without_length_starts_over(tmp_path: Path) -> None:
-    """It contradicts what the first reply told of the same version."""
+    """It contradicts what the first reply said of the same version."""
     replies = whole(keep=8), chunked(5), rest(5, 10), whole()
     assert await downloaded(tmp_path, *replies) == CONTENT
 
 
 async def test_a_reply_without_length_that_ends_early_is_not_the_file(tmp_path: Path) -> None:
-    """Its end looks whole, and the first reply has told that it is not."""
+    """Its end looks whole, and the first reply said that it is not."""
     replies = whole(keep=8), chunked(12, is_ended=True), rest(12, 20)
     assert await downloaded(tmp_path, *replies) == CONTENT
 
 
 async def test_another_version_has_another_length(tmp_path: Path) -> None:
-    """What was told of the version before does not count."""
+    """What was said of the version before does not count."""
     replies = whole(keep=8), chunked(5, '"2"'), rest(5, 10, '"2"')
     assert await downloaded(tmp_path, *replies) == CONTENT[:10]
 
 
-async def test_a_length_that_was_never_told_comes_with_the_rest(tmp_path: Path) -> None:
+async def test_a_length_that_was_never_given_comes_with_the_rest(tmp_path: Path) -> None:
     """There is nothing that it contradicts."""
     assert await downloaded(tmp_path, chunked(5), rest(5, 10)) == CONTENT[:10]
 

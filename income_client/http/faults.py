@@ -1,0 +1,179 @@
+"""Say what kind of failure a connection had: errors of aiohttp and of the system, each as ours.
+
+Their own text may show addresses, headers and what was received.
+"""
+
+import errno
+import re
+import traceback
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import aiohttp
+from attrs import evolve, field, frozen
+
+from income_client.errors import (
+    ConnectionFailedError,
+    DeadlineExceededError,
+    DownloadError,
+    TransportError,
+)
+
+from .endpoints import Request, Response
+from .replies import facts_of, label
+
+
+@frozen
+class ConnectionFault:
+    """One way in which no reply comes."""
+
+    text: str
+    """For the message."""
+    cls: type[TransportError] = ConnectionFailedError
+    """The error that is raised for it."""
+    retryable: bool = True
+    """Whether it may be gone the next time."""
+    facts: Mapping[str, Any] = field(factory=dict)
+    """What the error carries of a proxy's reply."""
+
+    def error(self, request: Request) -> TransportError:
+        """Return the error for this request."""
+        return self.cls(f"{label(request)}: {self.text}", retryable=self.retryable, **self.facts)
+
+    def download_error(self) -> DownloadError:
+        """Return the error for a file, whose requests only its download knows."""
+        return DownloadError(self.text, retryable=self.retryable, **self.facts)
+
+
+class UsedConnectionError(Exception):
+    """A pooled connection cannot be used again; nothing was sent over it."""
+
+
+class UnaskedBytesError(Exception):
+    """Bytes came over a new connection before the request did."""
+
+
+class LostError(Exception):
+    """A connection that broke; unlike aiohttp's own errors, it makes aiohttp send nothing again."""
+
+    def __init__(self, fault: ConnectionFault) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+FAILURES: Final[tuple[type[Exception], ...]] = (
+    aiohttp.ClientError,
+    aiohttp.http_exceptions.HttpProcessingError,
+    OSError,
+    LostError,
+    UnaskedBytesError,
+)
+"""What is raised where no reply comes; anything else is a bug."""
+
+_UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)
+_UNREACHABLE: Final = ConnectionFault("host not reachable")
+_SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededError)
+_RESET: Final = ConnectionFault("connection reset")
+_CUT_SHORT: Final = ConnectionFault("body cut short or unreadable")
+_REFUSED_BY_PROXY: Final = ConnectionFault("proxy refused the connection")
+_NOT_HTTP: Final = ConnectionFault("what came is not HTTP")
+_ENCODED: Final = ConnectionFault("the reply has a Content-Encoding that was not asked for")
+_UNDECODABLE: Final = ConnectionFault("the body could not be decompressed")
+_HANDSHAKE: Final = ConnectionFault("TLS handshake failed")
+_REFUSED_HANDSHAKE: Final = ConnectionFault(
+    "TLS handshake refused by the other side, which may require a client certificate"
+)
+_NO_CLIENT_CERTIFICATE: Final = ConnectionFault(
+    "the other side requires a client certificate", retryable=False
+)
+_CLIENT_CERTIFICATE: Final = ConnectionFault(
+    "the other side did not accept the client certificate", retryable=False
+)
+
+_BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
+    aiohttp.ClientConnectorCertificateError: _UNTRUSTED,
+    aiohttp.ServerFingerprintMismatch: _UNTRUSTED,
+    aiohttp.ClientSSLError: _HANDSHAKE,
+    aiohttp.ClientConnectorDNSError: ConnectionFault("host name not found"),
+    aiohttp.ClientProxyConnectionError: ConnectionFault("proxy not reachable"),
+    aiohttp.ClientHttpProxyError: _REFUSED_BY_PROXY,
+    aiohttp.ConnectionTimeoutError: ConnectionFault("no connection in time", DeadlineExceededError),
+    TimeoutError: _SILENT,
+    aiohttp.ServerDisconnectedError: ConnectionFault("connection closed without a reply"),
+    aiohttp.ClientPayloadError: _CUT_SHORT,
+    aiohttp.ClientResponseError: _NOT_HTTP,
+    aiohttp.http_exceptions.HttpProcessingError: _NOT_HTTP,
+    ConnectionResetError: _RESET,
+    UnaskedBytesError: ConnectionFault("bytes came before anything was asked"),
+}
+"""By class; the narrowest one of an error decides."""
+
+_TLS_REASON: Final = re.compile(r"\[SSL: (?P<reason>[A-Z0-9_]+)\]")
+_BY_TLS_REASON: Final[Mapping[str, ConnectionFault]] = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": _NO_CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": _REFUSED_HANDSHAKE,
+    "SSLV3_ALERT_BAD_CERTIFICATE": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CLIENT_CERTIFICATE,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _CLIENT_CERTIFICATE,
+    "TLSV1_ALERT_UNKNOWN_CA": _CLIENT_CERTIFICATE,
+    "TLSV1_ALERT_ACCESS_DENIED": _CLIENT_CERTIFICATE,
+}
+"""By the name that OpenSSL gives to an alert of the other side."""
+
+_UNDECODED: Final = "Can not decode content-encoding"
+"""What aiohttp says of a body that it cannot decompress."""
+
+_RAISED_IN: Final = "raised in:\n"
+_WORTH_ANOTHER_TRY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+
+_BY_NUMBER: Final[Mapping[int | None, ConnectionFault]] = {
+    errno.ECONNREFUSED: ConnectionFault("connection refused"),
+    errno.ECONNRESET: _RESET,
+    errno.EPIPE: _RESET,
+    errno.ETIMEDOUT: _SILENT,
+    errno.EHOSTUNREACH: _UNREACHABLE,
+    errno.ENETUNREACH: _UNREACHABLE,
+}
+
+
+def fault_of(error: BaseException) -> ConnectionFault:
+    """Return what is reported of an error of aiohttp or of the system."""
+    if isinstance(error, LostError):
+        return error.fault
+    tls = _TLS_REASON.search(str(error)) if isinstance(error, OSError) else None
+    if tls is not None and tls["reason"] in _BY_TLS_REASON:
+        return _BY_TLS_REASON[tls["reason"]]
+    for cls in type(error).__mro__:
+        fault = _BY_CLASS.get(cls)
+        if fault is not None:
+            return _closer(fault, error)
+    number = error.errno if isinstance(error, OSError) else None
+    unnamed = ConnectionFault(f"connection failed with {type(error).__name__}")
+    return _BY_NUMBER.get(number, unnamed)
+
+
+def cleaned(bug: Exception) -> Exception:
+    """Return a bug with its stack as a note, in place of frames and contexts that hold headers."""
+    # Those who wait for one token share its failure.
+    if not any(note.startswith(_RAISED_IN) for note in getattr(bug, "__notes__", ())):
+        bug.add_note(_RAISED_IN + "".join(traceback.format_tb(bug.__traceback__)))
+    bug.__cause__ = bug.__context__ = None
+    return bug.with_traceback(None)
+
+
+def _closer(fault: ConnectionFault, error: Any) -> ConnectionFault:
+    """Return what an error says beyond its class."""
+    if fault is _REFUSED_BY_PROXY:
+        status = error.status
+        return evolve(
+            fault,
+            text=f"proxy refused the connection with status {status}",
+            retryable=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY,
+            facts=facts_of(Response(status=status, headers=error.headers or {}, body=b"")),
+        )
+    if _UNDECODED in str(error):
+        return _UNDECODABLE if fault is _CUT_SHORT else _ENCODED
+    return fault
