@@ -43,7 +43,7 @@ _UNKNOWN_RATE: Final = 0.5
 """Variance of the logarithm of rows, as far as a rate tells them, before any was seen."""
 _UNKNOWN_SHAPE: Final = 0.05
 """The same of what dates tell, beside what comes from the size of the sample."""
-_MISLEADING: Final = 0.3
+_MISLEADING: Final = 0.4
 """Variance from which on dates are left alone: pages may be sorted, and no samples at all."""
 _MORE: Final = 1.05
 """Rows for each of a sample from which on some rows must be missing in it."""
@@ -127,7 +127,7 @@ class Density:
         self._delays.learn(window, rows)
         for sample in self._samples_around(window.after):
             is_first = sample.window.after == window.after and sample.scale > _MORE
-            if is_first and len(rows) > _FEW and sample.common(rows) == len(rows):
+            if is_first and len(rows) > self._limit / 4 and sample.common(rows) == len(rows):
                 # By chance some would be missing: the page listed its oldest rows first.
                 self._shape_variance += _MISLEADING / 2
             sample.learn(rows)
@@ -252,7 +252,7 @@ class Density:
                 noise = 2 * sample.scale / max(rows, _FEW) + 1 / sample.trusted
                 error = self._error(rows, found)
                 if error is not None and not is_first and noise < _NOISY:
-                    error = max(0.0, error - noise)
+                    error = min(1.0, max(0.0, error - noise))
                     self._shape_variance += _LEARNING * (error - self._shape_variance)
                 return rows, variance
         if region.rate is None:
