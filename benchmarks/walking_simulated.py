@@ -39,7 +39,7 @@ _MOST_HARD_MEAN: Final = 2.6
 _MOST_UNIFORM_TIME: Final = 1.6
 _MOST_REAL: Final = (1.7, 1.9)
 """Requests for each page of real times, with one and with several in flight."""
-_MOST_UNDATED: Final = (2.4, 2.7)
+_MOST_UNDATED: Final = (2.6, 2.8)
 """The same where dates tell nothing."""
 
 
