@@ -18,7 +18,7 @@ from .command import run_afresh
 from .processes import EmulatorProcess
 from .scale import Scale
 from .table import Row, at_most
-from .walking_simulated import FULL, QUICK, WalkScale, count_requests, time_in_flight
+from .walking_simulated import FULL, QUICK, WalkScale, count_requests, time_in_flight, walk_real
 
 __all__ = ["FULL", "MEASUREMENTS", "QUICK"]
 
@@ -27,6 +27,7 @@ Measurement: TypeAlias = Callable[[WalkScale], Coroutine[Any, Any, list[Row]]]
 MEASUREMENTS: Final[Mapping[str, Measurement]] = {
     "requests": count_requests,
     "in-flight": time_in_flight,
+    "real": walk_real,
 }
 """Every measurement in simulated time by the name that the command line knows it by."""
 

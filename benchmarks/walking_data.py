@@ -4,9 +4,13 @@ Each is a sorted list of seconds, made by the emulator's patterns; nothing else
 is needed to say how many rows a window holds. Rows stand in for summaries.
 """
 
+import gzip
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
+from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
 
@@ -25,19 +29,26 @@ MILD: Final = ("uniform", "growth")
 HARD: Final = ("diurnal", "bursts", "pareto", "bmodel")
 """The patterns whose density changes within a page."""
 
+REAL: Final = ("git", "aiohttp")
+"""Lists of times that nobody invented; README.md in the folder says where they are from."""
+DATED: Final = ("six hours", "a day", "any time")
+"""How long applications of those are dated before their update: in the median, exactly, or so
+that dates tell nothing."""
+_DATA: Final = Path(__file__).parent / "data"
+
 
 class Row:
     """What a planner reads of a summary; its date is made only when it is read."""
 
     __slots__ = ("_applied", "application_id")
 
-    def __init__(self, number: int, second: int) -> None:
+    def __init__(self, number: int, applied: int) -> None:
         self.application_id = str(number)
-        self._applied = second - number * 7919 % (3 * _DAY)
+        self._applied = applied
 
     @property
     def application_date(self) -> datetime:
-        """Date of the application: up to three days before its last update."""
+        """Date of the application."""
         return EPOCH + timedelta(seconds=self._applied)
 
 
@@ -47,11 +58,16 @@ class SimulatedList:
     Args:
         seconds: of the last updates, in ascending order.
         seed: what the choice of a full page's rows hangs on.
+        dates: second of each application's date; up to three days before its last update
+            if not given.
     """
 
-    def __init__(self, seconds: Sequence[int], *, seed: int) -> None:
+    def __init__(
+        self, seconds: Sequence[int], *, seed: int, dates: Sequence[int] | None = None
+    ) -> None:
         self.seconds = seconds
-        self.now = YEAR.before + 30 * _DAY
+        self.now = max(YEAR.before, seconds[-1]) + 30 * _DAY
+        self._dates = dates
         self._chance = Random(seed)
 
     def is_full(self, window: Window) -> bool:
@@ -68,12 +84,44 @@ class SimulatedList:
             chosen: Sequence[int] = self._chance.sample(numbers, LARGEST_LIMIT)
         else:
             chosen = numbers
-        rows = tuple(Row(number, self.seconds[number]) for number in chosen)
+        rows = tuple(Row(number, self._date(number)) for number in chosen)
         return ApplicationPage(
             updated_after=EPOCH + timedelta(seconds=bounds.after),
             updated_before=EPOCH + timedelta(seconds=before),
             applications=cast("Any", rows),
         )
+
+    def _date(self, number: int) -> int:
+        if self._dates is None:
+            return self.seconds[number] - number * 7919 % (3 * _DAY)
+        return self._dates[number]
+
+
+def real_seconds(name: str) -> list[int]:
+    """Return times at which something really happened, in ascending order.
+
+    Args:
+        name: one of `REAL`.
+    """
+    steps = gzip.decompress((_DATA / f"{name}.txt.gz").read_bytes()).split()
+    return list(accumulate(map(int, steps)))
+
+
+def real_list(seconds: Sequence[int], *, dates: str, seed: int) -> SimulatedList:
+    """Return a list whose applications are dated in a way before each of these updates.
+
+    Args:
+        seconds: of the last updates.
+        dates: one of `DATED`.
+        seed: what chance hangs on.
+    """
+    chance = Random(seed)
+    before: Callable[[int], int] = {
+        "six hours": lambda _: int(chance.lognormvariate(math.log(6 * 3600), 1.5)),
+        "a day": lambda _: _DAY,
+        "any time": lambda second: chance.randrange(second - seconds[0] + 900 * _DAY),
+    }[dates]
+    return SimulatedList(seconds, seed=seed, dates=[second - before(second) for second in seconds])
 
 
 def seconds_of(pattern: str, count: int, *, seed: int) -> list[int]:

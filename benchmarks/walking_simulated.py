@@ -19,7 +19,17 @@ from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Question
 
 from .table import Row, at_most
-from .walking_data import HARD, MILD, YEAR, SimulatedList, seconds_of
+from .walking_data import (
+    DATED,
+    HARD,
+    MILD,
+    REAL,
+    YEAR,
+    SimulatedList,
+    real_list,
+    real_seconds,
+    seconds_of,
+)
 from .walking_peers import PEERS
 
 _LATENCY: Final = 0.020
@@ -27,6 +37,10 @@ _PARALLEL: Final = 8
 _MOST_MILD: Final = 1.3
 _MOST_HARD_MEAN: Final = 2.6
 _MOST_UNIFORM_TIME: Final = 1.6
+_MOST_REAL: Final = (1.7, 1.9)
+"""Requests for each page of real times, with one and with several in flight."""
+_MOST_UNDATED: Final = (2.6, 2.8)
+"""The same where dates tell nothing."""
 
 
 @frozen(kw_only=True)
@@ -68,7 +82,8 @@ class _Ours:
 
     def __init__(self, service: SimulatedList, in_flight: int) -> None:
         self._service = service
-        bounds = Bounds(YEAR.after, YEAR.before)
+        first, last = service.seconds[0], service.seconds[-1]
+        bounds = Bounds(min(YEAR.after, first - 1), max(YEAR.before, last + 1))
         self._planner = WalkPlanner(bounds, limit=LARGEST_LIMIT, walkers=in_flight)
 
     def next(self) -> Question | None:
@@ -95,6 +110,29 @@ async def count_requests(scale: WalkScale) -> list[Row]:
 async def time_in_flight(scale: WalkScale) -> list[Row]:
     """Time walks with several questions in flight, at a service that takes 20 ms."""
     return [row for count in scale.counts for row in _times(scale, count)]
+
+
+async def walk_real(scale: WalkScale) -> list[Row]:
+    """Count the list requests of walks over times at which something really happened."""
+    most = max(scale.counts)
+    return [
+        _real(name, most, dates, in_flight, scale.seeds)
+        for name, dates, in_flight in product(REAL, DATED, (1, _PARALLEL))
+    ]
+
+
+def _real(name: str, most: int, dates: str, in_flight: int, seeds: Sequence[int]) -> Row:
+    seconds = real_seconds(name)[:most]
+    costs: list[float] = []
+    for seed in seeds:
+        walk = _Ours(real_list(seconds, dates=dates, seed=seed), in_flight)
+        task = _Task(pattern=name, count=len(seconds), seed=seed, in_flight=in_flight)
+        costs.append(_cost(walk, task).requests)
+        walk.check()
+    what = f"{name}, {len(seconds):,} real times, dated {dates} before, {in_flight} in flight"
+    goals = _MOST_UNDATED if dates == "any time" else _MOST_REAL
+    goal = goals[in_flight > 1]
+    return at_most(f"{what}: requests / least", fmean(costs), goal, rounds=len(costs))
 
 
 def _requests(scale: WalkScale, count: int) -> list[Row]:

@@ -186,7 +186,7 @@ class WalkPlanner:
             ((self.density.pages(part.free_from, part.end), part) for part in self._parts),
             key=lambda found: found[0],
         )
-        cut = (fullest.free_from + fullest.end + 1) // 2
+        cut = self.density.middle(fullest.free_from, fullest.end)
         if pages < _WORTH_SHARING or cut >= fullest.end:
             return None
         self.density.divide(fullest.start, cut, fullest.end)

@@ -51,7 +51,7 @@ PURE: Final = (
     *(
         f"walk.{name}"
         for name in (
-            "checkpoint", "density", "planner", "tail", "windows",
+            "checkpoint", "density", "placing", "planner", "tail", "windows",
         )
     ),
     *(

@@ -1,6 +1,7 @@
 """The width of the next window: a hint that stays within its limits whatever was learned."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,14 +11,17 @@ from income_client.records.window import EPOCH, Window
 from income_client.walk.density import FILL, Density
 
 LIMIT = 1000
+FUTURE = EPOCH + timedelta(days=200 * 365)
 
 
-def rows(count: int, prefix: str = "a") -> Mapping[str, ApplicationSummary]:
-    """Return so many rows, of applications that were made on the first day of all."""
+def rows(
+    count: int, prefix: str = "a", *, dated: datetime = FUTURE
+) -> Mapping[str, ApplicationSummary]:
+    """Return so many rows; the usual date tells nothing."""
     ids = [f"{prefix}{n}" for n in range(count)]
     return {
         key: ApplicationSummary(
-            application_id=key, application_reference_id=key, application_date=EPOCH
+            application_id=key, application_reference_id=key, application_date=dated
         )
         for key in ids
     }
@@ -39,10 +43,11 @@ def test_a_width_is_never_below_one_second_nor_beyond_the_end(
         if width < 1:
             break
         window = Window(position, position + width)
+        date = EPOCH + timedelta(seconds=position + found * 1000)
         if is_full:
-            density.full(window, rows(60))
+            density.full(window, rows(60, dated=date))
         else:
-            density.complete(window, rows(found, str(position)))
+            density.complete(window, rows(found, str(position), dated=date))
             position += width
         if is_divided and end - position > 2:
             cut = (position + end) // 2
