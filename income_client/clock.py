@@ -21,7 +21,7 @@ class SystemClock:
     """The clock of the machine."""
 
     # The function itself: it is called several times in each request.
-    monotonic = staticmethod(time.monotonic)
+    monotonic: "staticmethod[[], float]" = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         """Wait this many seconds."""

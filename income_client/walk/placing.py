@@ -50,7 +50,7 @@ class Delays:
     def _set(self, masses: list[float]) -> None:
         self._masses = masses
         self._sums = list(accumulate(masses, initial=0.0))
-        self.total = self._sums[-1]
+        self.total: float = self._sums[-1]
 
     def below(self, delay: float) -> float:
         """Return how much of the histogram lies below a delay."""
@@ -150,7 +150,7 @@ class Sample:
         if reaches_end and len(spreads) > _PLACED * len(dates):
             self._places.sort()
             self._weight = len(self._dates) / len(self._places)
-            self.blur = median(spreads)
+            self.blur: float = median(spreads)
         else:
             self._places.clear()
             self._weight = 1.0

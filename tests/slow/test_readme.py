@@ -21,6 +21,7 @@ pytest.importorskip("duckdb", reason="the README's examples need the extra 'full
 from sybil import Example
 from sybil.example import SybilFailure
 
+from income_client import ConfigurationError
 from income_client.cli.app import command_line
 from income_client.configuration import read_file
 from income_client.emulator import Emulator
@@ -123,8 +124,11 @@ def _read_configuration(example: Example) -> str | None:
     path.write_text(example.parsed, "utf-8")
     path.chmod(0o600)
     profiles = tomllib.loads(example.parsed).get("profiles", {})
-    for profile in (None, *profiles):
-        read_file(path, profile)
+    try:
+        for profile in (None, *profiles):
+            read_file(path, profile)
+    except ConfigurationError as error:
+        return error.message
     return None
 
 
