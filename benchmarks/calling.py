@@ -30,7 +30,7 @@ _Client: TypeAlias = IncomeClient | BareClient | HttpxClient
 _IN_FLIGHT: Final = 16
 _LATEST: Final = "2024-02-01T00:00:00"
 _SMALL: Final = "small application"
-_TO_PARSING: Final = "CPU / bare aiohttp that only parses, by orjson"
+_TO_PARSING: Final = "CPU / aiohttp and orjson.loads alone"
 _NOISE: Final = 0.02
 _ONCE: Final = RetryPolicy(max_attempts=1)
 

@@ -152,7 +152,7 @@ _BARE: Final = Bars(
         Pick("the same with a query", "small page with a query: CPU / bare"),
         Pick("retries armed, never needed", "retries armed but idle: CPU"),
         Pick("import of the package", "import income_client / import aiohttp.*: wall"),
-        Pick("import of its client", "from income_client import IncomeClient .*: wall"),
+        Pick("import and construction of a client", "import and construction of a client .*: wall"),
         Pick("bare aiohttp itself", "control: bare aiohttp", Kind.LIMIT),
     ],
 )

@@ -18,6 +18,12 @@ ROWS: Final[tuple[Mapping[str, Any], ...]] = tuple(
 QUOTED: Final = {
     "list requests of a walk": ("uniform, 1,000,000 rows, 1 in flight: requests / least",),
     "the same, mean of": ("1,000,000 rows, 1 in flight: requests, mean",),
+    "the same over commit times": (
+        "git, 80,000 real times, dated six hours before, 1 in flight",
+        "git, 80,000 real times, dated six hours before, 8 in flight",
+        "aiohttp, 39,432 real times, dated six hours before, 1 in flight",
+        "aiohttp, 39,432 real times, dated six hours before, 8 in flight",
+    ),
     "time of a walk": ("uniform, 100,000 rows, 8 in flight: time / least",),
     "CPU of a call": (
         "application of 3.5 KB, 1 in flight: CPU / httpx",
@@ -27,6 +33,10 @@ QUOTED: Final = {
     "CPU of a small call": (
         "small application, 16 in flight: CPU / bare",
         "small page with a query: CPU / bare",
+    ),
+    "the same beside parsing alone": (
+        "small application, 1 in flight: CPU / aiohttp and orjson",
+        "small application, 16 in flight: CPU / aiohttp and orjson",
     ),
     "decoding an application": ("an application / pydantic, str", "documents / pydantic, str"),
     "decoding a page": ("a page / orjson",),
@@ -42,8 +52,10 @@ QUOTED: Final = {
     "memory of a summary": ("100,000 summaries held: memory each",),
     "`import income_client`": (
         "import income_client / import aiohttp, fresh processes: wall",
-        "from income_client import IncomeClient / import aiohttp, fresh processes: wall",
+        "import and construction of a client / import aiohttp, fresh processes: wall",
     ),
+    "a commit to SQLite": ("a commit to SQLite",),
+    "digest of a polled record": ("digest of a documents reply",),
     "retries armed": ("retries armed but idle",),
 }
 """How a line of the table begins, and the rows of the report that it quotes, likewise."""
