@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,22 +54,29 @@ async def test_a_lock_that_is_kept_is_a_passing_fault(tmp_path: Path) -> None:
     assert await store.save("default", "two", version=1) == 2
 
 
-async def test_a_cancelled_save_has_ended_when_it_returns(tmp_path: Path) -> None:
+async def test_a_cancelled_save_has_ended_when_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However often it is cancelled, nothing is written any more once the await is over."""
     path = tmp_path / "store.db"
     store = await filled(path)
-    store._busy_seconds = LONG
-    with locked(path) as other:
-        saving = asyncio.create_task(store.save("default", "two", version=1))
-        for _ in range(3):
-            done, _ = await asyncio.wait((saving,), timeout=A_MOMENT / 2)
-            assert not done
-            # All of them, as a loop does that is being closed.
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
-        other.execute("ROLLBACK")
-        with pytest.raises(asyncio.CancelledError):
-            await saving
+    save, may_go = store._save, threading.Event()
+
+    def slow(change: Any) -> int:
+        may_go.wait(LONG)
+        return save(change)
+
+    monkeypatch.setattr(store, "_save", slow)
+    saving = asyncio.create_task(store.save("default", "two", version=1))
+    for _ in range(3):
+        done, _ = await asyncio.wait((saving,), timeout=A_MOMENT / 2)
+        assert not done
+        # All of them, as a loop does that is being closed.
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+    may_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await saving
     before = path.read_bytes()
     assert (await store.load("default")).version == 2
     assert path.read_bytes() == before
