@@ -33,16 +33,14 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.records.dead_letters import key_of_application, key_of_second
-from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, Question
 from income_client.wire.times import FIRST_SECOND
 
-from .batches import Chunk
-from .checkpoint import Progress
-from .dead_letters import DeadLetters, reason_of
+from .batches import Records
+from .checkpoint import DeadLetters, Progress, reason_of
 from .reading import PollSource, RecordVersion, key_of
 from .schedule import Schedule
 from .status import Monitor
@@ -128,8 +126,8 @@ class Poll:
         self.has_read: bool = False
         """Whether the records read last were given by the service, some of them at least."""
 
-    async def next(self) -> Chunk | None:
-        """Return what was read next; None at the end."""
+    async def next(self) -> Records | None:
+        """Return what was read next and is new, a batch at most; None at the end."""
         while True:
             if self._rows:
                 return await self._read()
@@ -141,16 +139,6 @@ class Poll:
                 await self._ask(question)
             elif not self._turn_to_letters():
                 return None
-
-    def chunk(self, records: tuple[ApplicationRecord, ...] = ()) -> Chunk:
-        """Return what may be delivered and committed now."""
-        letters = self._state.letters
-        return Chunk(
-            records=records,
-            checkpoint=self._state.progress.checkpoint(),
-            dead=letters.unsaved,
-            resolved=letters.resolved,
-        )
 
     # Listing
 
@@ -261,8 +249,7 @@ class Poll:
 
     # Reading
 
-    async def _read(self) -> Chunk:
-        """Read rows, a batch of them at most."""
+    async def _read(self) -> Records:
         rows = list(islice(self._rows, _BATCH_SIZE))
         ids = [row.application_id for row in rows]
         attempts = min(row.attempts for row in rows)
@@ -295,7 +282,7 @@ class Poll:
         self._monitor.warn_of_unchanged(progress.settle + progress.lookback)
         if records:
             progress.deliver()
-        return self.chunk(tuple(records))
+        return tuple(records)
 
     async def _others(self, ids: Sequence[str]) -> list[str]:
         """Return other applications, to see whether the service gives anything at all."""
