@@ -1,7 +1,6 @@
 """Fetching keeps the order and its bounds, whatever the requests take."""
 
 import asyncio
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -89,33 +88,3 @@ def test_order_and_bound_hold_for_any_shape(
         assert client_tasks() == set()
 
     asyncio.run(fetch())
-
-
-async def test_the_bound_is_used_up() -> None:
-    """Where there is work for them, ``concurrency`` requests are under way."""
-    requests = Requests(Random(1), longest=5)
-    async for _ in requests.fetch(map(str, range(100)), concurrency=7, parts=2):
-        pass
-    assert requests.most == 7
-
-
-@pytest.mark.parametrize("is_asynchronous", [False, True])
-async def test_a_long_source_is_not_read_ahead(is_asynchronous: bool) -> None:
-    """Of a million ids no more are taken than the look-ahead allows."""
-    taken = []
-
-    def million() -> Iterator[str]:
-        for number in range(1_000_000):
-            taken.append(number)
-            yield str(number)
-
-    requests = Requests(Random(3))
-    source: Any = streamed(million()) if is_asynchronous else million()
-    fetcher = requests.fetch(source, concurrency=4)
-    for number in range(50):
-        assert await anext(fetcher) == [str(number)]
-        for _ in range(60):
-            await asyncio.sleep(0)
-        assert len(taken) <= number + 2 + 2 * 4
-    await fetcher.aclose()
-    assert client_tasks() == set()

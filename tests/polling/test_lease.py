@@ -9,7 +9,6 @@ import pytest
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
-    ConfigurationError,
     MemoryCheckpointStore,
 )
 from income_client.polling.checkpoint import Checkpoint
@@ -103,16 +102,6 @@ async def test_the_next_claim_goes_on_where_the_last_one_was() -> None:
     assert await store.dead_letters("default") == ()
 
 
-@pytest.mark.parametrize(("given", "kept"), [(105, 107), (107, 107), (120, 120)])
-async def test_the_further_of_two_checkpoints_is_taken(given: int, kept: int) -> None:
-    """What is given counts if it is further than what is stored."""
-    store = MemoryCheckpointStore()
-    await (await taken(store)).save(at(107))
-    checkpoint, _ = await Lease(store, "default").take(at(given, takeovers=9), now)
-    assert checkpoint.reached == kept
-    assert checkpoint.takeovers >= 2
-
-
 @pytest.mark.parametrize("error", [OSError("disk"), CheckpointError("busy", retryable=True)])
 @pytest.mark.parametrize("is_saved", [False, True])
 async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved: bool) -> None:
@@ -181,10 +170,3 @@ async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
             pass
     assert len(holders) == 1
     assert (await store.load("default")).version == 5
-
-
-@pytest.mark.parametrize("store", [None, "store.db", object(), MemoryCheckpointStore])
-async def test_what_is_no_store_is_refused(store: Any) -> None:
-    """A path, for instance."""
-    with pytest.raises(ConfigurationError):
-        Lease(store, "default")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import DecodeError, IncomeClientError, NotFoundError
+from income_client.errors import DecodeError, IncomeClientError
 from income_client.http.endpoints import Response, get_application, get_documents
 from income_client.polling.reading import (
     DIGEST_BYTES,
@@ -114,19 +114,6 @@ def test_a_number_beyond_all_amounts_is_content(number: str) -> None:
     results = [outcome_of(read_version, Application, asked, reply(one)) for one in bodies]
     digests = {one.digest for one in results if isinstance(one, Versioned)}
     assert len(digests) == 2 or all(isinstance(one, DecodeError) for one in results)
-
-
-def test_an_error_is_passed_on() -> None:
-    """A failure and a reply about another application have no version."""
-    asked = get_application("app-1")
-    assert isinstance(
-        outcome_of(read_version, Application, asked, Response(status=404, headers={}, body=b"")),
-        NotFoundError,
-    )
-    mixed_up = json.dumps(APPLICATION | {"application_id": "app-2"}).encode()
-    assert isinstance(
-        outcome_of(read_version, Application, asked, reply(mixed_up)), IncomeClientError
-    )
 
 
 def test_a_record_is_both_its_parts() -> None:
