@@ -33,6 +33,7 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.records.dead_letters import key_of_application, key_of_second
+from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.tail import END_OF_TIME
@@ -41,7 +42,7 @@ from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
 from .checkpoint import DeadLetters, Progress, reason_of
-from .reading import PollSource, RecordVersion, key_of
+from .reading import PollSource, Versioned, key_of, updated_at
 from .schedule import Schedule
 from .status import Monitor
 
@@ -66,9 +67,7 @@ class PollerState:
     """What a poller keeps from one poll to the next."""
 
     progress: Progress
-    """What was delivered."""
     letters: DeadLetters
-    """What could not be read."""
     lead: int = 0
     """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
     echoed: int | None = None
@@ -79,16 +78,13 @@ class PollerState:
 
 @define
 class Row:
-    """An application that was listed and is still to be read."""
+    """An application that the list showed in a window and that is still to be read."""
 
     application_id: str
-    """Which one."""
     window: Window
-    """Where the list showed it."""
     is_letter: bool = False
     """Whether it was given up before, and is not tried twice."""
     attempts: int = 0
-    """How often it was tried."""
 
 
 class Poll:
@@ -273,7 +269,7 @@ class Poll:
             if version is None:
                 self._retry_or_give_up(row, failed[row.application_id])
             elif self._is_new(row, version):
-                records.append(version.record)
+                records.append(version.payload)
             else:
                 self._monitor.unchanged += 1
         if not self._rows:
@@ -297,11 +293,11 @@ class Poll:
         listed = [row.application_id for row in answer.page.applications]
         return [one for one in listed if one not in ids][:_WITNESSES]
 
-    def _is_new(self, row: Row, version: RecordVersion) -> bool:
+    def _is_new(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
         """Take a version that was read; return whether it is new."""
         updated = None
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
-            updated = self._source.frame(version.updated_at)
+            updated = self._source.frame(updated_at(version.payload))
         if self._state.letters:
             self._state.letters.resolve(key_of_application(row.application_id))
         return self._state.progress.admit(
