@@ -94,11 +94,7 @@ class Checkpoint:
 
 
 class Progress:
-    """How far polling has come, in memory; checkpoints are taken of it.
-
-    Remembered is what the next listing may show again, which checkpoints hold as well, what
-    dead letters hold, and in memory alone the latest of all others.
-    """
+    """How far polling has come, in memory; checkpoints are taken of it."""
 
     def __init__(self, checkpoint: Checkpoint, *, settle: int, lookback: int) -> None:
         self.reached: int = checkpoint.reached
@@ -110,6 +106,7 @@ class Progress:
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers
         self._seen = dict(checkpoint.seen)
+        # The latest of all others, which checkpoints do not hold.
         self._recent: dict[bytes, bytes] = {}
 
     @property
@@ -123,13 +120,10 @@ class Progress:
         return max(self._since, self._position - self.lookback)
 
     def fall_back(self, second: int, *, is_running: bool) -> None:
-        """Note that the service's clock is behind what was reached: list from this second again.
-
-        Nothing that was updated since the last poll has an earlier time. Where there was a poll
-        before, now or in an earlier process, all that follows was updated after polling began,
-        whatever second it began with.
-        """
+        """List from this second again, since the service's clock is behind what was reached."""
         self._position = min(self._position, second)
+        # After a poll, now or in an earlier process, all that follows was updated after polling
+        # began, whatever second it began with.
         if is_running or self.reached > self._since:
             self._since = min(self._since, second)
 
@@ -151,12 +145,9 @@ class Progress:
         updated: int | None,
         latest: int | None,
     ) -> bool:
-        """Take a version that was read, and return whether it is new.
-
-        ``updated`` is the second at which the record says that it was updated, after it was
-        listed perhaps; ``latest`` is the latest that the present may be, if that is known.
-        What lies far behind it would be remembered as long.
-        """
+        """Take a version that was read, and return whether it is new."""
+        # The record may have been updated after it was listed, when it says. What would be far
+        # behind the latest that the present may be is not believed: it is remembered as long.
         is_new = not self.knows(key, digest)
         is_far = latest is not None and listed_in.before > latest + _FAR
         until = listed_in.after if is_far else listed_in.before
@@ -171,16 +162,13 @@ class Progress:
         self._batches += 1
 
     def advance(self, second: int, held: Container[bytes] = ()) -> None:
-        """Note that whatever was updated before a second is delivered; never goes back.
-
-        Nothing is forgotten of the applications ``held``, which could not be read: they may
-        come back as they were.
-        """
+        """Note that whatever was updated before a second is delivered; never goes back."""
         if second <= self._position:
             return
         self._position = second
         self.reached = max(self.reached, second)
         oldest = self.lower - 1  # which a closed lower bound lists as well
+        # Those held could not be read, and may come back as they were.
         past = [key for key, seen in self._seen.items() if seen.until < oldest and key not in held]
         for key in past:
             self._recent[key] = self._seen.pop(key).digest

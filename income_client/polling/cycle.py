@@ -88,11 +88,7 @@ class Row:
 
 
 class Poll:
-    """One poll: the listing, the reading of what is listed, and the dead letters that are due.
-
-    ``pursues`` has it list what is updated this very second as well, with one more list call.
-    ``elapsed`` are the seconds since the last poll began; None if there was none.
-    """
+    """One poll: the listing, the reading of what is listed, and the dead letters that are due."""
 
     def __init__(
         self,
@@ -168,12 +164,7 @@ class Poll:
         self._monitor.hear(self._service_time)
 
     def _begins_anew(self, answer: Answer) -> bool:
-        """Take the time of the first reply; list anew if other seconds must be asked for.
-
-        A clock that is behind what was reached has gone back, or ran ahead before: what was
-        updated since the last poll carries its times. One that does not move would hide what
-        its second holds until the next one begins.
-        """
+        """Take the time of the first reply; list anew if other seconds must be asked for."""
         if answer.served_at is None and answer.echo.before > END_OF_TIME:
             raise UnexpectedResponseError("list_applications: the service tells no time")
         now = self._echoed = answer.echo.before
@@ -183,9 +174,12 @@ class Poll:
         last, self._state.echoed = self._state.echoed, now
         elapsed = _DAY if self._elapsed is None else self._elapsed
         if now < progress.position:
+            # Its clock has gone back, or ran ahead before: what was updated since the last poll
+            # carries its times.
             second = max(now - elapsed - progress.settle - 1, FIRST_SECOND)
             progress.fall_back(second, is_running=self._elapsed is not None)
         elif now == last and elapsed > _STILL and self._lead is not None:
+            # A clock that does not move hides what its second holds until the next one begins.
             self._lead = None
         else:
             return False
@@ -205,10 +199,8 @@ class Poll:
         return self._listing.bounds.after if now is None else now
 
     def _latest_present(self) -> int | None:
-        """Return the latest that the present may be; None while the service has told no time.
-
-        Where windows are cut short, the first echoes say nothing of it.
-        """
+        """Return the latest that the present may be; None while the service has told no time."""
+        # Where windows are cut short, the first echoes say nothing of it.
         heard = [one for one in (self._latest, self._listing.present) if one is not None]
         return max(heard) + ceil(self._clock.monotonic() - self.began) if heard else None
 

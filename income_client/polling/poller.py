@@ -20,7 +20,7 @@ from income_client.errors import (
 )
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
-from income_client.settings import check_not_negative, check_positive
+from income_client.settings import check_flag, check_not_negative, check_positive
 from income_client.wire.times import FIRST_SECOND
 
 from .batches import Batch, Batches, Records
@@ -73,8 +73,7 @@ class Poller:
         clock: Clock,
         instrumentation: Instrumentation,
     ) -> None:
-        if not isinstance(once, bool):
-            raise ConfigurationError("once must be True or False")
+        check_flag("once", once)
         check_positive("interval", interval)
         check_not_negative("settle", settle)
         check_not_negative("lookback", lookback)
@@ -253,17 +252,14 @@ class Poller:
             return None
 
     async def _persist(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a step with growing pauses while it fails and may succeed later.
-
-        A failing store does not end the current poll: only the step is repeated.
-        """
+        """Repeat a step with growing pauses while it fails and may succeed later."""
         tries = 0
         while True:
             try:
                 return await step()
             except IncomeClientError as error:
                 tries += 1
-                is_of_store = isinstance(error, CheckpointError)
+                is_of_store = isinstance(error, CheckpointError)  # which ends no poll
                 if not is_of_store:
                     self._poll = None
                 now = self._clock.monotonic()
