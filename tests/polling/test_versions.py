@@ -22,10 +22,8 @@ from income_client.polling.reading import (
 )
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
-from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.payloads import APPLICATION, DOCUMENTS, Path, changed
 from tests.support.session import outcome_of
-
-Path = tuple[str | int, ...]
 
 
 def reply(body: bytes) -> Response:
@@ -45,16 +43,6 @@ def documents_of(payload: Any) -> Versioned[ApplicationDocuments]:
     body = json.dumps(payload).encode()
     asked = get_documents(payload["application_id"], pages=False)
     return read_version(ApplicationDocuments, asked, reply(body))
-
-
-def changed(value: Any, path: Path, new: Any) -> Any:
-    """Return a copy with another value in one place."""
-    copy = json.loads(json.dumps(value))
-    place = copy
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = new
-    return copy
 
 
 @pytest.mark.parametrize(
