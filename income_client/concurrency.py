@@ -26,21 +26,17 @@ Y = TypeVar("Y")
 
 @frozen
 class Finished(Generic[K]):
-    """A task that has finished."""
+    """A task that has finished, with a result or an error, and what it was started for."""
 
     key: K
-    """What it was started for."""
     result: Any
-    """What it returned, None where it failed."""
     error: BaseException | None
-    """What it raised."""
 
 
 class BoundedTasks(Generic[K]):
-    """Tasks in flight, each for a key, and the finished ones in the order of finishing.
+    """Tasks in flight, each for a key, and the finished ones in the order of finishing."""
 
-    What is started must not refer to the iterator, or dropping that would cancel nothing.
-    """
+    # What is started must not refer to the iterator, or dropping that would cancel nothing.
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Any], K] = {}
@@ -120,11 +116,7 @@ def _report(owner: "weakref.ref[BoundedTasks[Any]]", task: "asyncio.Task[Any]") 
 
 
 class Source(Generic[T]):
-    """The items of a caller's iterable, asynchronous or not; keeps an error until its turn.
-
-    ``read`` turns an item into what is worked on, and ``expected`` is the message of the
-    `ConfigurationError` for what is not an iterable.
-    """
+    """The items of a caller's iterable, asynchronous or not; keeps an error until its turn."""
 
     def __init__(
         self,
@@ -184,7 +176,6 @@ class Raised:
     """An error that ends the iteration, in place of a result."""
 
     error: BaseException
-    """It."""
 
 
 class TaskIterator(ABC, Generic[K, Y]):

@@ -1,5 +1,6 @@
 """A checkpoint store in an SQLite file."""
 
+import asyncio
 import errno
 import os
 import sqlite3
@@ -7,7 +8,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -137,27 +137,25 @@ class SQLiteCheckpointStore(CheckpointStore):
 
     async def _run(self, work: Callable[[], T]) -> T:
         try:
-            # A thread of its own: a locked file must not hold one of the event loop's few
-            # threads, which DNS lookups need.
-            with ThreadPoolExecutor(1, "income_client checkpoints") as executor:
-                return await run_to_the_end(partial(self._unlocked, work), executor=executor)
+            return await self._unlocked(work)
         except CheckpointError as error:
             failure = error.again()
         except (sqlite3.Error, OSError) as error:
             failure = self._failure(error)
         raise failure
 
-    def _unlocked(self, work: Callable[[], T]) -> T:
+    async def _unlocked(self, work: Callable[[], T]) -> T:
         """Do work again while the file is locked; what was locked out has changed nothing."""
-        # SQLite waits up to a tenth of a second between two tries, in which others are faster.
+        # The wait is not SQLite's: that would hold one of the event loop's few threads, which
+        # DNS lookups need, and be slower than others between two tries.
         until = time.monotonic() + self._busy_seconds
         while True:
             try:
-                return work()
+                return await run_to_the_end(work)
             except sqlite3.OperationalError as error:
                 if _code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
-            time.sleep(_TRY_SECONDS)
+            await asyncio.sleep(_TRY_SECONDS)
 
     def _load(self, name: str) -> StoredCheckpoint:
         with self._opened("BEGIN") as connection:

@@ -5,36 +5,31 @@ from the store only with the batch that delivers their application after all.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Self
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
-from income_client.records.dead_letters import DeadLetter
 from income_client.records.documents import ApplicationRecord
 
-from .checkpoint import Checkpoint
-from .dead_letters import DeadLetters
+from .checkpoint import Checkpoint, DeadLetters, Progress
 from .lease import Lease
 from .status import Monitor
 
 Save = Callable[[], Awaitable[None]]
 
 
-@frozen(kw_only=True)
-class Chunk:
-    """Records of a poll that make one batch, and what may be stored with them."""
+Records = tuple[ApplicationRecord, ...]
 
-    records: tuple[ApplicationRecord, ...] = field(default=(), repr=False)
-    """Those that are new, at most a hundred."""
+
+@frozen
+class _Commit:
+    """What may be stored once the records before it are delivered."""
+
     checkpoint: Checkpoint
-    """What may be committed once they are delivered."""
-    dead: tuple[DeadLetter, ...]
-    """What must be stored before anything of this is committed."""
     resolved: tuple[str, ...]
-    """Keys of dead letters that may be removed once the records are delivered."""
 
 
 @define(eq=False, repr=False)
@@ -49,7 +44,7 @@ class Batch:
 
     number: int
     """Counts the batches of this poller."""
-    records: tuple[ApplicationRecord, ...]
+    records: Records
     """What is new."""
     checkpoint: str
     """What ``poll(start=...)`` takes: a text of 20 bytes for each application updated within
@@ -103,17 +98,11 @@ class Batches:
     def __init__(self, lease: Lease, monitor: Monitor) -> None:
         self._lease = lease
         self._monitor = monitor
-        self._letters = DeadLetters()
         self._number = 0
         self._committed = 0
-        self._done: dict[int, Chunk] = {}
+        self._done: dict[int, _Commit] = {}
         self._returned: dict[int, Batch] = {}
         self._lock = asyncio.Lock()
-
-    def begin(self, letters: Iterable[DeadLetter]) -> DeadLetters:
-        """Take the dead letters that the store holds, and return what keeps them from now on."""
-        self._letters = DeadLetters(letters)
-        return self._letters
 
     def take_back(self, batch: Batch) -> None:
         """Have a batch delivered again, unless it was committed."""
@@ -124,35 +113,35 @@ class Batches:
         """Return the first of the batches to be delivered again."""
         return self._returned.pop(min(self._returned)) if self._returned else None
 
-    async def make(self, chunk: Chunk, persist: Callable[[Save], Awaitable[None]]) -> Batch | None:
-        """Make a batch; a chunk without records is stored at once.
-
-        Nothing is stored before all batches are committed: a consumer that keeps checkpoints
-        elsewhere may not have stored the last one yet. `persist` retries the commit of the
-        batch while the store fails.
-        """
-        dead = [letter for letter in chunk.dead if letter in self._letters.unsaved]
-        if dead:
+    async def make(
+        self,
+        records: Records,
+        progress: Progress,
+        letters: DeadLetters,
+        persist: Callable[[Save], Awaitable[None]],
+    ) -> Batch | None:
+        """Make a batch, whose commit `persist` retries; without records store what was reached."""
+        if dead := letters.unsaved:
             await self._lease.save_letters(dead)
-            self._letters.saved(dead, ())
+            letters.saved(dead, ())
             self._monitor.dead_lettered(dead)
-        if chunk.records:
+        new = _Commit(progress.checkpoint(), letters.resolved)
+        if records:
             self._number += 1
-            kept = evolve(chunk, records=())  # a commit that must wait keeps no records alive
-            commit = partial(persist, partial(self._commit, self._number, kept))
-            text = chunk.checkpoint.text
-            return Batch(self._number, chunk.records, text, commit, self.take_back)
-        is_further = chunk.checkpoint.progress > self._lease.progress
-        if self._committed == self._number and (is_further or chunk.resolved):
-            await self._store(chunk)
+            commit = partial(persist, partial(self._commit, self._number, new, letters))
+            return Batch(self._number, records, new.checkpoint.text, commit, self.take_back)
+        # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
+        are_committed = self._committed == self._number
+        if are_committed and (new.resolved or new.checkpoint.progress > self._lease.progress):
+            await self._store(new, letters)
         return None
 
-    async def _commit(self, number: int, chunk: Chunk) -> None:
+    async def _commit(self, number: int, new: _Commit, letters: DeadLetters) -> None:
         async with self._lock:
             self._returned.pop(number, None)
             if number <= self._committed:
                 return
-            self._done[number] = chunk
+            self._done[number] = new
             # A checkpoint covers every batch before it, and must not cover one that failed.
             end = min(self._returned, default=self._number + 1)
             ready = [number for number in self._done if number < end]
@@ -160,16 +149,16 @@ class Batches:
                 return
             last = max(ready)
             try:
-                await self._store(self._done[last])
+                await self._store(self._done[last], letters)
             except BaseException:
                 del self._done[number]
                 raise
             self._committed = last
             self._done = {n: later for n, later in self._done.items() if n > last}
 
-    async def _store(self, chunk: Chunk) -> None:
+    async def _store(self, new: _Commit, letters: DeadLetters) -> None:
         # Some may have become dead letters again since.
-        resolved = [key for key in chunk.resolved if key not in self._letters]
-        await self._lease.save(chunk.checkpoint, resolved)
-        self._letters.saved((), resolved)
-        self._monitor.committed(chunk.checkpoint.reached)
+        resolved = [key for key in new.resolved if key not in letters]
+        await self._lease.save(new.checkpoint, resolved)
+        letters.saved((), resolved)
+        self._monitor.committed(new.checkpoint.reached)

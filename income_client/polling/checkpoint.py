@@ -1,21 +1,22 @@
-"""How far polling has come: the checkpoint, its text, and the state that it is taken of.
+"""What a poller remembers and stores: how far it has come, and what could not be read.
 
-It holds times, counts and digests, no id and no content. Seconds before ``reached`` are done
-with. The checkpoint stays behind service time, so that the seconds in between are listed
-again each time; the versions delivered from them are remembered, and forgotten once the list
-cannot show them any more. To forget one too early costs a redelivery, never a loss.
+A checkpoint holds times, counts and digests, no id and no content. Seconds before ``reached``
+are done with. It stays behind service time, so that the seconds in between are listed again each
+time; the versions delivered from them are remembered, and forgotten once the list cannot show
+them any more. To forget one too early costs a redelivery, never a loss.
 """
 
 from base64 import b64decode, b64encode
 from collections.abc import Container, Iterable, Mapping
-from datetime import tzinfo
+from datetime import timedelta, tzinfo
 from functools import cached_property
 from typing import Final, TypeGuard
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from income_client.errors import CheckpointError, ConfigurationError
-from income_client.records.window import Window
+from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
+from income_client.records.dead_letters import DeadLetter
+from income_client.records.window import EPOCH, Window
 from income_client.walk.checkpoint import read_checked, write_checked
 from income_client.wire.times import (
     FIRST_SECOND,
@@ -36,6 +37,8 @@ _COUNTLESS: Final = 2**60
 _MOST_RECENT: Final = 10_000
 _FAR: Final = 60
 _HOUR: Final = 3_600
+_NO_TIME: Final = timedelta(0)
+_LONGEST_REASON: Final = 500
 _CORRUPT: Final = "the checkpoint was not written by a poller, or is damaged"
 
 
@@ -91,11 +94,7 @@ class Checkpoint:
 
 
 class Progress:
-    """How far polling has come, in memory; checkpoints are taken of it.
-
-    Remembered is what the next listing may show again, which checkpoints hold as well, what
-    dead letters hold, and in memory alone the latest of all others.
-    """
+    """How far polling has come, in memory; checkpoints are taken of it."""
 
     def __init__(self, checkpoint: Checkpoint, *, settle: int, lookback: int) -> None:
         self.reached: int = checkpoint.reached
@@ -107,6 +106,7 @@ class Progress:
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers
         self._seen = dict(checkpoint.seen)
+        # The latest of all others, which checkpoints do not hold.
         self._recent: dict[bytes, bytes] = {}
 
     @property
@@ -120,13 +120,10 @@ class Progress:
         return max(self._since, self._position - self.lookback)
 
     def fall_back(self, second: int, *, is_running: bool) -> None:
-        """Note that the service's clock is behind what was reached: list from this second again.
-
-        Nothing that was updated since the last poll has an earlier time. Where there was a poll
-        before, now or in an earlier process, all that follows was updated after polling began,
-        whatever second it began with.
-        """
+        """List from this second again, since the service's clock is behind what was reached."""
         self._position = min(self._position, second)
+        # After a poll, now or in an earlier process, all that follows was updated after polling
+        # began, whatever second it began with.
         if is_running or self.reached > self._since:
             self._since = min(self._since, second)
 
@@ -148,12 +145,9 @@ class Progress:
         updated: int | None,
         latest: int | None,
     ) -> bool:
-        """Take a version that was read, and return whether it is new.
-
-        ``updated`` is the second at which the record says that it was updated, after it was
-        listed perhaps; ``latest`` is the latest that the present may be, if that is known.
-        What lies far behind it would be remembered as long.
-        """
+        """Take a version that was read, and return whether it is new."""
+        # The record may have been updated after it was listed, when it says. What would be far
+        # behind the latest that the present may be is not believed: it is remembered as long.
         is_new = not self.knows(key, digest)
         is_far = latest is not None and listed_in.before > latest + _FAR
         until = listed_in.after if is_far else listed_in.before
@@ -168,16 +162,13 @@ class Progress:
         self._batches += 1
 
     def advance(self, second: int, held: Container[bytes] = ()) -> None:
-        """Note that whatever was updated before a second is delivered; never goes back.
-
-        Nothing is forgotten of the applications ``held``, which could not be read: they may
-        come back as they were.
-        """
+        """Note that whatever was updated before a second is delivered; never goes back."""
         if second <= self._position:
             return
         self._position = second
         self.reached = max(self.reached, second)
         oldest = self.lower - 1  # which a closed lower bound lists as well
+        # Those held could not be read, and may come back as they were.
         past = [key for key, seen in self._seen.items() if seen.until < oldest and key not in held]
         for key in past:
             self._recent[key] = self._seen.pop(key).digest
@@ -194,6 +185,93 @@ class Progress:
             takeovers=self._takeovers,
             seen=dict(self._seen),
         )
+
+
+class DeadLetters:
+    """The dead letters of one poller, and which of them the store does not have yet."""
+
+    def __init__(self, letters: Iterable[DeadLetter] = ()) -> None:
+        self._letters = {letter.key: letter for letter in letters}
+        self._unsaved: dict[str, DeadLetter] = {}
+        self._resolved: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._letters
+
+    @property
+    def application_ids(self) -> tuple[str, ...]:
+        """The applications that they are about."""
+        ids = (letter.application_id for letter in self._letters.values())
+        return tuple(one for one in ids if one is not None)
+
+    @property
+    def seconds(self) -> tuple[Window, ...]:
+        """The seconds that hold more rows than can be asked for."""
+        return tuple(one.window for one in self._letters.values() if one.application_id is None)
+
+    @property
+    def unsaved(self) -> tuple[DeadLetter, ...]:
+        """Those that the store must have before a checkpoint passes them."""
+        return tuple(self._unsaved.values())
+
+    @property
+    def resolved(self) -> tuple[str, ...]:
+        """Keys of those that the store may lose once what was read is delivered."""
+        return tuple(self._resolved)
+
+    def due(self, now: int, *, most: int) -> list[DeadLetter]:
+        """Return those to be tried again, the most overdue first."""
+        moment = EPOCH + timedelta(seconds=now)
+        overdue = {letter.key: moment - letter.next_try_at for letter in self._letters.values()}
+        due = [key for key, waited in overdue.items() if waited >= _NO_TIME]
+        first = sorted(due, key=overdue.__getitem__, reverse=True)[:most]
+        return [self._letters[key] for key in first]
+
+    def put(
+        self,
+        application_id: str | None,
+        window: Window,
+        reason: str,
+        *,
+        attempts: int,
+        now: int,
+    ) -> None:
+        """Add a dead letter, or count further attempts; without an id it is about a second."""
+        moment = EPOCH + timedelta(seconds=now)
+        letter = DeadLetter(
+            application_id=None if application_id is None else _storable(application_id),
+            window=window,
+            reason=_storable(reason[:_LONGEST_REASON]),
+            attempts=attempts,
+            first_tried_at=moment,
+            last_tried_at=moment,
+        )
+        known = self._letters.get(letter.key)
+        if known is not None:
+            letter = evolve(
+                letter,
+                attempts=known.attempts + attempts,
+                first_tried_at=known.first_tried_at,
+            )
+        self._letters[letter.key] = self._unsaved[letter.key] = letter
+        self._resolved.pop(letter.key, None)
+
+    def resolve(self, key: str) -> None:
+        """Remove a dead letter whose application was read after all, if there is one."""
+        if self._letters.pop(key, None) is not None:
+            self._unsaved.pop(key, None)
+            self._resolved[key] = None
+
+    def saved(self, letters: Iterable[DeadLetter], resolved: Iterable[str]) -> None:
+        """Note what the store has by now."""
+        for letter in letters:
+            if self._unsaved.get(letter.key) is letter:
+                del self._unsaved[letter.key]
+        for key in resolved:
+            self._resolved.pop(key, None)
 
 
 def is_checkpoint(text: str) -> bool:
@@ -276,3 +354,14 @@ def starting_point(start: When | None, zone: tzinfo) -> Checkpoint | int | None:
     except ConfigurationError:
         pass
     raise ConfigurationError("start must be a time, its ISO 8601 text, or a batch's checkpoint")
+
+
+def reason_of(error: IncomeClientError) -> str:
+    """Return why a record could not be read; errors hold no content."""
+    return f"{type(error).__name__}: {error.message}"
+
+
+def _storable(text: str) -> str:
+    """Return a text without characters that no database takes."""
+    is_plain = "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    return text if is_plain else text.encode("unicode_escape").decode()

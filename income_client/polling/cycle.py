@@ -40,10 +40,9 @@ from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, Question
 from income_client.wire.times import FIRST_SECOND
 
-from .batches import Chunk
-from .checkpoint import Progress
-from .dead_letters import DeadLetters, reason_of
-from .reading import PollSource, RecordVersion, key_of
+from .batches import Records
+from .checkpoint import DeadLetters, Progress, reason_of
+from .reading import PollSource, Versioned, key_of, updated_at
 from .schedule import Schedule
 from .status import Monitor
 
@@ -68,9 +67,7 @@ class PollerState:
     """What a poller keeps from one poll to the next."""
 
     progress: Progress
-    """What was delivered."""
     letters: DeadLetters
-    """What could not be read."""
     lead: int = 0
     """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
     echoed: int | None = None
@@ -81,24 +78,17 @@ class PollerState:
 
 @define
 class Row:
-    """An application that was listed and is still to be read."""
+    """An application that the list showed in a window and that is still to be read."""
 
     application_id: str
-    """Which one."""
     window: Window
-    """Where the list showed it."""
     is_letter: bool = False
     """Whether it was given up before, and is not tried twice."""
     attempts: int = 0
-    """How often it was tried."""
 
 
 class Poll:
-    """One poll: the listing, the reading of what is listed, and the dead letters that are due.
-
-    ``pursues`` has it list what is updated this very second as well, with one more list call.
-    ``elapsed`` are the seconds since the last poll began; None if there was none.
-    """
+    """One poll: the listing, the reading of what is listed, and the dead letters that are due."""
 
     def __init__(
         self,
@@ -128,8 +118,8 @@ class Poll:
         self.has_read: bool = False
         """Whether the records read last were given by the service, some of them at least."""
 
-    async def next(self) -> Chunk | None:
-        """Return what was read next; None at the end."""
+    async def next(self) -> Records | None:
+        """Return what was read next and is new, a batch at most; None at the end."""
         while True:
             if self._rows:
                 return await self._read()
@@ -141,16 +131,6 @@ class Poll:
                 await self._ask(question)
             elif not self._turn_to_letters():
                 return None
-
-    def chunk(self, records: tuple[ApplicationRecord, ...] = ()) -> Chunk:
-        """Return what may be delivered and committed now."""
-        letters = self._state.letters
-        return Chunk(
-            records=records,
-            checkpoint=self._state.progress.checkpoint(),
-            dead=letters.unsaved,
-            resolved=letters.resolved,
-        )
 
     # Listing
 
@@ -184,12 +164,7 @@ class Poll:
         self._monitor.hear(self._service_time)
 
     def _begins_anew(self, answer: Answer) -> bool:
-        """Take the time of the first reply; list anew if other seconds must be asked for.
-
-        A clock that is behind what was reached has gone back, or ran ahead before: what was
-        updated since the last poll carries its times. One that does not move would hide what
-        its second holds until the next one begins.
-        """
+        """Take the time of the first reply; list anew if other seconds must be asked for."""
         if answer.served_at is None and answer.echo.before > END_OF_TIME:
             raise UnexpectedResponseError("list_applications: the service tells no time")
         now = self._echoed = answer.echo.before
@@ -199,9 +174,12 @@ class Poll:
         last, self._state.echoed = self._state.echoed, now
         elapsed = _DAY if self._elapsed is None else self._elapsed
         if now < progress.position:
+            # Its clock has gone back, or ran ahead before: what was updated since the last poll
+            # carries its times.
             second = max(now - elapsed - progress.settle - 1, FIRST_SECOND)
             progress.fall_back(second, is_running=self._elapsed is not None)
         elif now == last and elapsed > _STILL and self._lead is not None:
+            # A clock that does not move hides what its second holds until the next one begins.
             self._lead = None
         else:
             return False
@@ -221,10 +199,8 @@ class Poll:
         return self._listing.bounds.after if now is None else now
 
     def _latest_present(self) -> int | None:
-        """Return the latest that the present may be; None while the service has told no time.
-
-        Where windows are cut short, the first echoes say nothing of it.
-        """
+        """Return the latest that the present may be; None while the service has told no time."""
+        # Where windows are cut short, the first echoes say nothing of it.
         heard = [one for one in (self._latest, self._listing.present) if one is not None]
         return max(heard) + ceil(self._clock.monotonic() - self.began) if heard else None
 
@@ -261,8 +237,7 @@ class Poll:
 
     # Reading
 
-    async def _read(self) -> Chunk:
-        """Read rows, a batch of them at most."""
+    async def _read(self) -> Records:
         rows = list(islice(self._rows, _BATCH_SIZE))
         ids = [row.application_id for row in rows]
         attempts = min(row.attempts for row in rows)
@@ -286,7 +261,7 @@ class Poll:
             if version is None:
                 self._retry_or_give_up(row, failed[row.application_id])
             elif self._is_new(row, version):
-                records.append(version.record)
+                records.append(version.payload)
             else:
                 self._monitor.unchanged += 1
         if not self._rows:
@@ -295,7 +270,7 @@ class Poll:
         self._monitor.warn_of_unchanged(progress.settle + progress.lookback)
         if records:
             progress.deliver()
-        return self.chunk(tuple(records))
+        return tuple(records)
 
     async def _others(self, ids: Sequence[str]) -> list[str]:
         """Return other applications, to see whether the service gives anything at all."""
@@ -310,11 +285,11 @@ class Poll:
         listed = [row.application_id for row in answer.page.applications]
         return [one for one in listed if one not in ids][:_WITNESSES]
 
-    def _is_new(self, row: Row, version: RecordVersion) -> bool:
+    def _is_new(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
         """Take a version that was read; return whether it is new."""
         updated = None
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
-            updated = self._source.frame(version.updated_at)
+            updated = self._source.frame(updated_at(version.payload))
         if self._state.letters:
             self._state.letters.resolve(key_of_application(row.application_id))
         return self._state.progress.admit(

@@ -57,11 +57,7 @@ class Lease:
     async def take(
         self, given: Checkpoint | None, begin: Callable[[], Awaitable[int]]
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
-        """Take the name over; return where to begin, and the dead letters.
-
-        From now on every older poller of the name gets a conflict. ``given`` counts if the store
-        is not further already, and ``begin`` gives the second to begin with if there is neither.
-        """
+        """Take the name over, from every older poller; return where to begin, and dead letters."""
         for _ in range(_MOST_RIVALS):
             stored = await self._load()
             known = None if stored.checkpoint is None else read_checkpoint(stored.checkpoint)
@@ -145,10 +141,8 @@ class Lease:
 
 
 async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
-    """Call a store, and raise what it raises as an error of ours without its frames.
-
-    The errors and frames of a database driver may hold an address with its password.
-    """
+    """Call a store, and raise what it raises as an error of ours without its frames."""
+    # The errors and frames of a database driver may hold an address with its password.
     failure: IncomeClientError
     try:
         return await ask()

@@ -20,11 +20,11 @@ from income_client.errors import (
 )
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
-from income_client.settings import check_not_negative, check_positive
+from income_client.settings import check_flag, check_not_negative, check_positive
 from income_client.wire.times import FIRST_SECOND
 
-from .batches import Batch, Batches, Chunk
-from .checkpoint import Checkpoint, Progress
+from .batches import Batch, Batches, Records
+from .checkpoint import Checkpoint, DeadLetters, Progress
 from .cycle import Poll, PollerState
 from .lease import Lease
 from .reading import PollSource
@@ -73,8 +73,7 @@ class Poller:
         clock: Clock,
         instrumentation: Instrumentation,
     ) -> None:
-        if not isinstance(once, bool):
-            raise ConfigurationError("once must be True or False")
+        check_flag("once", once)
         check_positive("interval", interval)
         check_not_negative("settle", settle)
         check_not_negative("lookback", lookback)
@@ -89,7 +88,7 @@ class Poller:
         self._ends_with_poll = once
         self._state: PollerState | None = None  # before the name is taken
         self._poll: Poll | None = None
-        self._chunk: Chunk | None = None
+        self._new: Records | None = None  # read, and not made a batch yet
         self._is_over = False
         self._began: float | None = None
         self._refused_since: float | None = None
@@ -253,17 +252,14 @@ class Poller:
             return None
 
     async def _persist(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a step with growing pauses while it fails and may succeed later.
-
-        A failing store does not end the current poll: only the step is repeated.
-        """
+        """Repeat a step with growing pauses while it fails and may succeed later."""
         tries = 0
         while True:
             try:
                 return await step()
             except IncomeClientError as error:
                 tries += 1
-                is_of_store = isinstance(error, CheckpointError)
+                is_of_store = isinstance(error, CheckpointError)  # which ends no poll
                 if not is_of_store:
                     self._poll = None
                 now = self._clock.monotonic()
@@ -300,16 +296,17 @@ class Poller:
 
     async def _step(self) -> Batch | None:
         self._schedule.check()
-        if self._chunk is not None:
-            batch = await self._batches.make(self._chunk, self._persist)
-            self._chunk = None
+        if self._state is None:
+            await self._begin()
+        elif self._new is not None:
+            progress, letters = self._state.progress, self._state.letters
+            batch = await self._batches.make(self._new, progress, letters, self._persist)
+            self._new = None
             if self._is_over and self._ends_with_poll:
                 self._schedule.stop()
             return batch
-        if self._poll is not None:
+        elif self._poll is not None:
             await self._continue(self._poll)
-        elif self._state is None:
-            await self._begin()
         else:
             await self._begin_poll(self._state)
         return None
@@ -320,7 +317,7 @@ class Poller:
             self._lease.take(given, self._first_second)
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
-        self._state = PollerState(progress=progress, letters=self._batches.begin(letters))
+        self._state = PollerState(progress=progress, letters=DeadLetters(letters))
         self._monitor.committed(checkpoint.reached)
 
     async def _first_second(self) -> int:
@@ -346,13 +343,12 @@ class Poller:
         )
 
     async def _continue(self, poll: Poll) -> None:
-        chunk = await poll.next()
-        if chunk is not None:
-            self._chunk = chunk
+        self._new = await poll.next()
+        if self._new is not None:
             if poll.has_read:
                 self._refused_since = None
             return
-        self._chunk = poll.chunk()
+        self._new = ()
         self._poll, self._is_over = None, True
         self._began = poll.began
         self._refused_since = None

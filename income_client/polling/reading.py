@@ -101,45 +101,30 @@ def _read_ids(body: bytes) -> ApplicationPage | None:
 
 @frozen
 class Versioned(Generic[T]):
-    """The payload of a reply, and what tells it from other versions."""
+    """A reply or a record as it was read, and a digest that others have which say the same."""
 
     payload: T
-    """What the reply holds."""
     digest: bytes = field(repr=False)
-    """Equal for replies that say the same."""
 
 
-@frozen
-class RecordVersion:
-    """A record as it was read, and what tells it from other versions."""
+def record_of(
+    application: Versioned[Application], documents: Versioned[ApplicationDocuments] | None = None
+) -> Versioned[ApplicationRecord]:
+    """Put together what two replies hold."""
+    record = ApplicationRecord(
+        application=application.payload,
+        documents=None if documents is None else documents.payload,
+    )
+    digest = application.digest if documents is None else application.digest + documents.digest
+    full = hashlib.blake2b(digest, digest_size=_FULL_DIGEST).digest()
+    return Versioned(record, full[:DIGEST_BYTES])
 
-    record: ApplicationRecord
-    """The application with its documents."""
-    digest: bytes = field(repr=False)
-    """Equal for records that say the same."""
 
-    @classmethod
-    def of(
-        cls,
-        application: Versioned[Application],
-        documents: Versioned[ApplicationDocuments] | None = None,
-    ) -> "RecordVersion":
-        """Put together what two replies hold."""
-        record = ApplicationRecord(
-            application=application.payload,
-            documents=None if documents is None else documents.payload,
-        )
-        digest = application.digest if documents is None else application.digest + documents.digest
-        full = hashlib.blake2b(digest, digest_size=_FULL_DIGEST).digest()
-        return cls(record, full[:DIGEST_BYTES])
-
-    @property
-    def updated_at(self) -> datetime:
-        """The latest update that the record itself tells of, in UTC; a hint, no more."""
-        record = self.record
-        by_type = {} if record.documents is None else record.documents.documents
-        times = (document.updated_at for documents in by_type.values() for document in documents)
-        return max([record.application.last_updated_at, *times])
+def updated_at(record: ApplicationRecord) -> datetime:
+    """Return the latest update that a record itself tells of, in UTC; a hint, no more."""
+    by_type = {} if record.documents is None else record.documents.documents
+    times = (document.updated_at for documents in by_type.values() for document in documents)
+    return max([record.application.last_updated_at, *times])
 
 
 def key_of(application_id: str) -> bytes:
@@ -193,17 +178,11 @@ class PollSource:
     """Reads for one poller."""
 
     session: SessionManager
-    """Makes the requests."""
     zone: tzinfo
-    """The zone of the service's times that carry none."""
     documents: bool
-    """Whether the documents are read as well."""
     pages: bool
-    """Whether each document comes with its pages block."""
     concurrency: int
-    """Requests in flight at a time."""
     limit: int = LARGEST_LIMIT
-    """Rows asked for in one page."""
     has_answered: bool = field(default=False, init=False)
     """Whether the list was ever read, so that the credentials have worked."""
 
@@ -220,7 +199,7 @@ class PollSource:
 
     async def read(
         self, application_ids: Sequence[str]
-    ) -> tuple[dict[str, RecordVersion], dict[str, IncomeClientError]]:
+    ) -> tuple[dict[str, Versioned[ApplicationRecord]], dict[str, IncomeClientError]]:
         """Read applications; return those that were read, and the failures of the others."""
         slots = asyncio.Semaphore(self.concurrency)
         failed: dict[str, IncomeClientError] = {}
@@ -255,7 +234,7 @@ class PollSource:
         if mistake is not None:
             raise mistake
         read = {
-            one: RecordVersion.of(*(task.result() for task in replies))
+            one: record_of(*(task.result() for task in replies))
             for one, replies in tasks.items()
             if one not in failed
         }

@@ -180,14 +180,11 @@ def _is_container(kind: Any) -> bool:
 
 @attrs.frozen
 class _Shape:
-    """The keys of the object that a record is in JSON."""
+    """The object that a record is in JSON: types by key, and defaults of what may be absent."""
 
     cls: Any
-    """The class of the record."""
     types: Mapping[str, Any]
-    """Type by key, in the order of the fields."""
     defaults: Mapping[str, Any]
-    """Value of each key that may be absent."""
     beside: Mapping[str, Any]
     """Fields of the class that are no keys of the object, with their initial values."""
 
@@ -215,16 +212,13 @@ class _Shape:
         return len(self.types) - len(self.defaults)
 
     def leftovers(self, value: Mapping[str, Any], record: Any) -> UntypedDict:
-        """Return the members of an object for which its record has no field.
-
-        A default that was sent explicitly is one of them, or it would be lost on
-        the way back: a null for ``pages``, say.
-        """
+        """Return the members of an object for which its record has no field."""
         known, left = self.types, {}
         for key in value:
             if key not in known:
                 item = value[key]
                 left[key] = item if type(item) is str else untyped(item)
+        # A default that was sent would be lost on the way back: a null for ``pages``, say.
         for name in self.defaults:
             if name in value and getattr(record, name) == self.defaults[name]:
                 left[name] = value[name]
@@ -331,12 +325,8 @@ def _write_object(value: Any) -> Any:
 
 
 def _compiled(kind: Any) -> Reader:
-    """Return a function that reads values of a type, made of lines for all that is in it.
-
-    Exact types are tested in place, records within records are read in the same function,
-    and fields are stored one by one instead of through ``__init__``, which does nothing
-    but store.
-    """
+    """Return a function that reads values of a type, made of lines for all that is in it."""
+    # Fields are stored one by one instead of through ``__init__``, which does nothing but store.
     function = _Function()
     source = f"def read(value, _):\n{_indented(function.lines('value', kind))}\n    return value"
     exec(source, function.scope)  # noqa: S102 - made of nothing but names of fields
@@ -346,11 +336,7 @@ def _compiled(kind: Any) -> Reader:
 
 @functools.cache
 def _blank(cls: Any) -> Any:
-    """Return a class of the same layout whose instances can be filled in.
-
-    CPython lets such an instance become one of the record class. Until then it
-    is a local of one function.
-    """
+    """Return a class whose instances can be filled in, and then become one of the record class."""
     # All three, or a store looks for the method of the record class each time.
     methods = ("__init__", "__setattr__", "__delattr__")
     members = {name: getattr(object, name) for name in methods}

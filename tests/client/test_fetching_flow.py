@@ -124,16 +124,12 @@ async def test_closing_ends_requests_and_source() -> None:
         await fetcher.aclose()
 
 
-async def test_the_end_closes_the_source() -> None:
-    """A source that was read to its end is closed as well."""
+async def test_the_end_and_a_failure_close_the_source() -> None:
+    """Whether it was read to its end or not."""
     async with served(3) as (service, client):
         source = Source(service.world.ids)
         assert len(await all_of(client.fetch_documents(source))) == 3
         assert source.is_closed
-
-
-async def test_a_failure_closes_the_source() -> None:
-    """So is one whose applications could not be read."""
     async with served(30) as (service, client):
         service.faults.add(Fault("status", status=403, path="/v1/*", skip=5))
         source = Source(service.world.ids)

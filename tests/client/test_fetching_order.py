@@ -1,11 +1,9 @@
 """Fetching keeps the order and its bounds, whatever the requests take."""
 
 import asyncio
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,12 +19,11 @@ class Requests:
         most: requests that were under way at a time, at the most.
     """
 
-    def __init__(self, chance: Random, longest: int = 20) -> None:
+    def __init__(self, chance: Random) -> None:
         self.begun: list[str] = []
         self.most = 0
         self._under_way = 0
         self._chance = chance
-        self._longest = longest
 
     async def ask(self, application_id: str) -> str:
         """Answer with the id itself, some time later."""
@@ -34,7 +31,7 @@ class Requests:
         self._under_way += 1
         self.most = max(self.most, self._under_way)
         try:
-            for _ in range(self._chance.randrange(self._longest)):
+            for _ in range(self._chance.randrange(20)):
                 await asyncio.sleep(0)
         finally:
             self._under_way -= 1
@@ -49,17 +46,6 @@ class Requests:
             concurrency=concurrency,
             on_error="raise",
         )
-
-
-@pytest.mark.parametrize("is_asynchronous", [False, True])
-async def test_order_is_kept_through_any_delays(is_asynchronous: bool) -> None:
-    """2,000 applications, two requests each, come back in input order."""
-    requests = Requests(Random(7))
-    ids = [str(number) for number in range(2000)]
-    source: Any = streamed(ids) if is_asynchronous else ids
-    found = [answers async for answers in requests.fetch(source, concurrency=16, parts=2)]
-    assert found == [[one, one] for one in ids]
-    assert requests.most <= 16
 
 
 @given(
@@ -89,33 +75,3 @@ def test_order_and_bound_hold_for_any_shape(
         assert client_tasks() == set()
 
     asyncio.run(fetch())
-
-
-async def test_the_bound_is_used_up() -> None:
-    """Where there is work for them, ``concurrency`` requests are under way."""
-    requests = Requests(Random(1), longest=5)
-    async for _ in requests.fetch(map(str, range(100)), concurrency=7, parts=2):
-        pass
-    assert requests.most == 7
-
-
-@pytest.mark.parametrize("is_asynchronous", [False, True])
-async def test_a_long_source_is_not_read_ahead(is_asynchronous: bool) -> None:
-    """Of a million ids no more are taken than the look-ahead allows."""
-    taken = []
-
-    def million() -> Iterator[str]:
-        for number in range(1_000_000):
-            taken.append(number)
-            yield str(number)
-
-    requests = Requests(Random(3))
-    source: Any = streamed(million()) if is_asynchronous else million()
-    fetcher = requests.fetch(source, concurrency=4)
-    for number in range(50):
-        assert await anext(fetcher) == [str(number)]
-        for _ in range(60):
-            await asyncio.sleep(0)
-        assert len(taken) <= number + 2 + 2 * 4
-    await fetcher.aclose()
-    assert client_tasks() == set()

@@ -9,7 +9,7 @@ import pytest
 from income_client import Event, IncomeClient, MemoryCheckpointStore, RecordDelivered
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.support.polling import ids_of, rest, scene
+from tests.support.polling import rest, scene
 from tests.support.service import NOW
 
 
@@ -64,16 +64,6 @@ async def test_what_is_read_again_is_counted() -> None:
             poller = place.poll(settle=5, lookback=30)
             assert await rest(poller) == []
             assert poller.status.unchanged == unchanged
-
-
-async def test_a_checkpoint_holds_twenty_bytes_for_each_of_them() -> None:
-    """So an hour in which a thousand were updated is 20 kilobytes."""
-    async with scene(range(NOW - 300, NOW)) as place:
-        options: dict[str, Any] = {"start": "2026-06-30T11:00:00", "lookback": 3600}
-        assert len(set(ids_of(await rest(place.poll(**options))))) == 300
-        stored = await place.store.load("default")
-        assert stored.checkpoint is not None
-        assert 300 * 18 < len(stored.checkpoint) < 300 * 25
 
 
 async def test_a_costly_lookback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

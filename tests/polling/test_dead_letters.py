@@ -3,15 +3,14 @@
 from datetime import timedelta
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError, NotFoundError, PayloadFault
-from income_client.polling.dead_letters import DeadLetters, reason_of
+from income_client.polling.checkpoint import DeadLetters, reason_of
 from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
 from income_client.records.window import EPOCH, Window
-from income_client.wire.times import FIRST_SECOND, LAST_SECOND
+from income_client.wire.times import LAST_SECOND
 
 WINDOW = Window(0, 10)
 NOW = 1_782_820_800
@@ -47,12 +46,6 @@ def test_pauses_double_up_to_a_day() -> None:
     assert pauses[:4] == [60, 120, 240, 480]
     assert all(later == min(2 * one, DAY) for one, later in pairwise(pauses))
     assert pause_after(10**9) == DAY
-
-
-@pytest.mark.parametrize("now", [FIRST_SECOND, -1, 0, NOW, LAST_SECOND - 3 * DAY])
-def test_the_schedule_is_the_same_at_any_time(now: int) -> None:
-    """Seconds before 1970 count like all others."""
-    assert pause_after(2, now) == 120
 
 
 @given(st.integers(1, 40))
@@ -122,19 +115,6 @@ def test_one_that_changed_while_it_was_stored_is_stored_again() -> None:
     assert KEY in letters
 
 
-def test_one_that_was_read_is_taken_out() -> None:
-    """It is due no more, and the store is told until it has heard."""
-    letters = DeadLetters()
-    put(letters)
-    letters.resolve(KEY)
-    assert len(letters) == 0
-    assert letters.unsaved == ()
-    assert list(letters.resolved) == [KEY]
-    assert letters.due(NOW + DAY, most=9) == []
-    letters.saved((), letters.resolved)
-    assert list(letters.resolved) == []
-
-
 def test_one_that_lies_there_again_is_not_taken_out() -> None:
     """The later of two findings counts."""
     letters = DeadLetters()
@@ -144,13 +124,6 @@ def test_one_that_lies_there_again_is_not_taken_out() -> None:
     assert letters.resolved == ()
     assert ids(letters.unsaved) == ["a"]
     assert letters.unsaved[0].attempts == 2
-
-
-def test_reading_what_was_never_dead_changes_nothing() -> None:
-    """Every record that is read is asked for here."""
-    letters = DeadLetters()
-    letters.resolve(KEY)
-    assert letters.resolved == ()
 
 
 steps = st.lists(

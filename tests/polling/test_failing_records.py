@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from income_client import Batch, Poller, RetryPolicy, ServerError
+from income_client import Batch, Poller, RetryPolicy
 from income_client.emulator import Fault
 from tests.support.polling import Scene, first, ids_of, reached, rest, scene
 from tests.support.service import NOW, until
@@ -51,20 +51,6 @@ async def test_after_so_many_attempts_a_record_is_given_up(
         (letter,) = await place.store.dead_letters("default")
         assert (letter.application_id, letter.attempts) == (bad, attempts)
         assert await reached(place) > NOW
-
-
-async def test_where_nothing_at_all_is_given_nothing_is_given_up() -> None:
-    """An outage of the applications alone: the poll fails, and the checkpoint stays."""
-    async with scene() as place:
-        updated = place.touch(1, 2)
-        place.service.advance(10)
-        spoil(place, "*", **FAILING)
-        with pytest.raises(ServerError):
-            await rest(place.poll())
-        assert await place.letters() == []
-        assert await reached(place) == NOW
-        place.service.faults.clear()
-        assert sorted(ids_of(await rest(place.poll()))) == sorted(updated)
 
 
 async def test_the_only_application_of_a_service_is_not_given_up() -> None:

@@ -1,7 +1,6 @@
 """A poller's hold on its name: taken once, lost to the next, and sure of what was saved."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,13 +8,13 @@ import pytest
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
-    ConfigurationError,
     MemoryCheckpointStore,
 )
 from income_client.polling.checkpoint import Checkpoint
 from income_client.polling.lease import Lease
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
+from tests.support.polling import FailingStore
 
 LETTER = DeadLetter(
     application_id="app-1",
@@ -25,36 +24,6 @@ LETTER = DeadLetter(
     first_tried_at=EPOCH,
     last_tried_at=EPOCH,
 )
-
-
-class ShakyStore(MemoryCheckpointStore):
-    """Fails before or after it has saved, when it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fails_before: BaseException | None = None
-        self.fails_after: BaseException | None = None
-
-    async def save(
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
-        """Save, or fail."""
-        before, self.fails_before = self.fails_before, None
-        if before is not None:
-            raise before
-        new = await super().save(
-            name, checkpoint, version=version, dead_letters=dead_letters, resolved=resolved
-        )
-        after, self.fails_after = self.fails_after, None
-        if after is not None:
-            raise after
-        return new
 
 
 async def now() -> int:
@@ -103,26 +72,13 @@ async def test_the_next_claim_goes_on_where_the_last_one_was() -> None:
     assert await store.dead_letters("default") == ()
 
 
-@pytest.mark.parametrize(("given", "kept"), [(105, 107), (107, 107), (120, 120)])
-async def test_the_further_of_two_checkpoints_is_taken(given: int, kept: int) -> None:
-    """What is given counts if it is further than what is stored."""
-    store = MemoryCheckpointStore()
-    await (await taken(store)).save(at(107))
-    checkpoint, _ = await Lease(store, "default").take(at(given, takeovers=9), now)
-    assert checkpoint.reached == kept
-    assert checkpoint.takeovers >= 2
-
-
 @pytest.mark.parametrize("error", [OSError("disk"), CheckpointError("busy", retryable=True)])
 @pytest.mark.parametrize("is_saved", [False, True])
 async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved: bool) -> None:
     """Whether it was made or not, the next save is neither refused nor lost."""
-    store = ShakyStore()
+    store = FailingStore()
     lease = await taken(store)
-    if is_saved:
-        store.fails_after = error
-    else:
-        store.fails_before = error
+    store.failures, store.error, store.saves_first = 1, error, is_saved
     with pytest.raises(CheckpointError) as caught:
         await lease.save(at(103))
     assert caught.value.retryable
@@ -141,9 +97,9 @@ async def stale(store: Any) -> Lease:
 
 async def test_a_cancelled_save_that_was_made_is_ours() -> None:
     """Cancellation tells nothing of what the store has done."""
-    store = ShakyStore()
+    store = FailingStore()
     lease = await taken(store)
-    store.fails_after = asyncio.CancelledError()
+    store.failures, store.error, store.saves_first = 1, asyncio.CancelledError(), True
     with pytest.raises(asyncio.CancelledError):
         await lease.save(at(103))
     await lease.check()
@@ -152,9 +108,9 @@ async def test_a_cancelled_save_that_was_made_is_ours() -> None:
 
 async def test_a_claim_of_somebody_else_is_not_taken_for_ours() -> None:
     """Although it stores the very text that we had tried to bury letters with."""
-    store = ShakyStore()
+    store = FailingStore()
     lease = await taken(store)
-    store.fails_before = OSError("disk")
+    store.failures, store.error = 1, OSError("disk")
     with pytest.raises(CheckpointError):
         await lease.save_letters([LETTER])
     await taken(store)
@@ -181,10 +137,3 @@ async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
             pass
     assert len(holders) == 1
     assert (await store.load("default")).version == 5
-
-
-@pytest.mark.parametrize("store", [None, "store.db", object(), MemoryCheckpointStore])
-async def test_what_is_no_store_is_refused(store: Any) -> None:
-    """A path, for instance."""
-    with pytest.raises(ConfigurationError):
-        Lease(store, "default")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from income_client import AuthenticationError, ConfigurationError, IncomeClient, ServerError
+from income_client import ConfigurationError, ServerError
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
 from tests.support.polling import ids_of, reached, scene
@@ -50,15 +50,6 @@ async def test_a_single_poll_that_fails_raises_its_error() -> None:
         with pytest.raises(ServerError):
             await anext(poller)
         assert poller.status.failures == 1
-
-
-async def test_wrong_credentials_end_a_single_poll_at_once() -> None:
-    """As they end any poller that has never worked."""
-    async with scene() as place:
-        wrong = type(place.service.oauth2)("nobody", "nothing")
-        async with IncomeClient(place.service.url, auth=wrong) as client:
-            with pytest.raises(AuthenticationError):
-                await anext(client.poll(place.store, once=True))
 
 
 @pytest.mark.parametrize("once", [None, 1, "yes"])

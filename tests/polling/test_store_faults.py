@@ -1,50 +1,17 @@
 """A store that fails for a while: the poll in hand is kept, and only the commit is retried."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
-    DeadLetter,
-    MemoryCheckpointStore,
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
-from tests.support.polling import Scene, ids_of, rest, scene, take
+from tests.support.polling import FailingStore, Scene, ids_of, rest, scene, take
 from tests.support.service import HeldClock, until
-
-
-class FailingStore(MemoryCheckpointStore):
-    """Fails as many saves as it is told to, before it has saved or afterwards."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures = 0
-        self.tries = 0
-        self.saves_first = False
-
-    async def save(
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
-        """Save, or fail."""
-        self.tries += 1
-        more: dict[str, Any] = {"dead_letters": dead_letters, "resolved": resolved}
-        if not self.failures:
-            return await super().save(name, checkpoint, version=version, **more)
-        self.failures -= 1
-        if self.saves_first:
-            await super().save(name, checkpoint, version=version, **more)
-        raise CheckpointError("the store is locked", retryable=True)
 
 
 def with_updates(place: Scene, count: int) -> FailingStore:

@@ -9,22 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import DecodeError, IncomeClientError, NotFoundError
+from income_client.errors import DecodeError, IncomeClientError
 from income_client.http.endpoints import Response, get_application, get_documents
 from income_client.polling.reading import (
     DIGEST_BYTES,
     KEY_BYTES,
-    RecordVersion,
     Versioned,
     key_of,
     read_version,
+    record_of,
+    updated_at,
 )
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
-from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.payloads import APPLICATION, DOCUMENTS, Path, changed
 from tests.support.session import outcome_of
-
-Path = tuple[str | int, ...]
 
 
 def reply(body: bytes) -> Response:
@@ -44,16 +43,6 @@ def documents_of(payload: Any) -> Versioned[ApplicationDocuments]:
     body = json.dumps(payload).encode()
     asked = get_documents(payload["application_id"], pages=False)
     return read_version(ApplicationDocuments, asked, reply(body))
-
-
-def changed(value: Any, path: Path, new: Any) -> Any:
-    """Return a copy with another value in one place."""
-    copy = json.loads(json.dumps(value))
-    place = copy
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = new
-    return copy
 
 
 @pytest.mark.parametrize(
@@ -116,33 +105,20 @@ def test_a_number_beyond_all_amounts_is_content(number: str) -> None:
     assert len(digests) == 2 or all(isinstance(one, DecodeError) for one in results)
 
 
-def test_an_error_is_passed_on() -> None:
-    """A failure and a reply about another application have no version."""
-    asked = get_application("app-1")
-    assert isinstance(
-        outcome_of(read_version, Application, asked, Response(status=404, headers={}, body=b"")),
-        NotFoundError,
-    )
-    mixed_up = json.dumps(APPLICATION | {"application_id": "app-2"}).encode()
-    assert isinstance(
-        outcome_of(read_version, Application, asked, reply(mixed_up)), IncomeClientError
-    )
-
-
 def test_a_record_is_both_its_parts() -> None:
     """A change of either, and the absence of documents, make another version."""
     application, documents = application_of(APPLICATION), documents_of(DOCUMENTS)
     updated = application_of(APPLICATION | {"last_updated_at": "2024-02-01T10:00:00Z"})
     fewer = documents_of(DOCUMENTS | {"documents": {}})
     digests = {
-        RecordVersion.of(one, two).digest
+        record_of(one, two).digest
         for one in (application, updated)
         for two in (None, documents, fewer)
     }
     assert len(digests) == 6
     assert {len(digest) for digest in digests} == {DIGEST_BYTES}
-    again = RecordVersion.of(application_of(APPLICATION), documents_of(DOCUMENTS))
-    assert again.digest == RecordVersion.of(application, documents).digest
+    again = record_of(application_of(APPLICATION), documents_of(DOCUMENTS))
+    assert again.digest == record_of(application, documents).digest
 
 
 def test_a_record_was_updated_when_its_latest_part_was() -> None:
@@ -152,11 +128,11 @@ def test_a_record_was_updated_when_its_latest_part_was() -> None:
         changed(DOCUMENTS, ("documents", "w2", 0, "updated_at"), "2024-03-01T00:00:00Z")
     )
     application = application_of(APPLICATION)
-    assert RecordVersion.of(application).updated_at == moment
-    assert RecordVersion.of(application, documents_of(DOCUMENTS)).updated_at == moment
-    assert RecordVersion.of(application, late).updated_at == datetime(2024, 3, 1, tzinfo=UTC)
+    assert updated_at(record_of(application).payload) == moment
+    assert updated_at(record_of(application, documents_of(DOCUMENTS)).payload) == moment
+    assert updated_at(record_of(application, late).payload) == datetime(2024, 3, 1, tzinfo=UTC)
     new = application_of(APPLICATION | {"last_updated_at": "2024-04-01T00:00:00Z"})
-    assert RecordVersion.of(new, late).updated_at == datetime(2024, 4, 1, tzinfo=UTC)
+    assert updated_at(record_of(new, late).payload) == datetime(2024, 4, 1, tzinfo=UTC)
 
 
 @given(st.sets(st.text(max_size=8), max_size=30))
@@ -168,7 +144,7 @@ def test_ids_have_short_keys_of_their_own(ids: set[str]) -> None:
 
 def test_a_version_shows_no_digest() -> None:
     """A log of a version is a log of a record, which hides what is private."""
-    shown = repr(application_of(APPLICATION)) + repr(RecordVersion.of(application_of(APPLICATION)))
+    shown = repr(application_of(APPLICATION)) + repr(record_of(application_of(APPLICATION)))
     assert "digest" not in shown
     assert APPLICATION["applicants"]["applicant1"]["ssn"] not in shown
     assert msgspec.json.encode(APPLICATION) not in shown.encode()

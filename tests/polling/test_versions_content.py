@@ -14,10 +14,9 @@ from income_client.polling.reading import canonical
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
 from income_client.wire.codec import parse_exactly
-from tests.support.payloads import APPLICATION, DOCUMENTS, text_of
+from tests.support.payloads import APPLICATION, DOCUMENTS, Path, changed, text_of
 from tests.support.strategies import applications, documents_replies
 
-Path = tuple[str | int, ...]
 SIGNED = "https://bucket.s3.amazonaws.com/file-1?X-Amz-Signature="
 
 
@@ -57,16 +56,6 @@ def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
         yield path
     for step, item in inner:
         yield from leaves(item, (*path, step))
-
-
-def changed(value: Any, path: Path, new: Any) -> Any:
-    """Return a copy with another value in one place."""
-    copy = json.loads(json.dumps(value))
-    place = copy
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = new
-    return copy
 
 
 def other(payload: Any, path: Path) -> Any:

@@ -1,7 +1,6 @@
 """Stores of somebody else: what they raise shows nothing of them, and only mistakes are final."""
 
 import asyncio
-import contextlib
 import sqlite3
 import ssl
 import traceback
@@ -16,11 +15,10 @@ from income_client import (
     CheckpointConflictError,
     CheckpointError,
     DeadLetter,
-    IncomeClientError,
     MemoryCheckpointStore,
     StoredCheckpoint,
 )
-from tests.support.polling import first, rest, scene, take
+from tests.support.polling import first, scene, take
 
 DSN: Final = "postgresql://lender:c4n4ry@db/checkpoints"
 PACKAGE: Final = Path(income_client.__file__).parent
@@ -214,15 +212,3 @@ async def test_what_is_not_what_a_store_gives_is_an_error_of_the_tree(
         setattr(store, call, gives)
         with pytest.raises(CheckpointError):
             await first(place.client.poll(store), 1)
-
-
-async def test_a_store_that_comes_back_after_an_hour_is_used_again() -> None:
-    """No number of failures is the last one."""
-    async with scene() as place:
-        place.store = store = Driver("save", OSError("disk"), times=80)
-        place.touch(1)
-        place.service.advance(10)
-        with contextlib.suppress(IncomeClientError):
-            await first(place.poll(), 1)
-        assert store.times == 0
-        assert len(await rest(place.poll())) == 1

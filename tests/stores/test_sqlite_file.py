@@ -27,16 +27,15 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize("path", ["", ":memory:", "file:store.db", "FILE::memory:", "a\0b"])
-def test_a_path_names_a_file(path: str) -> None:
-    """A store that would forget, a URI or no path at all is refused."""
-    with pytest.raises(ConfigurationError):
-        SQLiteCheckpointStore(path)
-
-
-@pytest.mark.parametrize("path", [b"store.db", None, 5, Path(":memory:")])
-def test_a_path_is_a_text_or_a_path(path: str) -> None:
-    """Other types, and paths that SQLite takes for something else, are refused."""
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", ":memory:", "file:store.db", "FILE::memory:", "a\0b"),
+        *(b"store.db", None, 5, Path(":memory:")),
+    ],
+)
+def test_a_path_names_a_file(path: Any) -> None:
+    """A store that would forget, a URI, another type or no path at all is refused."""
     with pytest.raises(ConfigurationError):
         SQLiteCheckpointStore(path)
 

@@ -57,7 +57,7 @@ PURE: Final = (
     *(
         f"polling.{name}"
         for name in (
-            "checkpoint", "dead_letters",
+            "checkpoint",
         )
     ),
     "downloads.links", "downloads.naming", "downloads.transfer",

@@ -1,11 +1,13 @@
 """One full reply of each kind, with a value for every field that the contract names."""
 
+import json
 from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 Payload = dict[str, Any]
+Path = tuple[str | int, ...]
 
 _EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
 _TEXT: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic")
@@ -19,6 +21,16 @@ def text_of(payload: object) -> bytes:
 def tree_of(text: bytes) -> Any:
     """Return what a JSON text means, every digit of its numbers kept."""
     return _EXACT.decode(text)
+
+
+def changed(value: Any, path: Path, new: Any) -> Any:
+    """Return a copy with another value in one place."""
+    copy = json.loads(json.dumps(value))  # what the value holds twice becomes two
+    place = copy
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = new
+    return copy
 
 
 PAGE: Payload = {

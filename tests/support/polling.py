@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -10,7 +10,9 @@ from attrs import define, field
 from income_client import (
     ApplicationRecord,
     Batch,
+    CheckpointError,
     CheckpointStore,
+    DeadLetter,
     IncomeClient,
     MemoryCheckpointStore,
     Poller,
@@ -50,6 +52,36 @@ class Scene:
     async def letters(self) -> list[str | None]:
         """Return the ids of the dead letters."""
         return [letter.application_id for letter in await self.store.dead_letters("default")]
+
+
+class FailingStore(MemoryCheckpointStore):
+    """Fails as many saves as it is told to, before it has saved or afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+        self.tries = 0
+        self.saves_first = False
+        self.error: BaseException = CheckpointError("the store is locked", retryable=True)
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        """Save, or fail."""
+        self.tries += 1
+        more: dict[str, Any] = {"dead_letters": dead_letters, "resolved": resolved}
+        if not self.failures:
+            return await super().save(name, checkpoint, version=version, **more)
+        self.failures -= 1
+        if self.saves_first:
+            await super().save(name, checkpoint, version=version, **more)
+        raise self.error
 
 
 NOW_TEXT = "2026-06-30T12:00:00"
