@@ -19,6 +19,7 @@ from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 from income_client.walk.checkpoint import read_checked, write_checked
 from income_client.wire.times import (
+from income_client.settings import invalid
     FIRST_SECOND,
     LAST_SECOND,
     Rounding,
@@ -353,7 +354,8 @@ def starting_point(start: When | None, zone: tzinfo) -> Checkpoint | int | None:
         return service_second(start, zone, rounding=Rounding.DOWN)
     except ConfigurationError:
         pass
-    raise ConfigurationError("start must be a time, its ISO 8601 text, or a batch's checkpoint")
+    allowed = "a time, its ISO 8601 text, or a batch's checkpoint"
+    raise invalid("start", allowed, start, may_show=isinstance(start, str))
 
 
 def reason_of(error: IncomeClientError) -> str:

@@ -17,10 +17,10 @@ from income_client.checkpoints.store import check_name
 from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
-    ConfigurationError,
     IncomeClientError,
 )
 from income_client.records.dead_letters import DeadLetter
+from income_client.settings import invalid
 
 from .checkpoint import Checkpoint, read_checkpoint
 
@@ -43,7 +43,8 @@ class Lease:
     def __init__(self, store: CheckpointStore, name: str) -> None:
         is_made = not isinstance(store, type)
         if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
-            raise ConfigurationError(f"checkpoints must have the methods {', '.join(_METHODS)}")
+            allowed = f"an object with the methods {', '.join(_METHODS)}"
+            raise invalid("checkpoints", allowed, store)
         check_name(name)
         self._store = store
         self._name = name

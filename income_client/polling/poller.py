@@ -78,7 +78,7 @@ class Poller:
         check_not_negative("settle", settle)
         check_not_negative("lookback", lookback)
         if max(interval, settle, lookback) > _LONGEST_SPAN:
-            raise ConfigurationError("interval, settle and lookback are ten years at the most")
+            raise ConfigurationError("interval, settle and lookback must be ten years at most")
         self._name, self._source, self._clock = name, source, clock
         self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
         self._lease = Lease(checkpoints, name)
