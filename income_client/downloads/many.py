@@ -30,7 +30,7 @@ from income_client.settings import (
     is_plain_function,
 )
 
-from .destinations import BinaryStream, DiskPlace, FoldersSeen, Place, StreamPlace
+from .destinations import BinaryStream, DiskPlace, Place, StreamPlace
 from .naming import FileFacts, NameTemplate
 from .object_store import Store, StorePlace, is_store
 
@@ -197,7 +197,7 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     if is_folder is None:
         raise ConfigurationError("the destination's path is too long, or invalid on this system")
     if is_folder:
-        return partial(DiskPlace.below, Path(path), template, seen=FoldersSeen())
+        return partial(DiskPlace.below, Path(path), template, seen={})
     return lambda _: DiskPlace.at(Path(path))
 
 

@@ -78,12 +78,11 @@ async def test_its_extension_is_of_our_own_making(
     place = DiskPlace.below(tmp_path, FLAT, FACTS)
     await put(place, content, content_type=content_type)
     assert tree(tmp_path) == {name: content}
-    (present,) = await place.present()
-    assert present.size == len(content)
-    there = await present.take(hashlib.md5(content).hexdigest())
+    assert await place.present() == (len(content),)
+    there = await place.take(hashlib.md5(content).hexdigest())
     sha256 = hashlib.sha256(content).hexdigest()
     assert there == Published(tmp_path / name, len(content), sha256, was_there=True)
-    assert await present.take(hashlib.md5(b"another").hexdigest()) is None
+    assert await place.take(hashlib.md5(b"another").hexdigest()) is None
 
 
 async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
