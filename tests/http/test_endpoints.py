@@ -1,13 +1,10 @@
 """Arguments become requests as contract sections 4 and 5.1 have them."""
 
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import ConfigurationError
 from income_client.http.endpoints import (
     get_application,
     get_documents,
@@ -76,39 +73,6 @@ def test_pages_are_asked_for_only_if_wanted() -> None:
     assert get_documents("1").query == ""
     assert get_documents("1", pages=True).query == "pages=true"
     assert get_documents("1").subject == "1"
-
-
-@pytest.mark.parametrize(
-    "bad", ["", ".", "..", "a\nb", "a\x00", "\x7f", "\x85", "\ud800", "a" * 513]
-)
-def test_an_id_that_cannot_be_one_is_refused(bad: str) -> None:
-    """Steps in a path, control characters and endless texts are not accepted as ids."""
-    with pytest.raises(ConfigurationError):
-        get_application(bad)
-    with pytest.raises(ConfigurationError):
-        get_documents(bad)
-
-
-@pytest.mark.parametrize("bad", [None, 7, b"1", ["1"]])
-def test_an_id_of_another_type_is_refused(bad: Any) -> None:
-    """An id is a str, and the message says so."""
-    wanted = f"application_id must be a non-empty str, found {type(bad).__name__}"
-    with pytest.raises(ConfigurationError) as caught:
-        get_application(bad)
-    assert str(caught.value) == wanted
-
-
-@pytest.mark.parametrize("bad", [0, -1, 1001, True, 25.0, "25"])
-def test_a_limit_that_cannot_be_meant_is_refused(bad: Any) -> None:
-    """A limit is a whole number from 1 to 1000."""
-    with pytest.raises(ConfigurationError):
-        list_applications(limit=bad)
-
-
-def test_an_empty_reference_is_refused() -> None:
-    """An empty reference selects nothing that could be meant."""
-    with pytest.raises(ConfigurationError):
-        list_applications(application_reference_id="")
 
 
 @given(st.text("aZ09_.~:-/%+ é", min_size=1, max_size=20).filter(lambda text: text.strip(".")))
