@@ -104,20 +104,12 @@ class DiskPlace:
         facts: FileFacts,
         seen: FoldersSeen | None = None,
     ) -> Self:
-        """Return the place below a folder, which is made if missing, for its owner alone.
-
-        Raises:
-            ConfigurationError: the template needs what is not known of the document.
-        """
+        """Return the place below a folder, which is made if missing, for its owner alone."""
         return cls(folder, template.of(facts), seen, makes_folders=True)
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Return the place at a path as the caller wrote it; its folder must be there.
-
-        Raises:
-            ConfigurationError: it does not end with the name of a file.
-        """
+        """Return the place at a path as the caller wrote it; its folder must be there."""
         if path.name in ("", ".", ".."):
             raise ConfigurationError("the destination does not end with the name of a file")
         name = FileName((), path.name, has_extension=False)

@@ -69,9 +69,6 @@ class StorePlace:
     upload a long file (more than 8 MiB) under one key at the same time both succeed, and the
     later one's stays. A process that is killed may leave parts there, which a rule of the bucket
     for incomplete uploads removes.
-
-    Raises:
-        ConfigurationError: the template needs what is not known of the document.
     """
 
     def __init__(self, store: Store, template: NameTemplate, facts: FileFacts) -> None:
