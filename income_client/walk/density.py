@@ -129,7 +129,7 @@ class Density:
             is_first = sample.window.after == window.after and sample.scale > _MORE
             if is_first and len(rows) > self._limit / 4 and sample.common(rows) == len(rows):
                 # By chance some would be missing: the page listed its oldest rows first.
-                self._shape_variance += _MISLEADING / 2
+                self._shape_variance += _MISLEADING
             sample.learn(rows)
         for sample in self._samples:
             within = sample.window

@@ -26,7 +26,7 @@ _MEMORY: Final = 600
 """Rows after which a delay is half forgotten or so."""
 _NOTHING: Final = 1e-9
 """What rounding may leave of nothing."""
-_PLACES: Final = 5
+_PLACES: Final = 3
 """Places that each row is spread over."""
 _STEP: Final = 2
 """Rows in the order of their dates of which one stands for all."""
@@ -34,6 +34,8 @@ _UNLIKELY: Final = 0.001
 """Share of all delays below which a row's date is no help."""
 _PLACED: Final = 0.3
 """Share of the rows whose date must help."""
+_LAST: Final = 0.2
+"""Part of a window at its end in which a sample must have rows."""
 
 
 class Delays:
@@ -143,7 +145,9 @@ class Sample:
             places = [date + delays.delay(low + (n + 0.5) * step) for n in range(_PLACES)]
             self._places += places
             spreads.append(places[-1] - places[0])
-        if len(spreads) > _PLACED * len(dates):
+        # A page that lists its oldest rows first has none at the end of its window.
+        reaches_end = max(self._places, default=start) > end - _LAST * (end - start)
+        if reaches_end and len(spreads) > _PLACED * len(dates):
             self._places.sort()
             self._weight = len(self._dates) / len(self._places)
             self.blur = median(spreads)

@@ -20,10 +20,18 @@ DAY = 86_400
 
 
 @pytest.mark.parametrize(
-    ("dated", "walkers", "most"),
-    [("a day before", 1, 68), ("a day before", 8, 78), ("at any time", 1, 92)],
+    ("dated", "listed", "walkers", "most"),
+    [
+        ("a day before", "in no order", 1, 68),
+        ("a day before", "in no order", 8, 78),
+        ("a day before", "oldest first", 8, 116),
+        ("a day before", "newest first", 1, 124),
+        ("at any time", "in no order", 1, 92),
+    ],
 )
-def test_a_walk_over_real_times_asks_little(dated: str, walkers: int, most: int) -> None:
+def test_a_walk_over_real_times_asks_little(
+    dated: str, listed: str, walkers: int, most: int
+) -> None:
     """Some 40 full pages would hold all commits of aiohttp."""
     steps = gzip.decompress((DATA / "aiohttp.txt.gz").read_bytes()).split()
     seconds = list(accumulate(map(int, steps)))
@@ -39,8 +47,13 @@ def test_a_walk_over_real_times_asks_little(dated: str, walkers: int, most: int)
         before = question.bounds.before or seconds[-1] + DAY
         first = bisect_left(seconds, question.bounds.after)
         numbers: list[int] = list(range(first, bisect_right(seconds, before)))
-        if len(numbers) > LIMIT:
-            numbers = chance.sample(numbers, LIMIT)
+        match listed:
+            case "oldest first":
+                numbers = numbers[:LIMIT]
+            case "newest first":
+                numbers = numbers[-LIMIT:]
+            case _ if len(numbers) > LIMIT:
+                numbers = chance.sample(numbers, LIMIT)
         page = ApplicationPage(
             updated_after=EPOCH + timedelta(seconds=question.bounds.after),
             updated_before=EPOCH + timedelta(seconds=before),
