@@ -1,4 +1,4 @@
-"""Addresses that expire, are wrong or lead elsewhere: renewed where that helps, never for ever."""
+"""Addresses that expire or are wrong: renewed where that helps, never for ever."""
 
 from pathlib import Path
 

@@ -3,14 +3,11 @@
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client import DownloadError, DownloadPolicy, IncomeClientError
 from income_client.downloads.transfer import (
     WITH_FILE,
     OutdatedError,
-    StoredFile,
     Transfer,
     failure,
     is_refusal,
@@ -184,43 +181,3 @@ def test_connections_that_help_are_bounded() -> None:
         content_range = f"bytes {place}-{len(body) - 1}/{len(body)}"
         ends.append(receiver.reply(206, b"x", is_cut=True, content_range=content_range, etag='"1"'))
     assert len(ends) == 31
-
-
-_VERSIONS: Final = (b"the first version of it, long", b"another one", b"")
-_ACTS: Final = st.tuples(
-    st.sampled_from(["honest", "ignores ranges", "wrong place", "wrong total", "changed", "503"]),
-    st.integers(min_value=0, max_value=40),
-)
-
-
-@given(acts=st.lists(_ACTS, max_size=40), kept=st.integers(min_value=0, max_value=5))
-def test_what_is_whole_is_one_version(acts: list[tuple[str, int]], kept: int) -> None:
-    """Over any sequence of cuts, changes and lies about places, nothing is mixed or missing."""
-    receiver, version = Receiver(), 0
-    if kept:
-        receiver.transfer.resume(kept, StoredFile(len(_VERSIONS[0]), '"0"', None))
-    receiver.content = _VERSIONS[0][:kept]
-    for act, keep in [*acts, *[("honest", 40)] * 3]:
-        asked = receiver.transfer.ask()
-        version = (version + (act == "changed")) % len(_VERSIONS)
-        body, etag = _VERSIONS[version], f'"{version}"'
-        first = int(asked["Range"][6:-1]) if asked else 0
-        if act == "503":
-            end = receiver.reply(503)
-        elif not asked or act == "ignores ranges" or asked["If-Range"] != etag:
-            end = receiver.all(body, etag, keep=keep if keep < len(body) else None)
-        elif first >= len(body):
-            end = receiver.reply(416, content_range=f"bytes */{len(body)}")
-        else:
-            place = first + (act == "wrong place")
-            total = len(body) + (act == "wrong total")
-            rest = body[place : place + keep]
-            content_range = f"bytes {place}-{total - 1}/{total}"
-            end = receiver.reply(
-                206, rest, is_cut=len(rest) < total - place, content_range=content_range, etag=etag
-            )
-        if end is True:
-            assert receiver.content in _VERSIONS
-            assert receiver.transfer.total == len(receiver.content) == receiver.transfer.received
-            return
-    raise AssertionError("an honest storage was not enough")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from yarl import URL
 
-from income_client.errors import TokenError, UnexpectedResponseError
+from income_client.errors import UnexpectedResponseError
 from income_client.http.endpoints import (
     Response,
     addresses,
@@ -50,13 +50,6 @@ async def test_a_reply_over_the_limit_is_not_read() -> None:
         assert isinstance(error, UnexpectedResponseError)
         assert error.message == "get_application(a/1): the reply is larger than 1000 bytes"
         assert (error.status, error.retryable) == (200, False)
-
-
-async def test_a_token_reply_is_small() -> None:
-    """A token reply of more than 64 KiB is not read."""
-    async with connected(always(reply(body=b"x" * 70_000))) as (transport, _):
-        error = await send(transport, token_request())
-    assert isinstance(error, TokenError)
 
 
 @pytest.mark.parametrize("tail", [b"", b"x" * 70_000, None])
