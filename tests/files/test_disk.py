@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,20 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "a").chmod(0o755)
     make_folder(tmp_path, ("a",))
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("folder_at", [make_folder, check_folder])
+def test_a_link_below_the_folder_is_no_folder(
+    tmp_path: Path, folder_at: Callable[..., Path]
+) -> None:
+    """It is neither followed nor replaced."""
+    (tmp_path / "true").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "true")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("link", "dangling"):
+        with pytest.raises(OSError, match="a symbolic link is"):
+            folder_at(tmp_path, (name,))
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize(
