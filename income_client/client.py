@@ -703,7 +703,7 @@ class IncomeClient:
         from .downloads.many import Job, the_one
 
         one = the_one(document, file)
-        job = Job.make(
+        job = Job(
             destination,
             names,
             overwrite=overwrite,
@@ -778,7 +778,7 @@ class IncomeClient:
         """
         from .downloads.many import Downloads, Job, folder_or_store
 
-        job = Job.make(
+        job = Job(
             folder_or_store(directory),
             names,
             overwrite=overwrite,

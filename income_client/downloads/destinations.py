@@ -5,13 +5,13 @@ import hashlib
 import inspect
 import io
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 from income_client.disk import check_folder, make_folder, make_private, open_file, size_of_file
 from income_client.errors import ConfigurationError, DownloadError
@@ -46,21 +46,14 @@ class Published:
         return cls(path, file.size, file.sha256, was_there)
 
 
-@frozen
-class Present:
-    """A file that is at a place already."""
-
-    size: int
-    """Its length in bytes."""
-    take: Callable[[str], Awaitable[Published | None]] = field(repr=False)
-    """Reads it, and returns it for the download if its MD5 in hex is this one."""
-
-
 class Place(Protocol):
     """Where one file goes; every method raises `DownloadError` if that fails."""
 
-    async def present(self) -> tuple[Present, ...]:
-        """Return what is there already; several, where the extension is not known yet."""
+    async def present(self) -> tuple[int, ...]:
+        """Return the length of what is there; several, where the extension is not known yet."""
+
+    async def take(self, md5: str) -> Published | None:
+        """Read what `present` has found, and return the file with this MD5 in hex."""
 
     async def begin(self) -> Spool:
         """Return what the bytes are written to, with what an earlier process has left.
@@ -71,45 +64,19 @@ class Place(Protocol):
     async def publish(
         self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
     ) -> Published:
-        """Put what was written where it belongs, all of it or nothing.
-
-        Args:
-            spool: what `begin` of this place has returned.
-            content_type: as the reply named it.
-            overwrite: whether to replace a file with other content.
-        """
+        """Put what was written where it belongs, all of it or nothing."""
 
 
 @frozen
 class _Folder:
     names: set[str]
     """Names that may be in it."""
-    parts: tuple[str, ...] = ()
+    parts: tuple[str, ...]
     """Those of parts."""
 
 
-class FoldersSeen:
-    """What was in each folder at the first look: one look, however many files go there."""
-
-    def __init__(self) -> None:
-        self._folders: dict[Path, _Folder] = {}
-
-    def known(self, path: Path) -> _Folder | None:
-        """Return what is known of a folder."""
-        return self._folders.get(path)
-
-    def look(self, path: Path) -> _Folder:
-        """Look into a folder."""
-        with os.scandir(path) as entries:
-            names = {entry.name for entry in entries}
-        parts = tuple(name for name in names if name.endswith(".part"))
-        return self.add(path, _Folder(names, parts))
-
-    def add(self, path: Path, folder: _Folder) -> _Folder:
-        """Remember what is in a folder, unless another thread did meanwhile."""
-        if len(self._folders) >= _MOST_FOLDERS:
-            self._folders.clear()
-        return self._folders.setdefault(path, folder)
+FoldersSeen: TypeAlias = dict[Path, _Folder]
+"""What was in each folder at the first look: one look, however many files go there."""
 
 
 class DiskPlace:
@@ -126,8 +93,8 @@ class DiskPlace:
         self._folder = self._top.joinpath(*name.folders)
         self._name = name
         self._makes_folders = makes_folders
-        self._seen = FoldersSeen() if seen is None else seen
-        self._there: tuple[Path, ...] = ()
+        self._seen: FoldersSeen = {} if seen is None else seen
+        self._there: dict[Path, int] = {}
 
     @classmethod
     def below(
@@ -137,30 +104,28 @@ class DiskPlace:
         facts: FileFacts,
         seen: FoldersSeen | None = None,
     ) -> Self:
-        """Return the place below a folder, which is made if missing, for its owner alone.
-
-        Raises:
-            ConfigurationError: the template needs what is not known of the document.
-        """
+        """Return the place below a folder, which is made if missing, for its owner alone."""
         return cls(folder, template.of(facts), seen, makes_folders=True)
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Return the place at a path as the caller wrote it; its folder must be there.
-
-        Raises:
-            ConfigurationError: it does not end with the name of a file.
-        """
+        """Return the place at a path as the caller wrote it; its folder must be there."""
         if path.name in ("", ".", ".."):
             raise ConfigurationError("the destination does not end with the name of a file")
         name = FileName((), path.name, has_extension=False)
         return cls(path.parent, name, None, makes_folders=False)
 
-    async def present(self) -> tuple[Present, ...]:
+    async def present(self) -> tuple[int, ...]:
         """See `Place.present`."""
         folder = await self._seen_folder()
-        names = [name for name in self._name.all() if name in folder.names]
-        return await on_disk(lambda: self._sized(names)) if names else ()
+        paths = [self._folder / name for name in self._name.all() if name in folder.names]
+        self._there = await on_disk(lambda: _sizes_of(paths)) if paths else {}
+        return tuple(self._there.values())
+
+    async def take(self, md5: str) -> Published | None:
+        """See `Place.take`."""
+        parts = parts_of(self._name.stem, (await self._seen_folder()).parts)
+        return await on_disk(lambda: self._taken(md5, parts))
 
     async def begin(self) -> Spool:
         """See `Place.begin`."""
@@ -186,39 +151,34 @@ class DiskPlace:
         )
 
     async def _seen_folder(self) -> _Folder:
-        known = self._seen.known(self._folder)
+        known = self._seen.get(self._folder)
         return await on_disk(self._look) if known is None else known
 
     def _look(self) -> _Folder:
+        names: set[str] = set()
         try:
-            check_folder(self._top, self._name.folders)
+            with os.scandir(check_folder(self._top, self._name.folders)) as entries:
+                names.update(entry.name for entry in entries)
         except FileNotFoundError:
             if not self._makes_folders:
                 raise
-            return self._seen.add(self._folder, _Folder(set()))
-        return self._seen.look(self._folder)
+        if len(self._seen) >= _MOST_FOLDERS:
+            self._seen.clear()
+        parts = tuple(name for name in names if name.endswith(".part"))
+        # Another thread may have looked meanwhile.
+        return self._seen.setdefault(self._folder, _Folder(names, parts))
 
-    def _sized(self, names: list[str]) -> tuple[Present, ...]:
-        found = {path: size_of_file(path) for path in map(self._folder.joinpath, names)}
-        present = {path: size for path, size in found.items() if size is not None}
-        self._there = tuple(present)
-        return tuple(Present(size, partial(self._take, path)) for path, size in present.items())
-
-    async def _take(self, path: Path, md5: str) -> Published | None:
-        parts = parts_of(self._name.stem, (await self._seen_folder()).parts)
-
-        def take() -> Published | None:
+    def _taken(self, md5: str, parts: list[str]) -> Published | None:
+        for path in self._there:
             sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
             size = _read_through(path, sha256, other)
-            if other.hexdigest() != md5:
-                return None
-            make_private(path)
-            left = adopt(self._folder, parts)
-            if left is not None:
-                left.discard()
-            return Published(path, size, sha256.hexdigest(), was_there=True)
-
-        return await on_disk(take)
+            if other.hexdigest() == md5:
+                make_private(path)
+                left = adopt(self._folder, parts)
+                if left is not None:
+                    left.discard()
+                return Published(path, size, sha256.hexdigest(), was_there=True)
+        return None
 
     def _create(self, version: str | None) -> PartFile:
         try:
@@ -233,10 +193,9 @@ class DiskPlace:
         """Give a part its final name, unless the same or another file has its place."""
         target = self._folder / self._name.named(extension_of(content_type, file.head))
         for _ in range(2):
-            found = {path: size_of_file(path) for path in (target, *self._there)}
-            there = [path for path, size in found.items() if size is not None]
-            for path in there:
-                if found[path] == file.size and _sha256_of(path) == file.sha256:
+            there = _sizes_of((target, *self._there))
+            for path, size in there.items():
+                if size == file.size and _sha256_of(path) == file.sha256:
                     make_private(path)
                     file.discard()
                     return Published.of(file, path, was_there=True)
@@ -249,11 +208,17 @@ class DiskPlace:
             for path in there:
                 if path != target:
                     path.unlink(missing_ok=True)
-            known = self._seen.known(self._folder)
+            known = self._seen.get(self._folder)
             if known is not None:
                 known.names.add(target.name)
             return Published.of(file, target)
         raise DownloadError(ANOTHER)
+
+
+def _sizes_of(paths: Iterable[Path]) -> dict[Path, int]:
+    """Return which of these files are there, with their lengths in bytes."""
+    found = ((path, size_of_file(path)) for path in paths)
+    return {path: size for path, size in found if size is not None}
 
 
 def _sha256_of(path: Path) -> str:
@@ -295,9 +260,13 @@ class StreamPlace:
         self._stream = stream
         self._is_stopped = False
 
-    async def present(self) -> tuple[Present, ...]:
+    async def present(self) -> tuple[int, ...]:
         """Return nothing: what is in a stream is not known."""
         return ()
+
+    async def take(self, md5: str) -> Published | None:  # noqa: ARG002 - nothing is present
+        """Return None."""
+        return None
 
     async def begin(self) -> Spool:
         """See `Place.begin`; nothing is ever left for a later process."""

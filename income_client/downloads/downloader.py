@@ -18,11 +18,11 @@ from income_client.events import FileFinished
 from income_client.http.faults import cleaned
 from income_client.http.retry import Retrier, RetryBudget
 from income_client.instrumentation import Instrumentation
-from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
+from income_client.records.documents import ApplicationDocuments, Document
 from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
 
-from .destinations import ANOTHER, Present, Published
+from .destinations import ANOTHER, Published
 from .http import FilePool, FileReply
 from .links import read_link, redirected
 from .many import Ask, Job, facts_of
@@ -84,7 +84,7 @@ class Downloader:
         self.timeouts = timeouts or Timeouts()
         # Its own budget: an outage of the storage is no reason to give up on the service.
         self.retrier = Retrier(retry, RetryBudget(retry.budget), clock)
-        self.book = AddressBook(clock)
+        self.fresh = lru_cache(maxsize=_REMEMBERED)(partial(FreshAddresses, clock))
         self.clock = clock
         self._slots = asyncio.Semaphore(concurrency)
         self._instrumentation = instrumentation
@@ -176,7 +176,7 @@ class _Download:
     async def run(self) -> DownloadedFile:
         """Get the file, unless it is there already."""
         # Before anything is made for it.
-        self._shared.pool.check_open()
+        self._shared.pool.check()
         self._use(self._address)
         present = await self._place.present()
         if present:
@@ -202,20 +202,17 @@ class _Download:
         if version is not None and version == spool.version and spool.size <= (stored.size or 0):
             self._transfer.resume(spool.size, stored)
 
-    async def _compared(self, present: tuple[Present, ...]) -> DownloadedFile | None:
+    async def _compared(self, sizes: tuple[int, ...]) -> DownloadedFile | None:
         """Return the file that is there if it is the same, None if only its content can tell."""
         stored = await self._persistently(self._stored_file)
-        alike = [one for one in present if stored.size in (None, one.size)]
-        if not alike and not self._job.overwrite:
+        is_alike = stored.size is None or stored.size in sizes
+        if not is_alike and not self._job.overwrite:
             raise DownloadError(ANOTHER)
         md5 = _MD5_ETAG.fullmatch(stored.etag or "")
-        if md5 is None:
+        if not is_alike or md5 is None:
             return None
-        for one in alike:
-            there = await one.take(md5["md5"])
-            if there is not None:
-                return self._downloaded(there, stored.content_type)
-        return None
+        there = await self._place.take(md5["md5"])
+        return None if there is None else self._downloaded(there, stored.content_type)
 
     async def _stored_file(self) -> StoredFile:
         with await self._reply(FIRST_BYTE) as reply:
@@ -312,8 +309,8 @@ class _Download:
         # and there is one guess only.
         now = self._shared.clock.monotonic()
         try:
-            fresh = await self._shared.book.fresh(
-                DocumentSource(facts.application_id, facts.document_type),
+            fresh = await self._shared.fresh(facts.application_id).get(
+                facts.document_type,
                 facts.document_id,
                 stale=self._address,
                 since=now - _FRESH_SECONDS if outdated.has_expired else self._began,
@@ -366,66 +363,57 @@ def _subject_of(facts: FileFacts, address: str) -> str:
     return digits_of(facts.application_id, facts.document_id, facts.file, path)
 
 
-class _Answer:
-    """What the service said last about the documents of one application."""
+class FreshAddresses:
+    """Addresses of the documents of one application, in place of expired ones.
 
-    def __init__(self, application_id: str) -> None:
-        self.application_id = application_id
-        self.lock = asyncio.Lock()
-        self.addresses: Mapping[tuple[str, str], str | None] = {}
-        self.failure: IncomeClientError | None = None
-        self.times_asked = 0
-        self.came_at = -math.inf
-
-    async def renew(self, ask: Ask, clock: Clock) -> None:
-        """Ask the service."""
-        try:
-            documents = await ask(self.application_id)
-        except IncomeClientError as error:
-            self.failure = error.again()
-        else:
-            self.failure = None
-            self.addresses = _addresses(documents)
-            self.came_at = clock.monotonic()
-        self.times_asked += 1
-
-
-class AddressBook:
-    """Fresh addresses of documents in place of expired ones, for all downloads of a client.
-
-    The documents of an application are asked for once for all downloads that wait for them, with
-    the same result or error; the addresses of 256 applications are kept.
+    The service is asked once for all downloads that wait, with the same result or error.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, application_id: str) -> None:
         self._clock = clock
-        self._answer = lru_cache(maxsize=_REMEMBERED)(_Answer)
+        self._application_id = application_id
+        self._lock = asyncio.Lock()
+        self._addresses: Mapping[tuple[str, str], str | None] = {}
+        self._failure: IncomeClientError | None = None
+        self._times_asked = 0
+        self._came_at = -math.inf
 
-    async def fresh(
-        self, source: DocumentSource, document_id: str, *, stale: str, since: float, ask: Ask
+    async def get(
+        self, document_type: str, document_id: str, *, stale: str, since: float, ask: Ask
     ) -> str:
-        """Return the address of a document in place of a stale one; it may be the same.
+        """Return the address in place of a stale one; it may be the same.
 
         An answer from before the moment ``since`` of the clock is not used any more.
         """
         # Ids need not be unique among types.
-        key = (source.document_type, document_id)
-        answer = self._answer(source.application_id)
-        asked_before = answer.times_asked
-        async with answer.lock:
-            known = answer.addresses.get(key)
-            if known is not None and known != stale and answer.came_at >= since:
+        key = (document_type, document_id)
+        asked_before = self._times_asked
+        async with self._lock:
+            known = self._addresses.get(key)
+            if known is not None and known != stale and self._came_at >= since:
                 return known
-            if answer.times_asked == asked_before:
-                await answer.renew(ask, self._clock)
-        if answer.failure is not None:
-            raise answer.failure.again()
-        if key not in answer.addresses:
+            if self._times_asked == asked_before:
+                await self._renew(ask)
+        if self._failure is not None:
+            raise self._failure.again()
+        if key not in self._addresses:
             raise DownloadError("the application has no such document any more")
-        address = answer.addresses[key]
+        address = self._addresses[key]
         if address is None:
             raise DownloadError("the application has several such documents")
         return address
+
+    async def _renew(self, ask: Ask) -> None:
+        """Ask the service."""
+        try:
+            documents = await ask(self._application_id)
+        except IncomeClientError as error:
+            self._failure = error.again()
+        else:
+            self._failure = None
+            self._addresses = _addresses(documents)
+            self._came_at = self._clock.monotonic()
+        self._times_asked += 1
 
 
 def _addresses(documents: ApplicationDocuments) -> dict[tuple[str, str], str | None]:

@@ -45,7 +45,7 @@ _SINGLE_FIELDS: Final = frozenset(
 )
 
 
-class FilePool:
+class FilePool(Pool):
     """A pool of connections for document files.
 
     The aiohttp session is made in the event loop of the first request. The IP address of each
@@ -60,6 +60,7 @@ class FilePool:
         user_agent: str | None = None,
         proxy: Secret | None = None,
     ) -> None:
+        super().__init__(self._opened)
         self._policy = policy
         self._tls = True if policy.ssl is None else policy.ssl
         self._headers = {
@@ -69,11 +70,6 @@ class FilePool:
         }
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(SocketLimits)
-        self._pool = Pool(self._opened)
-
-    def check_open(self) -> None:
-        """Raise `ClientClosedError` if no request can be made from the running loop."""
-        self._pool.check()
 
     async def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> "FileReply":
         """Ask for a file once, and return the reply: a context that ends with its connection."""
@@ -81,7 +77,7 @@ class FilePool:
             check_peer(_LOOPBACK, self._policy)
         limits = self._limits(timeouts)
         try:
-            reply = await self._pool.open().get(
+            reply = await self.open().get(
                 link.url,
                 headers=headers,
                 allow_redirects=False,
@@ -97,14 +93,10 @@ class FilePool:
         except ClientClosedError:
             raise
         except Exception as error:  # noqa: BLE001 - judged there
-            fault = self._pool.fault_of(error).download_error()
+            fault = self.fault_of(error).download_error()
         else:
-            return FileReply(self._pool, reply, limits.read)
+            return FileReply(self, reply, limits.read)
         raise fault
-
-    async def aclose(self) -> None:
-        """Close the connections; a second time does nothing."""
-        await self._pool.aclose()
 
     def _opened(self) -> aiohttp.ClientSession:
         # The proxy is the caller's own choice, wherever it is.
@@ -141,7 +133,11 @@ class FileReply:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        self._pool.replies.discard(self._reply)
+        if self._reply.content.at_eof():
+            self._reply.release()
+        else:
+            self._reply.close()
 
     async def read(self) -> bytes:
         """Return the next bytes as they were received, none at the end of the body.
@@ -174,14 +170,6 @@ class FileReply:
                 while len(start) < limit and (piece := await self.read()):
                     start += piece
         return start[:limit].decode(errors="replace")
-
-    def leave(self) -> None:
-        """Give the connection back if the body was read to its end, else close it."""
-        self._pool.replies.discard(self._reply)
-        if self._reply.content.at_eof():
-            self._reply.release()
-        else:
-            self._reply.close()
 
 
 class _RefusedPeerError(RuntimeError):

@@ -15,7 +15,7 @@ from attrs import field, frozen
 from yarl import URL
 
 from income_client.errors import LinkRefusal, UnsafeLinkError
-from income_client.hosts import HostPattern, is_ip, plain_host, read_host_pattern
+from income_client.hosts import is_ip, plain_host, read_host_pattern
 from income_client.settings import DownloadPolicy
 
 _Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -25,6 +25,7 @@ _TEXT: Final = re.compile(r'[!"$-\[\]-~]{1,8192}')
 """Printable ASCII without spaces, backslashes and fragments."""
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+_plain_host: Final = lru_cache(maxsize=64)(plain_host)  # few hosts have all the files
 _UNREADABLE: Final = (ValueError, IndexError)
 """What yarl raises; the second where it looks for the first character of an empty host."""
 
@@ -42,7 +43,7 @@ class Link:
 def read_link(address: object, policy: DownloadPolicy) -> Link:
     """Check the address of a file (contract section 2.3); raise `UnsafeLinkError` if refused."""
     link = _parsed(_text_of(address))
-    _check_policy(link, policy)
+    _check_policy(link.host, link.url.scheme, link.url.port or 0, policy)
     return link
 
 
@@ -90,7 +91,7 @@ def _parsed(address: str) -> Link:
     name = url.raw_host or ""
     if ":" in name:
         name = f"[{name}]"
-    host = plain_host(name)
+    host = _plain_host(name)
     if host is None:
         raise _malformed("the download address names no host, or spells it oddly")
     authority = name if port is None else f"{name}:{port}"
@@ -101,18 +102,13 @@ def _parsed(address: str) -> Link:
 
 
 @lru_cache(maxsize=64)
-def _patterns(allowed_hosts: tuple[str, ...]) -> tuple[HostPattern, ...]:
-    return tuple(read_host_pattern(entry) for entry in allowed_hosts)
-
-
-def _check_policy(link: Link, policy: DownloadPolicy) -> None:
-    host, scheme, port = link.host, link.url.scheme, link.url.port or 0
+def _check_policy(host: str, scheme: str, port: int, policy: DownloadPolicy) -> None:
     if policy.require_https and scheme != "https":
         raise UnsafeLinkError(
             f"{host}: not https, which DownloadPolicy requires", reason=LinkRefusal.PLAIN_HTTP
         )
     default_port = _DEFAULT_PORTS[scheme]
-    patterns = _patterns(policy.allowed_hosts)
+    patterns = map(read_host_pattern, policy.allowed_hosts)
     if not any(pattern.allows(host, port, default_port) for pattern in patterns):
         shown = host if port == default_port else f"{host}, port {port}"
         raise UnsafeLinkError(
@@ -196,7 +192,7 @@ def _is_public(ip: _Ip) -> bool:
 
 
 def _names_this_machine(policy: DownloadPolicy) -> bool:
-    return any(pattern.is_this_machine for pattern in _patterns(policy.allowed_hosts))
+    return any(read_host_pattern(entry).is_this_machine for entry in policy.allowed_hosts)
 
 
 def _unwrapped(ip: _Ip) -> Iterator[_Ip]:

@@ -4,12 +4,12 @@ import io
 import os
 import re
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeAlias, TypeGuard, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from income_client.concurrency import Finished, Raised, Source, TaskIterator
 from income_client.errors import ConfigurationError, IncomeClientError
@@ -30,7 +30,7 @@ from income_client.settings import (
     is_plain_function,
 )
 
-from .destinations import BinaryStream, DiskPlace, FoldersSeen, Place, StreamPlace
+from .destinations import BinaryStream, DiskPlace, Place, StreamPlace
 from .naming import FileFacts, NameTemplate
 from .object_store import Store, StorePlace, is_store
 
@@ -50,7 +50,7 @@ Ask = Callable[[str], Awaitable[ApplicationDocuments]]
 """Reads the documents of an application (contract section 4.3)."""
 PlaceOf = Callable[[FileFacts], Place]
 """Says where a file goes; raises `ConfigurationError` if too little is known of it."""
-Get = Callable[[Document], Awaitable[DownloadedFile]]
+Get = Callable[[Document], Coroutine[Any, Any, DownloadedFile]]
 """Downloads the file of one document."""
 
 _EXPECTED: Final = (
@@ -65,24 +65,11 @@ _OF_THE_LOOP: Final = ("drain", "get_write_buffer_size")
 """What only the streams and transports of asyncio have, whose ``write`` no thread may call."""
 
 
-@frozen(kw_only=True)
 class Job:
-    """What the files of one call have in common."""
+    """What the files of one call have in common; checked before anything is sent."""
 
-    place_of: PlaceOf
-    """Where each of them goes."""
-    overwrite: bool
-    """Whether another file in its place is replaced."""
-    keep_partial: bool
-    """Whether an incomplete file is kept for the next call."""
-    on_progress: OnProgress | None = field(repr=False)
-    """Called with how far a file has come."""
-    ask: Ask
-    """Reads the documents of an application again."""
-
-    @classmethod
-    def make(
-        cls,
+    def __init__(
+        self,
         destination: object,
         names: str,
         *,
@@ -90,21 +77,15 @@ class Job:
         keep_partial: bool,
         on_progress: OnProgress | None,
         ask: Ask,
-    ) -> Self:
-        """Check the arguments of a call, before anything is sent."""
-        place_of = places_in(destination, NameTemplate.read(names))
-        place_of(_SAMPLE)
-        check_flag("overwrite", overwrite)
-        check_flag("keep_partial", keep_partial)
+    ) -> None:
+        self.place_of: PlaceOf = places_in(destination, NameTemplate.read(names))
+        self.place_of(_SAMPLE)
+        self.overwrite = check_flag("overwrite", overwrite)
+        self.keep_partial = check_flag("keep_partial", keep_partial)
         if on_progress is not None and not is_plain_function(on_progress):
             raise ConfigurationError("on_progress is called, not awaited: a plain function")
-        return cls(
-            place_of=place_of,
-            overwrite=overwrite,
-            keep_partial=keep_partial,
-            on_progress=on_progress,
-            ask=ask,
-        )
+        self.on_progress = on_progress
+        self.ask = ask
 
 
 def the_one(document: object, file: int) -> Document:
@@ -197,7 +178,7 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     if is_folder is None:
         raise ConfigurationError("the destination's path is too long, or invalid on this system")
     if is_folder:
-        return partial(DiskPlace.below, Path(path), template, seen=FoldersSeen())
+        return partial(DiskPlace.below, Path(path), template, seen={})
     return lambda _: DiskPlace.at(Path(path))
 
 
@@ -290,7 +271,7 @@ class Downloads(TaskIterator[Document | None, Y]):
         while self._tasks.under_way - self._is_pulling < self._concurrency:
             if self._waiting:
                 document = self._waiting.popleft()
-                self._tasks.start(document, _got(self._get, document))
+                self._tasks.start(document, self._get(document))
             elif self._source.is_exhausted or self._is_pulling:
                 return
             elif self._source.is_asynchronous:
@@ -315,7 +296,3 @@ class Downloads(TaskIterator[Document | None, Y]):
                 error.with_traceback(None),
             ),
         )
-
-
-async def _got(get: Get, document: Document) -> DownloadedFile:
-    return await get(document)

@@ -141,7 +141,9 @@ class FileName:
 
     def all(self) -> list[str]:
         """Return all that the last component can be, the likeliest first."""
-        return [self.named(one) for one in EXTENSIONS] if self.has_extension else [self.stem]
+        if not self.has_extension:
+            return [self.stem]
+        return [f"{self.stem}.{extension}" for extension in EXTENSIONS]
 
 
 @frozen

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeGuard
 from income_client.concurrency import run_to_the_end
 from income_client.errors import DownloadError
 
-from .destinations import ANOTHER, Present, Published
+from .destinations import ANOTHER, Published
 from .naming import MEDIA_TYPES, FileFacts, NameTemplate, extension_of
 from .part_file import PartFile, Spool
 
@@ -69,22 +69,31 @@ class StorePlace:
     upload a long file (more than 8 MiB) under one key at the same time both succeed, and the
     later one's stays. A process that is killed may leave parts there, which a rule of the bucket
     for incomplete uploads removes.
-
-    Raises:
-        ConfigurationError: the template needs what is not known of the document.
     """
 
     def __init__(self, store: Store, template: NameTemplate, facts: FileFacts) -> None:
         self._store = store
         self._name = template.of(facts)
+        self._there: str | None = None
 
-    async def present(self) -> tuple[Present, ...]:
+    async def present(self) -> tuple[int, ...]:
         """See `Place.present`."""
-        key: str | None = self._key(self._name.stem)
+        self._there = self._key(self._name.stem)
         if self._name.has_extension:
-            key = await self._first_listed()
-        size = None if key is None else await self._size_of(key)
-        return () if key is None or size is None else (Present(size, partial(self._take, key)),)
+            self._there = await self._first_listed()
+        size = None if self._there is None else await self._size_of(self._there)
+        return () if size is None else (size,)
+
+    async def take(self, md5: str) -> Published | None:
+        """See `Place.take`."""
+        key = self._there
+        if key is None:
+            return None
+        sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+        size = await self._read_through(key, sha256, other)
+        if other.hexdigest() != md5:
+            return None
+        return Published(key, size, sha256.hexdigest(), was_there=True)
 
     async def begin(self) -> Spool:
         """See `Place.begin`; nothing is ever left for a later process."""
@@ -138,13 +147,6 @@ class StorePlace:
         if not overwrite:
             raise DownloadError(ANOTHER)
         return False
-
-    async def _take(self, key: str, md5: str) -> Published | None:
-        sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-        size = await self._read_through(key, sha256, other)
-        if other.hexdigest() != md5:
-            return None
-        return Published(key, size, sha256.hexdigest(), was_there=True)
 
     async def _read_through(self, key: str, *digests: "hashlib._Hash") -> int:
         """Read an object through these hashes, and return its size."""

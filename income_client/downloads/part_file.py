@@ -56,13 +56,8 @@ def digits_of(*texts: object) -> str:
 
 
 def version_of(subject: str, total: int | None, etag: str | None) -> str | None:
-    """Return digits of one version of one file; None if nothing identifies it.
-
-    Args:
-        subject: which file: an entity tag identifies a version of one object only.
-        total: its length in bytes.
-        etag: its strong entity tag.
-    """
+    """Return digits of one version of one file; None if nothing identifies it."""
+    # The subject says which file: an entity tag identifies a version of one object only.
     # After a loss of power the tail of a file may be zeros: another boot's is not continued.
     boot = _boot_id()
     return digits_of(subject, total, etag, boot) if total is not None and etag and boot else None
@@ -77,10 +72,7 @@ def parts_of(target: str, names: Iterable[str]) -> list[str]:
 class PartFile:
     """A private file, its size and the SHA-256 of its content; used by one thread at a time.
 
-    Attributes:
-        size: bytes written.
-        head: the first of them, enough to tell the format.
-        version: digits of what it is a part of; None if no other process can continue it.
+    Without a version, no other process can continue it.
     """
 
     def __init__(
@@ -136,12 +128,7 @@ class PartFile:
             yield self._file.read(min(size, self.size - start))
 
     def publish(self, target: Path, *, overwrite: bool) -> None:
-        """Bring it to the disk and put it in its place, whole, or raise.
-
-        Raises:
-            FileExistsError: something is there, and must not be replaced.
-            OSError: the disk refuses.
-        """
+        """Bring it to the disk and put it in its place; `FileExistsError` if that is taken."""
         part = self._path
         if part is None:
             raise ValueError("a file without a name has no place")
@@ -298,17 +285,8 @@ class Spool:
 
     While a block is written and hashed in a thread, the next one is gathered, so that the disk and
     the network work at the same time. Leaving it as a context discards the file, unless that was
-    published, or what there is of it may stay.
-
-    Args:
-        create: makes an empty file for a version, with the first block.
-        left: what an earlier process has left, to be continued.
-
-    Attributes:
-        size: bytes accepted so far, those of an earlier process included.
-        version: digits of what is being written.
-        keeps_partial: whether what is not finished stays for the next process, if that can
-            continue it.
+    published, or ``keeps_partial`` is set and the next process can continue it. ``left`` is what
+    an earlier process has left, and ``create`` makes an empty file with the first block.
     """
 
     def __init__(
@@ -355,13 +333,7 @@ class Spool:
         on_cancel: Callable[[], None] | None = None,
         executor: Executor | None = None,
     ) -> T:
-        """Write what is left, and do the last work on the file in the same thread, to its end.
-
-        Args:
-            work: publishes or discards the file; else it is there until this is left.
-            on_cancel: called in the event loop to ask the work to end early.
-            executor: whose thread, where the work waits for others than the disk.
-        """
+        """Write what is left, and do the last work on the file in the same thread, to its end."""
         self.keeps_partial = False
         await self._written()
         block = self._take_block()

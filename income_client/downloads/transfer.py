@@ -124,12 +124,6 @@ class Transfer:
 
     At most 30 connections that made progress are followed by another one at once, and one more
     for each MiB. Attempts without progress are counted by the caller's retry policy.
-
-    Attributes:
-        received: bytes that are there.
-        total: length of the file in bytes; None while unknown.
-        etag: strong entity tag of the version that is read, None if it has none.
-        content_type: media type as the storage gave it.
     """
 
     def __init__(self, policy: DownloadPolicy) -> None:

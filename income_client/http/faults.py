@@ -50,10 +50,6 @@ class UsedConnectionError(Exception):
     """A pooled connection cannot be used again; nothing was sent over it."""
 
 
-class UnaskedBytesError(Exception):
-    """Bytes came over a new connection before the request did."""
-
-
 class LostError(Exception):
     """A connection that broke; unlike aiohttp's own errors, it makes aiohttp send nothing again."""
 
@@ -67,10 +63,10 @@ FAILURES: Final[tuple[type[Exception], ...]] = (
     aiohttp.http_exceptions.HttpProcessingError,
     OSError,
     LostError,
-    UnaskedBytesError,
 )
 """What is raised where no reply comes; anything else is a bug."""
 
+UNASKED: Final = ConnectionFault("bytes came before anything was asked")
 _UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)
 _UNREACHABLE: Final = ConnectionFault("host not reachable")
 _SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededError)
@@ -105,7 +101,6 @@ _BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
     aiohttp.ClientResponseError: _NOT_HTTP,
     aiohttp.http_exceptions.HttpProcessingError: _NOT_HTTP,
     ConnectionResetError: _RESET,
-    UnaskedBytesError: ConnectionFault("bytes came before anything was asked"),
 }
 """By class; the narrowest one of an error decides."""
 

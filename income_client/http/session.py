@@ -8,7 +8,8 @@ import asyncio
 import copy
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
 from income_client.clock import Clock, SystemClock
@@ -53,9 +54,6 @@ class SessionManager:
 
     ``clock`` measures and sleeps, ``chance`` gives numbers from 0 to 1 for the jitter; tests put in
     their own. Views made by ``with_options`` share all but the timeouts and the retry policy.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class SessionManager:
         # A copy, so that the cache and the session do not refer to each other.
         requests = copy.copy(self)
         self.credentials = TokenCache(
-            lambda: _TokenRequest(requests, credentials, gate).run(),
+            partial(_new_token, requests, credentials, gate),
             self.clock,
             gate=gate,
             instrumentation=self.instrumentation,
@@ -113,7 +111,7 @@ class SessionManager:
         """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
         try:
             self.transport.pool.check()
-            return await _Call(self, request, read, self.gate).run()
+            return await _Call(self, request, read).result()
         except IncomeClientError as error:
             failure = error.again()
         except asyncio.CancelledError as cancelled:
@@ -158,22 +156,19 @@ class SessionManager:
         self.deadlines: Deadlines = Deadlines(timeouts.deadline)
 
 
-class _Sending(Generic[T]):
+class _Sending:
     """A request, and the attempts to have it answered."""
 
-    def __init__(
-        self, session: SessionManager, request: Request, read: Read[T], gate: Gate
-    ) -> None:
+    def __init__(self, session: SessionManager, request: Request, gate: Gate) -> None:
         self._session = session
         self._request = request
-        self._read = read
         self._gate = gate
         self._now = session.clock.monotonic
         self._deadline_at = self._now() + session.deadlines.seconds
         self._watch: CallWatch | None = None
         self._sent = 0
 
-    async def run(self) -> T:
+    async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make attempts within the deadline, and report how that ends."""
         session = self._session
         if session.instrumentation.is_on:
@@ -184,7 +179,7 @@ class _Sending(Generic[T]):
             with Deadline(session.deadlines) as deadline:
                 session.deadlines.start(deadline)
                 result = await session.retrier.run(
-                    self._attempt,
+                    attempt,
                     deadline_at=self._deadline_at,
                     gate=self._gate,
                     on_retry=None if watch is None else watch.retried,
@@ -213,10 +208,7 @@ class _Sending(Generic[T]):
         finally:
             del failure
 
-    async def _attempt(self) -> T:
-        raise NotImplementedError
-
-    async def _send(self, headers: Mapping[str, str]) -> T:
+    async def send(self, headers: Mapping[str, str], read: Read[T]) -> T:
         """Send the request once, and report what comes of it."""
         session = self._session
         self._sent += 1
@@ -224,9 +216,7 @@ class _Sending(Generic[T]):
         if self._watch is not None:
             self._watch.sent()
         try:
-            result = await session.transport.send(
-                self._request, headers, session.limits, self._read
-            )
+            result = await session.transport.send(self._request, headers, session.limits, read)
         except IncomeClientError as error:
             self._report(started_at, error.status, error)
             raise
@@ -249,31 +239,34 @@ class _Sending(Generic[T]):
             _LOGGER.debug("%s: %s", label(self._request), shown, extra=facts)
 
 
-class _TokenRequest(_Sending[Token]):
-    """A request for a token (contract section 5.1)."""
+async def _new_token(
+    session: SessionManager, credentials: OAuth2ClientCredentials, gate: Gate
+) -> Token:
+    """Request a token (contract section 5.1)."""
+    sending = _Sending(session, token_request(), gate)
+    headers = {
+        "Authorization": credentials.authorization().reveal(),
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
 
-    def __init__(
-        self, session: SessionManager, credentials: OAuth2ClientCredentials, gate: Gate
-    ) -> None:
-        super().__init__(session, token_request(), self._read_token, gate)
-        self._headers = {
-            "Authorization": credentials.authorization().reveal(),
-            "Content-Type": "application/x-www-form-urlencoded",
-        }
-        self._sent_at = 0.0
+    async def attempt() -> Token:
+        sent_at = session.clock.monotonic()
+        return await sending.send(headers, partial(read_token, sent_at=sent_at))
 
-    async def _attempt(self) -> Token:
-        self._sent_at = self._now()
-        return await self._send(self._headers)
-
-    def _read_token(self, response: Response) -> Token:
-        return read_token(response, sent_at=self._sent_at)
+    return await sending.run(attempt)
 
 
-class _Call(_Sending[T]):
+class _Call(_Sending, Generic[T]):
     """One call: waits for the gate, the token, a slot and its turn, and sends its attempts."""
 
-    _has_repeated = False
+    def __init__(self, session: SessionManager, request: Request, read: Read[T]) -> None:
+        super().__init__(session, request, session.gate)
+        self._read = read
+        self._has_repeated = False
+
+    async def result(self) -> T:
+        """Return what is read from the reply."""
+        return await self.run(self._attempt)
 
     async def _attempt(self) -> T:
         """Make one attempt; the first token that is refused is replaced on the way."""
@@ -291,7 +284,7 @@ class _Call(_Sending[T]):
                 if token is None:
                     token = await self._next_token(ahead=False)
                 try:
-                    return await self._send(token.headers)
+                    return await self.send(token.headers, self._read)
                 except AuthenticationError as error:
                     refusal = error
                 if self._has_repeated or not session.credentials.invalidate(token):
@@ -302,7 +295,7 @@ class _Call(_Sending[T]):
                 token = await self._next_token(ahead=True)
                 if self._watch is not None:
                     self._watch.retried(refusal, 0.0)
-                return await self._send(token.headers)
+                return await self.send(token.headers, self._read)
             finally:
                 session.slots.release()
 

@@ -35,9 +35,9 @@ from income_client.settings import Secret, Timeouts, check_count, check_flag, ch
 from .endpoints import Addresses, Request, Response, check_route
 from .faults import (
     FAILURES,
+    UNASKED,
     ConnectionFault,
     LostError,
-    UnaskedBytesError,
     UsedConnectionError,
     fault_of,
 )
@@ -139,7 +139,7 @@ class WatchedRequest(aiohttp.ClientRequest):
                 raise UsedConnectionError
             if is_lost:
                 raise protocol.exception() or aiohttp.ServerDisconnectedError
-            raise UnaskedBytesError
+            raise LostError(UNASKED)
         if self.silence is not None:
             deadlines, deadline = self.silence
             deadlines.start(deadline)
@@ -149,7 +149,7 @@ class WatchedRequest(aiohttp.ClientRequest):
         if not watch.expect(conn):
             # It came while a trace hook held the request up.
             reply.close()
-            raise UnaskedBytesError
+            raise LostError(UNASKED)
         return reply
 
 

@@ -44,19 +44,6 @@ async def test_a_document_can_be_given_with_its_type(tmp_path: Path) -> None:
             await play.client.download(document, tmp_path)
 
 
-async def test_the_very_same_file_is_left_alone(tmp_path: Path) -> None:
-    """One byte is asked for, and nothing is written."""
-    async with scene() as play:
-        document = await play.document()
-        first = await play.client.download(document, tmp_path)
-        assert isinstance(first.path, Path)
-        before = first.path.stat()
-        again = await play.client.download(document, tmp_path)
-        assert again == evolve(first, was_there=True)
-        assert first.path.stat().st_mtime_ns == before.st_mtime_ns
-        assert play.ranges == [None, "bytes=0-0"]
-
-
 async def test_an_open_file_gets_all_of_it_or_nothing(tmp_path: Path) -> None:
     """It is written once the file is whole, and stays open."""
     async with scene() as play:
@@ -70,13 +57,3 @@ async def test_an_open_file_gets_all_of_it_or_nothing(tmp_path: Path) -> None:
         with pytest.raises(DownloadError):
             await play.client.download(document, target)
         assert target.getvalue() == play.content(document)
-
-
-@pytest.mark.parametrize("destination", [None, 7, "", io.StringIO(), "a\0b"])
-async def test_a_destination_must_be_meant(destination: object) -> None:
-    """Before anything is sent."""
-    async with scene() as play:
-        document = await play.document()
-        with pytest.raises(ConfigurationError):
-            await play.client.download(document, destination)  # type: ignore[arg-type]
-        assert play.asked == []

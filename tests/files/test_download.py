@@ -2,7 +2,6 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -83,28 +82,6 @@ async def test_the_error_of_a_final_status_has_its_code(tmp_path: Path) -> None:
         assert (caught.value.status, caught.value.code) == (400, "InvalidObjectState")
         assert "secret" not in str(caught.value)
         assert len(play.asked) == 1
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"headers": {"Content-Encoding": "gzip"}},
-        {"status": 206, "headers": {"Content-Range": "bytes 0-3/9"}},
-        {"status": 204},
-    ],
-    ids=["encoded", "a part", "no content"],
-)
-async def test_a_success_that_is_not_the_file_is_refused(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
-    """It is final, and nothing is left of it."""
-    async with scene() as play:
-        document = await play.document()
-        play.fail("body", body=b"body", **settings)
-        with pytest.raises(DownloadError):
-            await play.client.download(document, tmp_path / "slip.pdf")
-        assert len(play.asked) == 1
-        assert files_below(tmp_path) == {}
 
 
 async def test_a_file_beyond_the_limit_is_not_begun(tmp_path: Path) -> None:

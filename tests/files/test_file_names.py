@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client.downloads.naming import DEFAULT_TEMPLATE, FileFacts, NameTemplate
 from income_client.errors import ConfigurationError
@@ -109,27 +107,7 @@ def test_a_fact_that_is_not_known_is_asked_for(field: str) -> None:
         template.of(evolve(FACTS, **unknown))
 
 
-def test_what_comes_from_outside_makes_no_folders() -> None:
-    """A separator in an id is none in a path."""
-    facts = evolve(FACTS, application_id="../..", document_type="a/b", document_id="/etc/x")
-    name = NameTemplate.read(DEFAULT_TEMPLATE).of(facts)
-    assert len(name.folders) == 2
-    assert not any("/" in part or part.startswith(".") for part in (*name.folders, name.stem))
-
-
 def test_a_name_that_becomes_that_of_a_device_is_changed() -> None:
     """A template's text and a fact can be harmless apart and not together."""
     facts = evolve(FACTS, document_id="N")
     assert NameTemplate.read("CO{document_id}.{ext}").of(facts).named("txt") == "_CON.txt"
-
-
-@given(st.builds(FileFacts, *[st.text()] * 3, st.integers(0, 10**6 - 1), st.text()))
-def test_every_name_fits_a_file_system(facts: FileFacts) -> None:
-    """Components stay within 255 bytes, whatever the service calls its things."""
-    made = NameTemplate.read("{application_id}/{document_type}-{document_id}/{file}.{ext}").of(
-        facts
-    )
-    for part in (*made.folders, made.named("xhtml")):
-        assert 0 < len(part.encode()) <= 255
-        assert part not in {".", ".."}
-        assert "/" not in part

@@ -67,13 +67,6 @@ async def test_bytes_stay_as_they_came() -> None:
             assert await body_of(found) == packed
 
 
-async def test_a_cut_in_chunks_is_an_error() -> None:
-    """The last chunk is missing."""
-    async with pooled(ending(CHUNKED + b"4\r\nbody\r\n", "fin")) as (pool, server):
-        error = await fetched(pool, server)
-    assert isinstance(error, DownloadError)
-
-
 @pytest.mark.parametrize(
     "name", ["Content-Length", "Content-Range", "ETag", "Content-Encoding", "Location"]
 )

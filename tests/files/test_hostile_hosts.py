@@ -17,9 +17,8 @@ from income_client import (
     RetryPolicy,
     Timeouts,
 )
-from income_client.downloads.downloader import AddressBook
+from income_client.downloads.downloader import FreshAddresses
 from income_client.errors import IncomeClientError, ServerError
-from income_client.records.documents import DocumentSource
 from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, scene
 from tests.support.scripted_server import Seen, forever, serving
@@ -142,10 +141,9 @@ async def test_an_id_under_two_types_has_two_addresses() -> None:
         async def asked(_: str) -> ApplicationDocuments:
             return evolve(one, documents={"w2": (first,), "w3": (twin,), "both": (first, twin)})
 
-        book = AddressBook(JumpingClock())
+        addresses = FreshAddresses(JumpingClock(), "app-1")
         for document_type, address in (("w2", first.url), ("w3", twin.url), ("both", None)):
-            source = DocumentSource("app-1", document_type)
-            fresh = book.fresh(source, first.document_id, stale="old", since=0, ask=asked)
+            fresh = addresses.get(document_type, first.document_id, stale="old", since=0, ask=asked)
             if address is None:
                 with pytest.raises(DownloadError, match="several"):
                     await fresh
@@ -163,8 +161,8 @@ async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
         await asyncio.sleep(0)
         raise ServerError("get_documents: 500", status=500)
 
-    book, source = AddressBook(JumpingClock()), DocumentSource("app-1", "w2")
-    fresh = partial(book.fresh, source, stale="old", since=0, ask=asked)
+    addresses = FreshAddresses(JumpingClock(), "app-1")
+    fresh = partial(addresses.get, "w2", stale="old", since=0, ask=asked)
     found = await asyncio.gather(
         *(fresh(f"doc-{number}") for number in range(5)), return_exceptions=True
     )

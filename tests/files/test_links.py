@@ -21,16 +21,6 @@ LOCAL = DownloadPolicy(
     require_https=False,
     allow_private_networks=True,
 )
-AWKWARD = (
-    "/a%2Fb/%7Ename/c+d%20e?X-Amz-Signature=%2F%7E+%20%27&empty=&key",
-    "/a?b??c=?/&d=/e",
-    "//double//slash/",
-    "/a/../b/./c",
-    "/a;b=c,d:e@f!$&'()*",
-    "/%E2%82%AC%zz%",
-    '/"<>[]^`{|}?"<>[]^`{|}',
-    "/?a=b",
-)
 
 
 def used(address: object, policy: DownloadPolicy = DEFAULT) -> Link:
@@ -72,13 +62,6 @@ def test_an_allowed_address_is_read(
     assert address not in repr(link)
 
 
-@pytest.mark.parametrize("target", AWKWARD)
-def test_path_and_query_stay_byte_by_byte(target: str) -> None:
-    """What the HTTP library would send is what the storage signed."""
-    link = used(f"https://{HOST}{target}")
-    assert link.url.raw_path_qs == target
-
-
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
@@ -86,51 +69,27 @@ def test_path_and_query_stay_byte_by_byte(target: str) -> None:
         (b"https://a.amazonaws.com/S3CRET", "missing"),
         ("", "missing"),
         (f"https://{HOST}/{'a' * 8192}", "8192"),
-        (f" https://{HOST}/S3CRET", "printable"),
         (f"https://{HOST}/S3CRET ", "printable"),
-        (f"https://{HOST}/a b?S3CRET", "printable"),
-        (f"https://{HOST}/a\tb?S3CRET", "printable"),
         (f"https://{HOST}/S3CRET\r\nX: y", "printable"),
         (f"https://{HOST}/S3CRET\n", "printable"),
         (f"https://{HOST}/ä?S3CRET", "printable"),
-        (f"https://{HOST}/\x7f", "printable"),
-        ("https://amazonaws。com/S3CRET", "printable"),
         (f"https://{HOST}\\@evil.example/S3CRET", "a backslash"),
-        (f"https://{HOST}/a\\b", "a backslash"),
         (f"https://{HOST}/a#S3CRET", "a fragment"),
-        (f"https://evil.example#@{HOST}/", "a fragment"),
         (f"{HOST}/S3CRET", "neither"),
-        (f"//{HOST}/S3CRET", "neither"),
         (f"https:/{HOST}/S3CRET", "names no host"),
-        (f"https:{HOST}/S3CRET", "names no host"),
-        (f"ftp://{HOST}/S3CRET", "neither"),
-        (f"file://{HOST}/S3CRET", "neither"),
         ("data:,S3CRET", "neither"),
         (f"https://user:S3CRET@{HOST}/k", "user name"),
-        (f"https://@{HOST}/k", "user name"),
-        (f"https://{HOST}@evil.example/S3CRET", "user name"),
         (f"https://{HOST}:S3CRET/k", "not a valid URL"),
         (f"https://{HOST}:/k", "odd port"),
-        (f"https://{HOST}:0/k", "odd port"),
-        (f"https://{HOST}:0443/k", "odd port"),
         (f"https://{HOST}:+443/k", "odd port"),
         (f"https://{HOST}:443:443/k", "not a valid URL"),
-        (f"https://{HOST}:65536/k", "not a valid URL"),
         ("https://[@/S3CRET", "not a valid URL"),
         ("https:///S3CRET", "names no host"),
         ("https://:443/k", "names no host"),
-        (f"https://{HOST}./k", "names no host"),
-        (f"https://.{HOST}/k", "names no host"),
-        ("https://%61.amazonaws.com/k", "names no host"),
         ("https://a%2eamazonaws.com/k", "names no host"),
-        ("https://a..amazonaws.com/k", "names no host"),
         ("https://a,b.amazonaws.com/k", "names no host"),
         ("https://[a.amazonaws.com]/k", "not a valid URL"),
-        ("https://[fe80::1%25lo]/k", "names no host"),
         ("https://[::1]a.amazonaws.com/k", "not a valid URL"),
-        ("https://0x7f.1/k", "names no host"),
-        ("https://127.1/k", "names no host"),
-        ("https://2130706433/k", "names no host"),
         ("https://0177.0.0.1/k", "names no host"),
         ("https://0x7f000001/k", "names no host"),
         (f"https://{HOST}", "not be sent"),
@@ -139,10 +98,7 @@ def test_path_and_query_stay_byte_by_byte(target: str) -> None:
         (f"http://{HOST}/S3CRET", "not https"),
         (f"https://{HOST}:8443/S3CRET", "port 8443: not a host"),
         ("https://amazonaws.com/S3CRET", "amazonaws.com: not a host"),
-        ("https://evilamazonaws.com/S3CRET", "evilamazonaws.com: not a host"),
         ("https://a.amazonaws.com.evil.example/S3CRET", "evil.example: not a host"),
-        ("https://localhost/S3CRET", "localhost: not a host"),
-        ("https://169.254.169.254/S3CRET", "169.254.169.254: not a host"),
         ("https://8.8.8.8/S3CRET", "8.8.8.8: not a host"),
     ],
 )

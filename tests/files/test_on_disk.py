@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from income_client.downloads.destinations import DiskPlace, Place, Published
-from income_client.errors import ConfigurationError, DownloadError
+from income_client.errors import ConfigurationError
 from tests.support.cancelled import CancelledAt
 from tests.support.parts import VERSION, left
 from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, refusal_of, tree
@@ -78,12 +78,11 @@ async def test_its_extension_is_of_our_own_making(
     place = DiskPlace.below(tmp_path, FLAT, FACTS)
     await put(place, content, content_type=content_type)
     assert tree(tmp_path) == {name: content}
-    (present,) = await place.present()
-    assert present.size == len(content)
-    there = await present.take(hashlib.md5(content).hexdigest())
+    assert await place.present() == (len(content),)
+    there = await place.take(hashlib.md5(content).hexdigest())
     sha256 = hashlib.sha256(content).hexdigest()
     assert there == Published(tmp_path / name, len(content), sha256, was_there=True)
-    assert await present.take(hashlib.md5(b"another").hexdigest()) is None
+    assert await place.take(hashlib.md5(b"another").hexdigest()) is None
 
 
 async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -116,44 +115,6 @@ async def test_a_relative_path_is_fixed_when_it_is_given(
     assert tree(tmp_path) == {"a": PDF, "doc-1.pdf": PDF}
 
 
-@pytest.mark.parametrize("kind", ["folder", "path"])
-async def test_the_same_file_is_left_and_another_is_not_replaced(tmp_path: Path, kind: str) -> None:
-    """What is there is compared by content; only overwrite=True replaces it."""
-    place = place_at(tmp_path, kind)
-    assert await place.present() == ()
-    await put(place, PDF)
-    before = written(tmp_path / "doc-1.pdf")
-    for overwrite in (False, True):
-        again = await put(place, PDF, overwrite=overwrite)
-        assert again == Landed(tmp_path / "doc-1.pdf", was_there=True)
-        assert written(tmp_path / "doc-1.pdf") == before
-    for other in (PDF[:-1] + b"y", PDF + b"y"):
-        refused = await put(place, other)
-        assert isinstance(refused, DownloadError)
-        assert "another file is there already" in str(refused)
-        assert tree(tmp_path) == {"doc-1.pdf": PDF}
-    replaced = await put(place, PDF + b"y", overwrite=True)
-    assert replaced == Landed(tmp_path / "doc-1.pdf", was_there=False)
-    assert tree(tmp_path) == {"doc-1.pdf": PDF + b"y"}
-
-
-async def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
-    """A component below the folder that is a link, or a file, ends the way."""
-    top, elsewhere = tmp_path / "top", tmp_path / "elsewhere"
-    top.mkdir()
-    elsewhere.mkdir()
-    place = DiskPlace.below(top, SORTED, FACTS)
-    (top / "app-1").symlink_to(elsewhere)
-    for outcome in (await put(place, PDF), await refusal_of(place)):
-        assert "a symbolic link is" in str(outcome)
-    (top / "app-1").unlink()
-    (top / "app-1").write_bytes(b"file")
-    for outcome in (await put(place, PDF), await refusal_of(place)):
-        assert isinstance(outcome, DownloadError)
-        assert "not a directory" in str(outcome)
-    assert tree(elsewhere) == {}
-
-
 async def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
     """What the caller names is the caller's."""
     (tmp_path / "true").mkdir()
@@ -173,16 +134,6 @@ async def test_what_was_left_is_gone_on_with(tmp_path: Path, kind: str) -> None:
     spool.keeps_partial = True
     await spool.aclose()
     assert await put(place, LONG) == Landed(tmp_path / "doc-1.pdf", was_there=False)
-    assert tree(tmp_path) == {"doc-1.pdf": LONG}
-
-
-async def test_a_file_that_comes_meanwhile_is_compared(tmp_path: Path) -> None:
-    """Of two that are published at once both succeed, if they are the same."""
-    place = DiskPlace.below(tmp_path, FLAT, FACTS)
-    outcomes = await asyncio.gather(*(put(place, LONG) for _ in range(4)))
-    assert sorted(one.was_there for one in outcomes if isinstance(one, Landed)) == [
-        False, True, True, True,
-    ]  # fmt: skip
     assert tree(tmp_path) == {"doc-1.pdf": LONG}
 
 

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,6 @@ import pytest
 from income_client.downloads import part_file
 from income_client.downloads.part_file import PartFile, adopt, create, parts_of, version_of
 from tests.support.parts import VERSION, contents, left
-
-
-def mode(path: Path) -> int:
-    """Return a file's permissions."""
-    return stat.S_IMODE(path.lstat().st_mode)
 
 
 def adopt_in(folder: Path) -> PartFile | None:
@@ -36,19 +30,6 @@ def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
     part.discard()
     part.discard()
     assert contents(tmp_path) == {}
-
-
-def test_a_file_is_replaced_only_if_that_is_meant(tmp_path: Path) -> None:
-    """Without a word about it, what is there stays, and the part can be thrown away."""
-    (tmp_path / "a").write_bytes(b"old")
-    part = create(tmp_path, "a", VERSION)
-    part.write(b"new")
-    with pytest.raises(FileExistsError):
-        part.publish(tmp_path / "a", overwrite=False)
-    assert (tmp_path / "a").read_bytes() == b"old"
-    part.publish(tmp_path / "a", overwrite=True)
-    assert contents(tmp_path) == {"a": b"new"}
-    assert mode(tmp_path / "a") == 0o600
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import resource
 import threading
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,9 @@ import pytest
 
 from income_client.downloads.part_file import AT_ONCE, PartFile, Spool, adopt, create, parts_of
 from income_client.errors import DownloadError
-from tests.support.cancelled import CancelledAt
-from tests.support.parts import VERSION, clear, contents, left
+from tests.support.parts import VERSION, contents, left
 
 MANY = [bytes([number]) * 100_000 for number in range(40)]
-WHOLE = b"".join(MANY)
 
 
 def spool_in(path: Path) -> Spool:
@@ -173,29 +170,3 @@ async def test_a_folder_that_cannot_take_a_file_is_an_error(tmp_path: Path) -> N
         await spool.write(b"x")
         with pytest.raises(DownloadError, match="kept: no such file or directory"):
             await finished(spool)
-
-
-@pytest.mark.parametrize("ending", ["discard", "keep"])
-async def test_cancelled_at_any_await_it_leaves_nothing_unmeant(
-    tmp_path: Path, ending: str
-) -> None:
-    """No thread goes on, no file is left unless it was kept, and what is kept is a beginning."""
-
-    async def work() -> None:
-        async with spool_in(tmp_path) as spool:
-            spool.keeps_partial = ending == "keep"
-            await spool.start_over(VERSION)
-            await write_all(spool, MANY)
-
-    for number in range(1000):
-        attempt = CancelledAt(work(), number)
-        with suppress(asyncio.CancelledError):
-            await attempt
-        for content in contents(tmp_path).values():
-            assert ending == "keep"
-            assert WHOLE.startswith(content)
-        clear(tmp_path)
-        if not attempt.is_cancelled:
-            break
-    assert not attempt.is_cancelled
-    assert number > 3

@@ -68,14 +68,6 @@ async def test_a_single_document_is_as_good_as_many(tmp_path: Path) -> None:
             assert [file.document_id for file in files] == [document.document_id]
 
 
-async def test_the_folder_is_made(tmp_path: Path) -> None:
-    """With everything above it, for its owner alone."""
-    async with scene() as play:
-        folder = tmp_path / "a" / "b"
-        assert [_ async for _ in play.client.download_all(await play.documents(3), folder)]
-        assert len(files_below(folder)) == 3
-
-
 async def test_running_it_again_finds_everything_there(tmp_path: Path) -> None:
     """Each file is asked about, and none is fetched."""
     async with scene() as play:

@@ -3,14 +3,11 @@
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client import DownloadError, DownloadPolicy, IncomeClientError
 from income_client.downloads.transfer import (
     WITH_FILE,
     OutdatedError,
-    StoredFile,
     Transfer,
     failure,
     is_refusal,
@@ -71,34 +68,6 @@ class Receiver:
         return self.reply(200, sent, is_cut=keep is not None, content_length=length, etag=etag)
 
 
-def test_a_file_comes_in_one_reply() -> None:
-    """A 200 whose length is what came is the file."""
-    receiver = Receiver()
-    assert receiver.transfer.ask() == {}
-    assert receiver.all(b"abc") is True
-    assert (receiver.content, receiver.transfer.total) == (b"abc", 3)
-
-
-def test_the_rest_is_asked_for_with_the_tag_of_what_came() -> None:
-    """After a cut, Range and If-Range name what is missing and of which version."""
-    receiver = Receiver()
-    assert receiver.all(b"0123456789", keep=4) is False
-    assert receiver.transfer.ask() == {"Range": "bytes=4-", "If-Range": '"1"'}
-    end = receiver.reply(206, b"456789", content_range="bytes 4-9/10", etag='"1"')
-    assert end is True
-    assert receiver.content == b"0123456789"
-
-
-def test_a_part_of_the_rest_is_progress() -> None:
-    """A storage may give less than was asked for; the rest of it is asked for again."""
-    receiver = Receiver()
-    receiver.all(b"0123456789", keep=4)
-    receiver.transfer.ask()
-    end = receiver.reply(206, b"45", content_range="bytes 4-5/10", etag='"1"')
-    assert end is False
-    assert receiver.transfer.ask()["Range"] == "bytes=6-"
-
-
 @pytest.mark.parametrize(
     ("status", "fields"),
     [
@@ -130,36 +99,11 @@ def test_what_does_not_prove_that_it_goes_on_starts_over(
     assert receiver.transfer.received == 0
 
 
-def test_all_of_it_where_a_part_was_asked_for_is_all_of_it() -> None:
-    """A 200 to a Range request is the file from its first byte."""
-    receiver = Receiver()
-    receiver.all(b"0123456789", keep=4)
-    receiver.transfer.ask()
-    assert receiver.all(b"abcdefghijk", '"2"') is True
-    assert receiver.content == b"abcdefghijk"
-
-
 def test_a_part_where_all_was_asked_for_is_refused() -> None:
     """Nobody knows what came before it."""
     end = Receiver().reply(206, b"456789", content_range="bytes 4-9/10", etag='"1"')
     assert isinstance(end, DownloadError)
     assert not end.retryable
-
-
-@pytest.mark.parametrize("etag", [None, 'W/"1"', "1", '"a b"', f'"{"x" * 101}"'])
-def test_without_a_strong_tag_every_cut_starts_over(etag: str | None) -> None:
-    """A tag that does not vouch for each byte is none."""
-    receiver = Receiver()
-    fields: dict[str, Any] = {} if etag is None else {"etag": etag}
-    receiver.reply(200, b"0123", is_cut=True, content_length="10", **fields)
-    assert receiver.transfer.ask() == {}
-
-
-def test_what_is_left_of_an_earlier_run_is_gone_on_with() -> None:
-    """Its size and tag are asked with like those of a cut."""
-    transfer = Transfer(DownloadPolicy())
-    transfer.resume(5, StoredFile(10, '"1"', None))
-    assert transfer.ask() == {"Range": "bytes=5-", "If-Range": '"1"'}
 
 
 @pytest.mark.parametrize(
@@ -237,43 +181,3 @@ def test_connections_that_help_are_bounded() -> None:
         content_range = f"bytes {place}-{len(body) - 1}/{len(body)}"
         ends.append(receiver.reply(206, b"x", is_cut=True, content_range=content_range, etag='"1"'))
     assert len(ends) == 31
-
-
-_VERSIONS: Final = (b"the first version of it, long", b"another one", b"")
-_ACTS: Final = st.tuples(
-    st.sampled_from(["honest", "ignores ranges", "wrong place", "wrong total", "changed", "503"]),
-    st.integers(min_value=0, max_value=40),
-)
-
-
-@given(acts=st.lists(_ACTS, max_size=40), kept=st.integers(min_value=0, max_value=5))
-def test_what_is_whole_is_one_version(acts: list[tuple[str, int]], kept: int) -> None:
-    """Over any sequence of cuts, changes and lies about places, nothing is mixed or missing."""
-    receiver, version = Receiver(), 0
-    if kept:
-        receiver.transfer.resume(kept, StoredFile(len(_VERSIONS[0]), '"0"', None))
-    receiver.content = _VERSIONS[0][:kept]
-    for act, keep in [*acts, *[("honest", 40)] * 3]:
-        asked = receiver.transfer.ask()
-        version = (version + (act == "changed")) % len(_VERSIONS)
-        body, etag = _VERSIONS[version], f'"{version}"'
-        first = int(asked["Range"][6:-1]) if asked else 0
-        if act == "503":
-            end = receiver.reply(503)
-        elif not asked or act == "ignores ranges" or asked["If-Range"] != etag:
-            end = receiver.all(body, etag, keep=keep if keep < len(body) else None)
-        elif first >= len(body):
-            end = receiver.reply(416, content_range=f"bytes */{len(body)}")
-        else:
-            place = first + (act == "wrong place")
-            total = len(body) + (act == "wrong total")
-            rest = body[place : place + keep]
-            content_range = f"bytes {place}-{total - 1}/{total}"
-            end = receiver.reply(
-                206, rest, is_cut=len(rest) < total - place, content_range=content_range, etag=etag
-            )
-        if end is True:
-            assert receiver.content in _VERSIONS
-            assert receiver.transfer.total == len(receiver.content) == receiver.transfer.received
-            return
-    raise AssertionError("an honest storage was not enough")

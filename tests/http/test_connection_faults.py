@@ -11,7 +11,7 @@ import pytest
 
 from income_client.errors import ConnectionFailedError, DeadlineExceededError
 from income_client.http.endpoints import get_application
-from income_client.http.faults import UnaskedBytesError, fault_of
+from income_client.http.faults import fault_of
 
 KEY: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=True)
 
@@ -27,7 +27,6 @@ KEY: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=True)
         (aiohttp.ClientOSError(errno.EPIPE, "x"), "connection reset"),
         (aiohttp.ClientOSError(errno.ENETUNREACH, "x"), "host not reachable"),
         (aiohttp.ClientConnectionResetError("x"), "connection reset"),
-        (UnaskedBytesError(), "bytes came before anything was asked"),
         (aiohttp.ServerDisconnectedError(), "connection closed without a reply"),
         (aiohttp.ClientPayloadError("x"), "body cut short or unreadable"),
         (ValueError("x"), "connection failed with ValueError"),

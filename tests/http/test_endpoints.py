@@ -1,18 +1,14 @@
 """Arguments become requests as contract sections 4 and 5.1 have them."""
 
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import ConfigurationError
 from income_client.http.endpoints import (
     get_application,
     get_documents,
     list_applications,
-    token_request,
 )
 
 IDS = st.text(
@@ -20,36 +16,6 @@ IDS = st.text(
     min_size=1,
     max_size=60,
 ).filter(lambda text: text not in {".", ".."})
-
-
-def test_the_token_request_is_a_form_post_to_the_token_host() -> None:
-    """The token request posts the grant type and nothing secret in its body."""
-    request = token_request()
-    assert request.path == "/token"
-    assert request.form == b"grant_type=client_credentials"
-
-
-def test_a_list_call_without_arguments_has_no_query() -> None:
-    """What is not given is left to the service."""
-    request = list_applications()
-    assert (request.path, request.query) == ("/v1/income/applications", "")
-    assert request.form is None
-
-
-def test_a_list_call_sends_what_it_is_given() -> None:
-    """Each parameter is sent under its name, encoded."""
-    request = list_applications(
-        updated_after="2026-01-02T03:04:05",
-        updated_before="2026-02-03",
-        limit=1000,
-        application_reference_id="ref & 1/2",
-    )
-    assert parse_qs(request.query, strict_parsing=True) == {
-        "updated_after": ["2026-01-02T03:04:05"],
-        "updated_before": ["2026-02-03"],
-        "limit": ["1000"],
-        "application_reference_id": ["ref & 1/2"],
-    }
 
 
 @given(IDS)
@@ -69,46 +35,6 @@ def test_a_reference_comes_out_whole(reference: str) -> None:
     """Whatever a reference holds, it stays one parameter."""
     query = list_applications(application_reference_id=reference).query
     assert parse_qs(query, strict_parsing=True) == {"application_reference_id": [reference]}
-
-
-def test_pages_are_asked_for_only_if_wanted() -> None:
-    """The parameter is absent unless it is true."""
-    assert get_documents("1").query == ""
-    assert get_documents("1", pages=True).query == "pages=true"
-    assert get_documents("1").subject == "1"
-
-
-@pytest.mark.parametrize(
-    "bad", ["", ".", "..", "a\nb", "a\x00", "\x7f", "\x85", "\ud800", "a" * 513]
-)
-def test_an_id_that_cannot_be_one_is_refused(bad: str) -> None:
-    """Steps in a path, control characters and endless texts are not accepted as ids."""
-    with pytest.raises(ConfigurationError):
-        get_application(bad)
-    with pytest.raises(ConfigurationError):
-        get_documents(bad)
-
-
-@pytest.mark.parametrize("bad", [None, 7, b"1", ["1"]])
-def test_an_id_of_another_type_is_refused(bad: Any) -> None:
-    """An id is a str, and the message says so."""
-    wanted = f"application_id must be a non-empty str, found {type(bad).__name__}"
-    with pytest.raises(ConfigurationError) as caught:
-        get_application(bad)
-    assert str(caught.value) == wanted
-
-
-@pytest.mark.parametrize("bad", [0, -1, 1001, True, 25.0, "25"])
-def test_a_limit_that_cannot_be_meant_is_refused(bad: Any) -> None:
-    """A limit is a whole number from 1 to 1000."""
-    with pytest.raises(ConfigurationError):
-        list_applications(limit=bad)
-
-
-def test_an_empty_reference_is_refused() -> None:
-    """An empty reference selects nothing that could be meant."""
-    with pytest.raises(ConfigurationError):
-        list_applications(application_reference_id="")
 
 
 @given(st.text("aZ09_.~:-/%+ é", min_size=1, max_size=20).filter(lambda text: text.strip(".")))

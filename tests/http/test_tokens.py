@@ -5,8 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client.errors import (
     AuthenticationError,
@@ -46,20 +44,6 @@ def failure(response: Response, cls: type[IncomeClientError]) -> IncomeClientErr
         read_token(response, sent_at=0)
     assert type(caught.value) is cls
     return caught.value
-
-
-def test_an_hour_is_renewed_five_minutes_early_and_left_ten_seconds_early() -> None:
-    """The margins of a long life are fixed."""
-    hour = token()
-    assert (hour.stale_at, hour.expired_at) == (3300, 3590)
-
-
-@given(st.floats(1, 1e6), st.floats(0, 1e9))
-def test_the_moments_follow_each_other_at_every_scale(lifetime: float, obtained_at: float) -> None:
-    """A token is fresh for most of its life, then stale, then expired, before its end."""
-    some = token(lifetime, obtained_at)
-    assert obtained_at + lifetime * 0.74 < some.stale_at < some.expired_at
-    assert obtained_at + lifetime * 0.949 < some.expired_at < obtained_at + lifetime
 
 
 def test_a_reply_becomes_a_token() -> None:

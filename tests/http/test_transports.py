@@ -113,18 +113,6 @@ async def test_connections_are_used_again(kind: str) -> None:
 
 
 @every
-async def test_a_redirect_is_not_followed(kind: str) -> None:
-    """It is a reply like any other, and its target sees nothing."""
-    async with serving(always(reply())) as other:
-        for status in (301, 302, 303, 307, 308):
-            out = reply(status, Location=f"{other.url}/x")
-            async with open_door(kind, always(out)) as (door, server):
-                assert isinstance(await door.ask(), bytes)
-                assert len(server.seen) == 1
-        assert other.seen == []
-
-
-@every
 @pytest.mark.parametrize(
     ("out", "text"),
     [

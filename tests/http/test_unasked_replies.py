@@ -29,14 +29,7 @@ from tests.support.stray_replies import (
 BASIC: Final = BasicAuth("user", "invented")
 OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
 STRAY: Final = application("somebody-else")
-WHOLE: Final = {
-    "a reply": STRAY,
-    "a refusal": reply(404),
-    "a provisional reply": b"HTTP/1.1 102 Processing\r\n\r\n",
-    "more of the body": b'"}',
-}
 PARTS: Final = {"half a head": STRAY[:30], "an empty line": b"\r\n"}
-SEPARATE: Final = [When.IDLE, When.UNREAD]
 JOINED: Final = [When.SAME, When.TAIL]
 
 
@@ -55,50 +48,12 @@ async def two_calls(service: StrayService, client: IncomeClient) -> None:
     assert paths == ["app-1", "app-2"]
 
 
-@pytest.mark.parametrize(
-    ("stray", "when"),
-    [
-        (stray, when)
-        for stray in WHOLE
-        for when in When
-        # Then the whole segment is not HTTP.
-        if not (stray == "more of the body" and when is When.SAME)
-    ],
-)
-async def test_a_connection_is_not_used_after_a_stray_reply(stray: str, when: When) -> None:
-    """Whatever came, and whenever, the next request goes over another connection."""
-    async with straying(when, WHOLE[stray]) as service, client_of(service) as client:
-        await two_calls(service, client)
-        assert service.over == [0, 1]
-
-
-@pytest.mark.parametrize("when", SEPARATE)
-@pytest.mark.parametrize("stray", PARTS)
-async def test_a_connection_is_not_used_after_a_part_of_a_reply(stray: str, when: When) -> None:
-    """What came need not be a whole reply."""
-    async with straying(when, PARTS[stray]) as service, client_of(service) as client:
-        await two_calls(service, client)
-        assert service.over == [0, 1]
-
-
 @pytest.mark.parametrize("when", JOINED)
 @pytest.mark.parametrize("stray", PARTS)
 async def test_a_part_that_comes_with_a_reply_spoils_no_other(stray: str, when: When) -> None:
     """It cannot be told apart from the reply before it, and is ignored."""
     async with straying(when, PARTS[stray]) as service, client_of(service) as client:
         await two_calls(service, client)
-
-
-@pytest.mark.parametrize("when", When)
-async def test_a_connection_inside_tls_is_not_used_after_a_stray_reply(when: When) -> None:
-    """Messages of TLS itself are not a reply, a stray reply inside TLS is one."""
-    tls, trust = tls_pair()
-    async with (
-        straying(when, STRAY, tls=tls) as service,
-        client_of(service, **trust) as client,
-    ):
-        await two_calls(service, client)
-        assert service.over == [0, 1]
 
 
 async def test_connections_inside_tls_are_used_again() -> None:
@@ -232,30 +187,6 @@ async def test_a_connection_that_the_service_closed_costs_no_attempt(ending: str
         assert len(server.seen) == 2
 
 
-async def test_a_reply_about_another_application_ends_its_connection() -> None:
-    """The call is made again over another one: what follows on the first is shifted by one."""
-    replies = [application("somebody-else")]
-
-    def answer(seen: Seen) -> bytes:
-        return replies.pop() if replies else answer_to(seen)
-
-    async with straying(When.SAME, answer=answer) as service, client_of(service) as client:
-        assert (await client.get_application("app-1")).application_id == "app-1"
-        assert service.over == [0, 1]
-
-
-async def test_a_list_of_other_applications_ends_its_connection() -> None:
-    """So is a question about one application that was answered with others."""
-    replies = [page("loan-9")]
-
-    def answer(seen: Seen) -> bytes:
-        return replies.pop() if replies else answer_to(seen)
-
-    async with straying(When.SAME, answer=answer) as service, client_of(service) as client:
-        assert await client.find_application("loan-1") is not None
-        assert service.over == [0, 1]
-
-
 async def test_a_reply_that_is_no_token_ends_its_connection() -> None:
     """The token request is made again over another one, and so are the calls behind it."""
     replies = [reply(body=b"<html>", content_type="text/html")]
@@ -269,20 +200,6 @@ async def test_a_reply_that_is_no_token_ends_its_connection() -> None:
     ):
         assert (await client.get_application("app-1")).application_id == "app-1"
         assert service.over == [0, 1, 1]
-
-
-async def test_a_reply_that_stays_wrong_is_an_error_with_its_facts() -> None:
-    """Status, request id, pause and attempts are there, as with any reply."""
-    out = application("somebody-else").replace(
-        b"\r\n\r\n", b"\r\nX-Request-Id: r-1\r\nRetry-After: 2\r\n\r\n", 1
-    )
-    async with straying(When.SAME, answer=lambda _: out) as service, client_of(service) as client:
-        with pytest.raises(UnexpectedResponseError, match="about another application") as caught:
-            await client.get_application("app-1")
-    error = caught.value
-    assert (error.status, error.request_id, error.retry_after) == (200, "r-1", 2.0)
-    assert (error.attempts, error.retryable) == (3, True)
-    assert service.over == [0, 1, 2]
 
 
 async def test_two_applications_with_one_reference_are_an_error() -> None:

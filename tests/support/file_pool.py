@@ -59,6 +59,6 @@ async def fetched(
 
 def open_connections(pool: FilePool) -> int:
     """Return how many connections are neither closed nor back in the pool."""
-    assert pool._pool._session is not None
-    assert pool._pool._session.connector is not None
-    return len(pool._pool._session.connector._acquired)
+    assert pool._session is not None
+    assert pool._session.connector is not None
+    return len(pool._session.connector._acquired)
