@@ -17,9 +17,9 @@ from attrs import evolve, field, frozen
 from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
+from income_client.settings import invalid
 from income_client.walk.checkpoint import read_checked, write_checked
 from income_client.wire.times import (
-from income_client.settings import invalid
     FIRST_SECOND,
     LAST_SECOND,
     Rounding,
