@@ -31,7 +31,15 @@ from .records.applications import Application, ApplicationPage, ApplicationSumma
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .records.files import DownloadedFile
 from .records.window import EPOCH
-from .settings import DownloadPolicy, RetryPolicy, Timeouts, check_count, check_type, invalid
+from .settings import (
+    DownloadPolicy,
+    RetryPolicy,
+    Timeouts,
+    check_count,
+    check_flag,
+    check_type,
+    invalid,
+)
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
@@ -51,6 +59,7 @@ if TYPE_CHECKING:
     from .polling.poller import Poller
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
+_A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
 _FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
@@ -116,7 +125,7 @@ class IncomeClient:
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(service_timezone, tzinfo):
-            raise invalid("service_timezone", "a tzinfo", service_timezone)
+            raise invalid("service_timezone", _A_ZONE, service_timezone)
         check_type("downloads", downloads, DownloadPolicy)
         self._zone = service_timezone
         self._clock = clock or SystemClock()
@@ -184,8 +193,9 @@ class IncomeClient:
             ConfigurationError: a variable is missing, both kinds of credentials are set,
                 INCOME_CA_FILE is not a file of certificates, or an option is invalid.
         """
-        from .configuration import from_variables
+        from .configuration import check_options, from_variables
 
+        check_options("from_env", options)
         try:
             return cls._configured(from_variables(), options)
         except ConfigurationError as error:
@@ -220,8 +230,11 @@ class IncomeClient:
             ConfigurationError: a setting is missing or invalid, the file cannot be read or
                 is open to others, or an option is invalid.
         """
-        from .configuration import from_file
+        from .configuration import check_options, from_file
 
+        check_options("from_config", options)
+        check_type("profile", profile, str)
+        check_type("path", path, str, os.PathLike)
         try:
             file = None if path is None else Path(path)
             return cls._configured(from_file(profile, file), options)
@@ -320,7 +333,7 @@ class IncomeClient:
         Takes one request as a rule, and a few more if the service cuts windows short.
 
         Returns:
-            The time without zone, in whole seconds of ``service_timezone``.
+            The time without zone (naive), in whole seconds of ``service_timezone``.
 
         Raises:
             UnexpectedResponseError: the service does not say what time it is.
@@ -391,7 +404,7 @@ class IncomeClient:
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
-        request = endpoints.get_documents(application_id, pages)
+        request = endpoints.get_documents(application_id, check_flag("pages", pages))
         read = partial(read_reply, ApplicationDocuments, request)
         return await self._session.call(request, read)
 
@@ -435,7 +448,7 @@ class IncomeClient:
                 (midnight in ``service_timezone``), a time (without zone: in that zone), or
                 the ISO 8601 text of either; sub-seconds widen the span.
             updated_before: upper bound, likewise; None for the present.
-            limit: rows of ONE PAGE, 1 to 1000, not of the walk, which yields every
+            limit: rows of ONE PAGE, 2 to 1000, not of the walk, which yields every
                 application: a smaller one only costs more requests.
             concurrency: pages in flight at a time; with 1 they come in ascending order.
             on_saturated: what to do about a second that holds more rows than can be
@@ -515,7 +528,8 @@ class IncomeClient:
             ConfigurationError: an argument is invalid.
         """
         parts: list[Part] = [self.get_application]
-        if documents:
+        check_flag("pages", pages)
+        if check_flag("documents", documents):
             parts.append(partial(self.get_documents, pages=pages))
         return Fetcher(
             applications,
@@ -568,7 +582,7 @@ class IncomeClient:
         """
         return Fetcher(
             applications,
-            parts=(partial(self.get_documents, pages=pages),),
+            parts=(partial(self.get_documents, pages=check_flag("pages", pages)),),
             assemble=lambda documents: documents,
             concurrency=self._concurrency(concurrency),
             on_error=on_error,
@@ -630,7 +644,8 @@ class IncomeClient:
             An asynchronous iterator over the records, or over batches of them.
 
         Raises:
-            ConfigurationError: an argument is invalid.
+            ConfigurationError: an argument is invalid, or ``start`` is more than a day later
+                than the service's present, which is found out at the first poll.
             CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
         """
         from .polling.checkpoint import starting_point
@@ -640,8 +655,8 @@ class IncomeClient:
         source = PollSource(
             session=self._session,
             zone=self._zone,
-            documents=documents,
-            pages=pages,
+            documents=check_flag("documents", documents),
+            pages=check_flag("pages", pages),
             concurrency=self._concurrency(concurrency),
         )
         return Poller(

@@ -57,6 +57,13 @@ class ClientOptions(TypedDict, total=False):
     clock: Clock | None
 
 
+def check_options(function: str, options: ClientOptions) -> None:
+    """Raise for an option that there is not, before anything secret is read."""
+    unknown = options.keys() - ClientOptions.__annotations__.keys()
+    if unknown:
+        raise ConfigurationError(f"{function} has no option {_printable(min(unknown))}")
+
+
 class CredentialKeys(NamedTuple):
     """The two keys of a kind of credentials."""
 
@@ -310,7 +317,9 @@ def read_file(path: Path, profile: str | None) -> tuple[Account, Account]:
         return top, Account()
     chosen = profiles.get(profile) if isinstance(profiles, dict) else None
     if not isinstance(chosen, dict):
-        raise ConfigurationError(f"{name_of(path)} has no profile {_printable(profile)}")
+        names = ", ".join(map(_printable, profiles)) if isinstance(profiles, dict) else ""
+        others = f"; there are {names}" if names else ""
+        raise ConfigurationError(f"{name_of(path)} has no profile {_printable(profile)}{others}")
     return top, _account(chosen, path, f" of profile {_printable(profile)}")
 
 
@@ -347,6 +356,8 @@ def _text(path: Path) -> tuple[bytes, os.stat_result]:
             text = file.read(_MAX_BYTES + 1) if is_file else b""
     except OSError as error:
         raise ConfigurationError(f"cannot read {name}: {_reason(error)}") from None
+    except ValueError:
+        raise ConfigurationError(f"cannot read {name}: it must be the path of a file") from None
     if not is_file:
         raise ConfigurationError(f"{name} is not a regular file")
     if len(text) > _MAX_BYTES:

@@ -80,7 +80,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
     ) -> None:
         check_count("concurrency", concurrency)
         check_choice("on_error", on_error, ("raise", "yield"))
-        expected = "applications are ids, or what has one, in an iterable"
+        expected = "applications must be an iterable of ids, summaries or applications"
         super().__init__(Source(applications, _id_of, expected))
         self._parts = parts
         self._assemble = assemble

@@ -92,10 +92,9 @@ def the_one(document: object, file: int) -> Document:
     """Return the one document that is named."""
     if type(file) is not int or file != 0:
         raise ConfigurationError("file must be 0: a document has one address, and so one file")
-    named = documents_in(document)
     if not isinstance(document, OneDocument):
         raise invalid("document", "one Document; download_all takes many", document)
-    return named[0]
+    return documents_in(document)[0]
 
 
 def documents_in(some: object) -> tuple[Document, ...]:

@@ -48,7 +48,7 @@ _REQUEST_ID_FIELDS: Final = (
     "x-amz-request-id",
 )
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
-_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_SECONDS: Final = re.compile(r"[0-9]{1,64}(\.[0-9]{1,9})?")
 _LONGEST_DATE: Final = 64
 _PLAUSIBLE_YEARS: Final = range(1971, 9991)
 _DECODED: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})

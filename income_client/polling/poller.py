@@ -5,6 +5,7 @@ loop, and no more than one batch can come twice.
 """
 
 import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from math import ceil
 from typing import Any, Final, Self, TypeVar
@@ -38,6 +39,7 @@ _REFUSED_SECONDS: Final = 300.0
 """How long credentials that have worked may be refused: providers do that while deployed."""
 _STORE_TRIES: Final = 6
 """Tries to store something, about half a minute, before a single poll fails for it."""
+_LATEST_START: Final = 86_400
 _LONGEST_SPAN: Final = 10 * 366 * 86_400.0
 
 
@@ -321,9 +323,16 @@ class Poller:
         self._monitor.committed(checkpoint.reached)
 
     async def _first_second(self) -> int:
-        if isinstance(self._start, int):
+        if not isinstance(self._start, int):
+            return max(await self._source.present() - self._settle, FIRST_SECOND)
+        # The local clock only decides whether the service is asked: most starts are long ago.
+        if self._start < time.time() - _LATEST_START:
             return self._start
-        return max(await self._source.present() - self._settle, FIRST_SECOND)
+        present = await self._source.present()
+        if self._start > present + _LATEST_START:
+            raise ConfigurationError("start must not be later than the service's present")
+        # The caller's clock may be ahead: what is updated until then would never be listed.
+        return min(self._start, present)
 
     async def _begin_poll(self, state: PollerState) -> None:
         await self._schedule.until_turn()

@@ -20,7 +20,6 @@ from income_client.http.endpoints import (
     LARGEST_LIMIT,
     Request,
     Response,
-    check_limit,
     list_applications,
 )
 from income_client.http.replies import read_found, read_reply, served_at
@@ -209,9 +208,8 @@ class ApplicationPaginator:
         clock: Clock,
         zone: tzinfo,
     ) -> None:
-        check_limit(limit)
-        if limit < _LEAST_LIMIT:
-            raise invalid("limit", "2 or more for a walk", limit)
+        if type(limit) is not int or not _LEAST_LIMIT <= limit <= LARGEST_LIMIT:
+            raise invalid("limit", f"a whole number from {_LEAST_LIMIT} to {LARGEST_LIMIT}", limit)
         check_count("concurrency", concurrency)
         check_choice("on_saturated", on_saturated, ("raise", "report"))
         if resume is None:

@@ -131,8 +131,9 @@ class Tail:
             is_endless = present > END_OF_TIME
         elif is_endless := echo.before - served_at > _CENTURY:
             present = served_at - _BEHIND
-        # Where the walk is ahead of the service's own clock there is nothing more to come.
-        is_ahead = served_at is not None and self.reached - _DAY > served_at
+        # Where the walk is ahead of the service's own clock there is nothing more to come. By a
+        # year: `Date` may be of a clock that is days behind.
+        is_ahead = served_at is not None and self.reached - _YEAR > served_at
         if self._is_before_page_ahead(bounds, echo) and not answer.is_full:
             self._advance(present)
             self.is_finished = True

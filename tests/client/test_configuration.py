@@ -1,7 +1,8 @@
 """A client's settings from environment variables and from a configuration file."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import pytest
 
@@ -115,6 +116,8 @@ def table(host: str) -> str:
     return f'base_url = "https://{host}"\nusername = "user"\npassword = "canary"\n'
 
 
+make_from_config: Any = IncomeClient.from_config
+make_from_env: Any = IncomeClient.from_env
 FILE: Final = f"{table('top.example')}[profiles.two]\n{table('two.example')}"
 
 
@@ -190,3 +193,26 @@ def test_a_missing_setting_names_the_variable_and_the_file(tmp_path: Path) -> No
         IncomeClient.from_config(path=tmp_path / "nowhere")
     with pytest.raises(ConfigurationError, match="has no profile three"):
         IncomeClient.from_config("three", written(tmp_path / "file", FILE))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: make_from_config(5, path),
+        lambda path: make_from_config(["two"], path),
+        lambda _: make_from_config(path=5),
+        lambda _: make_from_config(path="a\0b"),
+        lambda path: make_from_config("two", path, concurency=5),
+        lambda path: make_from_config("two", path, auth=None),
+        lambda _: make_from_env(concurency=5),
+    ],
+)
+def test_a_wrong_argument_is_an_error_without_what_the_file_holds(
+    make: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """Nothing secret is in a frame of the error, whatever was mistaken."""
+    path = written(tmp_path / "file", FILE)
+    with pytest.raises(ConfigurationError) as caught:
+        make(path)
+    held = held_by(caught.value)
+    assert CANARY not in held

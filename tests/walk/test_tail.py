@@ -179,10 +179,15 @@ TALKS: dict[str, Talk] = {
         turns=[((0, None), Told(500, 10**11, served_at=NOW))], reached=NOW - 1
     ),
     "a walk ahead of the service's own clock ends": Talk(
+        tail={"reached": 400 * DAY},
+        turns=[((400 * DAY - 1, None), Told(400 * DAY - 1, 401 * DAY, served_at=NOW))],
+        reached=400 * DAY,
+        is_finished=True,
+    ),
+    "a Date that is days behind ends no walk": Talk(
         tail={"reached": 10 * DAY},
         turns=[((10 * DAY - 1, None), Told(10 * DAY - 1, 11 * DAY, served_at=NOW))],
-        reached=10 * DAY,
-        is_finished=True,
+        reached=11 * DAY - 1,
     ),
     "one complete page is all of a small span": Talk(
         tail=CLOSED, turns=[(ALL, Told(*ALL))], reached=0, is_finished=True
