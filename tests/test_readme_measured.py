@@ -60,6 +60,9 @@ QUOTED: Final = {
 }
 """How a line of the table begins, and the rows of the report that it quotes, likewise."""
 
+WITHIN: Final = {"MB": 0.051, "us": 0.51}
+"""How far a figure with a unit may be rounded."""
+
 
 def _lines() -> Iterator[tuple[str, str]]:
     """Yield each line of the first table: what is measured, and the figures."""
@@ -89,7 +92,8 @@ def test_a_figure_is_the_report_s(what: str, figures: str) -> None:
     for figure, beginning in zip(re.split("[;,] ", figures), QUOTED[start], strict=True):
         row = _row(beginning)
         number = float(figure.strip("*").partition(" ")[0])
-        assert number == pytest.approx(row["value"], abs=0.051 if "MB" in figure else 0.0051)
+        within = next((size for unit, size in WITHIN.items() if unit in figure), 0.0051)
+        assert number == pytest.approx(row["value"], abs=within)
         assert figure.startswith("**") == (row.get("met") is False)
 
 
