@@ -23,7 +23,7 @@ from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_rec
 from .http import endpoints
 from .http.endpoints import addresses, proxy_address
 from .http.replies import read_reply
-from .http.session import Auth, SessionManager
+from .http.session import SessionManager
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig, Transport
 from .instrumentation import Instrumentation
@@ -32,6 +32,7 @@ from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .records.files import DownloadedFile
 from .records.window import EPOCH
 from .settings import (
+    Auth,
     DownloadPolicy,
     RetryPolicy,
     Timeouts,

@@ -24,6 +24,7 @@ from .events import OnEvent
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig
 from .settings import (
+    Auth,
     BasicAuth,
     DownloadPolicy,
     OAuth2ClientCredentials,
@@ -31,8 +32,6 @@ from .settings import (
     Secret,
     Timeouts,
 )
-
-Auth = BasicAuth | OAuth2ClientCredentials
 
 
 class ClientOptions(TypedDict, total=False):

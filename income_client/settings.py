@@ -265,6 +265,9 @@ class OAuth2ClientCredentials:
         return _basic(self.client_id, self.client_secret)
 
 
+Auth = BasicAuth | OAuth2ClientCredentials
+
+
 @frozen(kw_only=True, cache_hash=True, repr=False)
 class Timeouts:
     """How long things may take, in seconds.

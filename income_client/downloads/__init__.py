@@ -1,1 +1,1 @@
-"""Document files from their addresses to their places; the clients' methods are in `files`."""
+"""Document files from their addresses to their places on disk, in memory or object storage."""

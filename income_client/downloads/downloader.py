@@ -79,13 +79,15 @@ class Downloader:
         if not isinstance(policy, DownloadPolicy):
             raise ConfigurationError("downloads must be a DownloadPolicy")
         retry = retry or RetryPolicy()
-        self.policy = policy
-        self.pool = FilePool(policy, user_agent=user_agent, proxy=proxy)
-        self.timeouts = timeouts or Timeouts()
+        self.policy: Final = policy
+        self.pool: Final = FilePool(policy, user_agent=user_agent, proxy=proxy)
+        self.timeouts: Timeouts = timeouts or Timeouts()
         # Its own budget: an outage of the storage is no reason to give up on the service.
-        self.retrier = Retrier(retry, RetryBudget(retry.budget), clock)
-        self.fresh = lru_cache(maxsize=_REMEMBERED)(partial(FreshAddresses, clock))
-        self.clock = clock
+        self.retrier: Retrier = Retrier(retry, RetryBudget(retry.budget), clock)
+        self.fresh: Callable[[str], FreshAddresses] = lru_cache(maxsize=_REMEMBERED)(
+            partial(FreshAddresses, clock)
+        )
+        self.clock: Final = clock
         self._slots = asyncio.Semaphore(concurrency)
         self._instrumentation = instrumentation
 

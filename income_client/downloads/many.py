@@ -80,8 +80,8 @@ class Job:
     ) -> None:
         self.place_of: PlaceOf = places_in(destination, NameTemplate.read(names))
         self.place_of(_SAMPLE)
-        self.overwrite = check_flag("overwrite", overwrite)
-        self.keep_partial = check_flag("keep_partial", keep_partial)
+        self.overwrite: bool = check_flag("overwrite", overwrite)
+        self.keep_partial: bool = check_flag("keep_partial", keep_partial)
         if on_progress is not None and not is_plain_function(on_progress):
             raise ConfigurationError("on_progress is called, not awaited: a plain function")
         self.on_progress = on_progress

@@ -16,9 +16,6 @@ from attrs import fields, frozen
 
 from income_client.errors import ConfigurationError
 
-DEFAULT_TEMPLATE: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
-"""Where files go in a folder unless the caller says otherwise."""
-
 _EXTENSION: Final = ".{ext}"
 _Piece: TypeAlias = tuple[str, str | None, str | None, str | None]
 """Text, and name, format and conversion of the field behind it, as of `string.Formatter`."""
@@ -157,7 +154,7 @@ class NameTemplate:
 
     @classmethod
     def read(cls, text: object) -> Self:
-        """Read a template such as `DEFAULT_TEMPLATE`; raise `ConfigurationError` if invalid."""
+        """Read ``{application_id}/{document_id}.{ext}`` or the like; raise `ConfigurationError`."""
         if not isinstance(text, str):
             raise ConfigurationError("a name template must be a str")
         stem = text.removesuffix(_EXTENSION)

@@ -23,6 +23,7 @@ from income_client.errors import (
 )
 from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import (
+    Auth,
     BasicAuth,
     OAuth2ClientCredentials,
     RetryPolicy,
@@ -41,7 +42,6 @@ from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
 from .transport import SocketLimits, Transport
 
 T = TypeVar("T")
-Auth = BasicAuth | OAuth2ClientCredentials
 Read = Callable[[Response], T]
 """Makes the result of a reply, or raises what it says in place of one."""
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from income_client.downloads.naming import DEFAULT_TEMPLATE, FileFacts, NameTemplate
+from income_client.downloads.naming import FileFacts, NameTemplate
 from income_client.errors import ConfigurationError
+from tests.support.places import SORTED
 
 FACTS = FileFacts(
     application_id="app-1",
@@ -20,7 +21,7 @@ FACTS = FileFacts(
 
 def test_the_default_names_a_file_by_its_document() -> None:
     """Files are sorted by application and type, and named by their own ids."""
-    name = NameTemplate.read(DEFAULT_TEMPLATE).of(FACTS)
+    name = SORTED.of(FACTS)
     assert name.folders == ("app-1", "paystub")
     assert name.stem == "doc-1-0"
     assert name.named("pdf") == "doc-1-0.pdf"

@@ -179,10 +179,12 @@ class Running:
         main = threading.main_thread().ident or 0
         signal.pthread_kill(main, number)
         # One that comes just before the main thread begins to wait is seen at its next wake-up.
+        # A loop that is being closed is let alone: its pipe for signals is closed already.
         for _ in range(_NUDGES):
             if self._ended.wait(_NUDGE_SECONDS):
                 return
-            signal.pthread_kill(main, _NUDGE)
+            if sys._current_frames()[main].f_code.co_name == "select":
+                signal.pthread_kill(main, _NUDGE)
 
     def end(self) -> None:
         """Be told that the command has returned."""
