@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client.emulator import Emulator
-from income_client.emulator.seconds import stamp
+from income_client.emulator.times import stamp
 
 from .arguments.options import Seconds
 from .arguments.service_times import service_time

@@ -18,7 +18,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client import BasicAuth, ConfigurationError
-from income_client.emulator.gate import is_loopback
+from income_client.emulator.exchange import is_loopback
 from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving

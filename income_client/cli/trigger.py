@@ -10,8 +10,7 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError
 from income_client.emulator import CallbackDelivery
-from income_client.emulator.callback_orders import USUAL_EVENT, CallbackOrder
-from income_client.emulator.callback_remote import OrderFault, RemoteEmulator
+from income_client.emulator.control import USUAL_EVENT, CallbackOrder, OrderFault, RemoteEmulator
 
 from .arguments.misuse import MisuseError
 from .callbacks.options import read_credentials
