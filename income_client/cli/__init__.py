@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from .exit_status import ExitStatus
-from .output.lines import UnwritableError, discard_rest
-from .output.saying import say
 
 _NEEDED: Final = ("cyclopts", "rich")
 
@@ -38,6 +36,8 @@ def _status() -> int:
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
     except BrokenPipeError:
+        from .output import discard_rest  # noqa: PLC0415
+
         discard_rest()
         return ExitStatus.PIPE_CLOSED
 
@@ -49,6 +49,8 @@ def _flushed(status: int) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
+        from .output import UnwritableError, discard_rest, say  # noqa: PLC0415
+
         discard_rest()
         if status == ExitStatus.DONE:
             say(str(UnwritableError(error)))

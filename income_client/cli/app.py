@@ -19,12 +19,10 @@ from income_client import (
     __version__,
 )
 
-from .arguments.misuse import MisuseError
 from .command_table import ABOUT, COMMANDS
 from .exit_status import ExitStatus
-from .output.printable import printable
-from .output.saying import say
-from .output.screen import Screen
+from .options import MisuseError
+from .output import Screen, printable, say
 
 _DOCTOR: Final = "run income-client doctor to find out more"
 _MEANT: Final[Mapping[tuple[str, ...], str]] = {

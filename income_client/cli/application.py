@@ -11,17 +11,14 @@ from income_client import (
     to_json,
 )
 
-from .accounts.connecting import Connection, connect
-from .arguments.misuse import MisuseError
-from .arguments.options import Switch, TableOrJson
+from .config import Connection, connect
 from .exit_status import ExitStatus
 from .looking.page import page
 from .looking.page_file import check_place, write_private
 from .looking.reading import view_of
 from .looking.terminal import show_record
-from .output.addresses import without_addresses
-from .output.lines import OutputLines, UnwritableError
-from .output.row_text import inert
+from .options import MisuseError, Switch, TableOrJson
+from .output import OutputLines, UnwritableError, inert, without_addresses
 
 
 async def application(

@@ -17,16 +17,20 @@ from income_client import (
     to_json,
 )
 
-from .accounts.connecting import Connection, connect
-from .arguments.chosen import overfull
-from .arguments.misuse import MisuseError
-from .arguments.moments import Bounds, Moment, When, ends_before_it_begins, span_between
-from .arguments.service_times import service_time
+from .config import Connection, connect
 from .exit_status import ExitStatus
-from .output.counts import counted
-from .output.package_warnings import say_warnings
-from .output.status_line import StatusLine
-from .output.tables import Column, OutputOption, QuietOption, RowWriter
+from .options import (
+    Bounds,
+    MisuseError,
+    Moment,
+    When,
+    ends_before_it_begins,
+    overfull,
+    service_time,
+    span_between,
+)
+from .output import Column, OutputOption, QuietOption, RowWriter, counted
+from .progress import StatusLine, say_warnings
 
 _MOST_ON_A_PAGE: Final = 1000
 COLUMNS: Final = (

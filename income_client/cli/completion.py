@@ -4,7 +4,7 @@ from typing import Literal
 
 from .app import command_line
 from .exit_status import ExitStatus
-from .output.lines import write_text
+from .output import write_text
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:

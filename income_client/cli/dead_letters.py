@@ -7,10 +7,9 @@ from typing import Final
 
 from income_client import ConfigurationError, DeadLetter, SQLiteCheckpointStore
 
-from .arguments.misuse import MisuseError
 from .exit_status import ExitStatus
-from .output.saying import say
-from .output.tables import Column, OutputOption, QuietOption, RowWriter
+from .options import MisuseError
+from .output import Column, OutputOption, QuietOption, RowWriter, say
 
 _KIND_OF_ERROR: Final = re.compile(r"^[A-Za-z]+Error: (?=.)", re.ASCII)
 

@@ -15,7 +15,7 @@ from income_client.emulator import Emulator
 from .demonstration.findings import Borrower, Findings, Harvest, YearTotal
 from .demonstration.summary import show_summary
 from .exit_status import ExitStatus
-from .output.screen import Stages
+from .progress import Stages
 
 _LATENCY: Final = 0.02
 _ALL: Final = timedelta(days=91)

@@ -18,10 +18,6 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 
-from .accounts.connecting import Connection, Ready, made_ready
-from .accounts.service_client import authority_of
-from .arguments.misuse import MisuseError
-from .arguments.options import TableOrJson
 from .checking.facts import Configuration, Facts, HostFacts, TokenFacts, Trouble
 from .checking.listing import examine_list
 from .checking.network import SPOKEN, Origin, visit
@@ -29,9 +25,10 @@ from .checking.questions import ALL_SECONDS, MOST_CALLS, ONCE, TIMEOUTS, Questio
 from .checking.report import findings_of, status_of
 from .checking.times import offset_of
 from .checking.view import show_findings
-from .output.counts import counted
-from .output.saying import say
-from .output.screen import Stages
+from .config import Connection, Ready, authority_of, made_ready
+from .options import MisuseError, TableOrJson
+from .output import counted, say
+from .progress import Stages
 from .tokens.keeper import TokenKeeper
 
 _MOST_TOKENS: Final = 2

@@ -19,17 +19,11 @@ from income_client import (
     to_json,
 )
 
-from .accounts.connecting import Connection, connect
-from .accounts.service_client import described
-from .arguments.chosen import Chosen
-from .arguments.document_types import DocumentTypes, TypesOption
-from .arguments.id_arguments import IdArgument
-from .arguments.options import Switch
+from .config import Connection, connect, described
 from .exit_status import ExitStatus
-from .output.counts import counted
-from .output.package_warnings import say_warnings
-from .output.status_line import StatusLine
-from .output.tables import Column, OutputOption, QuietOption, RowWriter
+from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
+from .output import Column, OutputOption, QuietOption, RowWriter, counted
+from .progress import StatusLine, say_warnings
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),

@@ -11,23 +11,28 @@ from cyclopts.validators import Number
 
 from income_client import ApplicationPaginator, ConfigurationError, IncomeClient
 
-from .accounts.connecting import Connection, connect
-from .arguments.chosen import Chosen, overfull
-from .arguments.document_types import DocumentTypes, TypesOption
-from .arguments.id_arguments import IdArgument
-from .arguments.id_lines import STANDARD_INPUT
-from .arguments.moments import Moment, When, ends_before_it_begins, span_between
-from .arguments.options import Switch
+from .config import Connection, connect
 from .downloads.bars import Bars
 from .downloads.hosts import HostsOption, download_policy
 from .downloads.manifest import MANIFEST, Manifest
 from .downloads.run import DownloadRun, Wanted
 from .exit_status import ExitStatus
-from .output.package_warnings import say_warnings
-from .output.saying import reason_of
-from .output.tables import QuietOption
-from .stopping.signals import StopSignals
-from .stopping.stoppable import Stoppable
+from .options import (
+    STANDARD_INPUT,
+    Chosen,
+    DocumentTypes,
+    IdArgument,
+    Moment,
+    Switch,
+    TypesOption,
+    When,
+    ends_before_it_begins,
+    overfull,
+    span_between,
+)
+from .output import QuietOption, reason_of
+from .progress import say_warnings
+from .signals import Stoppable, StopSignals
 
 _SERVICE_CONCURRENCY: Final = 16
 _EXTENSION: Final = ".{ext}"

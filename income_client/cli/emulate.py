@@ -16,16 +16,14 @@ from cyclopts.validators import Number
 from income_client.emulator import Emulator
 from income_client.emulator.times import stamp
 
-from .arguments.options import Seconds
-from .arguments.service_times import service_time
 from .callbacks.options import callback_target
 from .callbacks.updates import UpdateCallbacks
 from .emulating.fault_shares import FaultsOption, SharedFaults
 from .emulating.rules import RuleOptions
 from .exit_status import ExitStatus
-from .output.lines import write_text
-from .output.saying import reason_of, say
-from .stopping.signals import StopSignals
+from .options import Seconds, service_time
+from .output import reason_of, say, write_text
+from .signals import StopSignals
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""

@@ -9,23 +9,17 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, to_arrow
 
-from .accounts.connecting import Connection, made_ready
-from .arguments.misuse import MisuseError
-from .arguments.moments import Moment, When, ends_before_it_begins
-from .arguments.options import Switch
-from .arguments.service_times import service_time
+from .config import Connection, made_ready
 from .exit_status import ExitStatus
 from .exports.end import Format, check_free, is_there, part_beside, places_of
 from .exports.job import ExportJob
 from .exports.part import Part
 from .exports.request import Request
 from .exports.run import WALKERS
-from .output.lines import OutputLines, UnwritableError
-from .output.package_warnings import say_warnings
-from .output.saying import reason_of
-from .output.status_line import StatusLine
-from .stopping.signals import StopSignals
-from .stopping.stoppable import Stoppable
+from .options import MisuseError, Moment, Switch, When, ends_before_it_begins, service_time
+from .output import OutputLines, UnwritableError, reason_of
+from .progress import StatusLine, say_warnings
+from .signals import Stoppable, StopSignals
 
 
 def _place(_: object, to: Path) -> None:

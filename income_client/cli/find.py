@@ -6,12 +6,11 @@ from cyclopts import Parameter
 
 from income_client import ConfigurationError
 
-from .accounts.connecting import Connection, connect
 from .applications import COLUMNS, write_summary
-from .arguments.misuse import MisuseError
+from .config import Connection, connect
 from .exit_status import ExitStatus
-from .output.saying import say
-from .output.tables import OutputOption, QuietOption, RowWriter
+from .options import MisuseError
+from .output import OutputOption, QuietOption, RowWriter, say
 
 
 async def find(

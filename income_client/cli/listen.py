@@ -23,17 +23,16 @@ from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 
-from .arguments.misuse import MisuseError
-from .arguments.options import Switch
 from .callbacks.checks import CallbackChecks, callback_checks, made_up
 from .callbacks.forwarding import Forwarding
 from .callbacks.intake import CallbackIntake, Elsewhere, say_refusals
 from .callbacks.lines import callback_line, shown_line
 from .callbacks.options import read_credentials
 from .exit_status import ExitStatus
-from .output.saying import reason_of
-from .output.status_line import StatusLine
-from .stopping.signals import StopSignals
+from .options import MisuseError, Switch
+from .output import reason_of
+from .progress import StatusLine
+from .signals import StopSignals
 
 _STATUS: Final = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.DONE}
 _NOTHING_CHECKED: Final = (

@@ -23,19 +23,13 @@ from income_client import (
     to_json,
 )
 
-from .accounts.connecting import Connection, connect
-from .arguments.misuse import MisuseError
-from .arguments.moments import NOW, Moment, When, span_between
-from .arguments.options import Seconds, Switch
+from .config import Connection, connect
 from .exit_status import ExitStatus
-from .output.addresses import without_addresses
-from .output.counts import counted
-from .output.lines import OutputLines, UnwritableError
-from .output.package_warnings import say_warnings
-from .output.row_text import cell_text, inert
-from .output.status_line import StatusLine
+from .options import NOW, MisuseError, Moment, Seconds, Switch, When, span_between
+from .output import OutputLines, UnwritableError, cell_text, counted, inert, without_addresses
 from .poll_watch import Watch
-from .stopping.signals import StopSignals
+from .progress import StatusLine, say_warnings
+from .signals import StopSignals
 
 _START_HELP: Final = (
     "now, unless given; beginning, a span back from now such as 7d or 12h, or a time in ISO 8601, "

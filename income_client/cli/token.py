@@ -12,11 +12,10 @@ from income_client import (
     StoredToken,
 )
 
-from .accounts.connecting import Connection, Ready, made_ready
-from .arguments.options import Switch, TableOrJson
+from .config import Connection, Ready, made_ready
 from .exit_status import ExitStatus
-from .output.lines import write_text
-from .output.saying import say
+from .options import Switch, TableOrJson
+from .output import say, write_text
 from .tokens.claims import content_of
 from .tokens.keeper import TokenKeeper
 from .tokens.view import TokenReport, show_token

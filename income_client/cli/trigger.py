@@ -12,12 +12,10 @@ from income_client import ConfigurationError
 from income_client.emulator import CallbackDelivery
 from income_client.emulator.control import USUAL_EVENT, CallbackOrder, OrderFault, RemoteEmulator
 
-from .arguments.misuse import MisuseError
 from .callbacks.options import read_credentials
 from .exit_status import ExitStatus
-from .output.lines import write_text
-from .output.printable import printable
-from .output.saying import say
+from .options import MisuseError
+from .output import printable, say, write_text
 
 _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""

@@ -1,7 +1,16 @@
-"""The client that a sub-command reads with: of variables, a file and a question; reads nothing."""
+"""The client that a command reads with: from the environment, a file and a prompt."""
 
+import getpass
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any, Final, TypedDict, Unpack, cast
+from urllib.parse import urlsplit
 
 from attrs import evolve, frozen
 from cyclopts import Parameter
@@ -11,18 +20,120 @@ from income_client import (
     ConfigurationError,
     DownloadPolicy,
     IncomeClient,
+    IncomeClientError,
     OAuth2ClientCredentials,
     OnEvent,
     RetryPolicy,
+    Secret,
     Timeouts,
     TokenStore,
+    TransportError,
 )
-from income_client.cli.arguments.misuse import MisuseError
 from income_client.configuration import ClientOptions as ConstructorOptions
 from income_client.configuration import Configuration, from_file
 
-from .secret_prompt import ask, can_ask
-from .service_client import Servers, ServiceClient, authority_of
+from .options import MisuseError
+from .output import printable
+
+
+def can_ask() -> bool:
+    """Say whether somebody sees a question and can answer it."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(what: str) -> Secret | None:
+    """Ask for a secret on the terminal, without showing it.
+
+    Args:
+        what: what to ask for, in words.
+
+    Returns:
+        The answer; None if there was none, or if it could not be hidden.
+    """
+    try:
+        with _interruptible(), warnings.catch_warnings():
+            # Where it cannot be hidden, it is not asked for.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            answer = getpass.getpass(f"{printable(what)} (not shown): ")
+    except (EOFError, OSError, UnicodeError, getpass.GetPassWarning):
+        return None
+    return Secret(answer) if answer else None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C end the question: an event loop would take it, and wait for the answer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+_TOKEN: Final = "token:"  # noqa: S105 - what errors of token requests begin with
+
+
+@frozen(kw_only=True)
+class Servers:
+    """The servers that a client asks, each as ``HOST:PORT``."""
+
+    service: str
+    """The service."""
+    tokens: str
+    """The token endpoint."""
+    proxy: str | None
+    """What stands between, None for nothing."""
+
+    def place_of(self, error: TransportError) -> str:
+        """Return where an error came from, as it is added to its message."""
+        asked = self.tokens if error.message.startswith(_TOKEN) else self.service
+        return f"at {asked}" + ("" if self.proxy is None else f" through the proxy {self.proxy}")
+
+
+class ServiceClient(IncomeClient):
+    """A client that has errors tell their server once they leave its block.
+
+    Attributes:
+        servers: the servers that it asks; None where nobody said so.
+    """
+
+    servers: Servers | None = None
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it, and add the server to an error that says nothing of one."""
+        if self.servers is not None and isinstance(exc, TransportError):
+            exc.add_note(self.servers.place_of(exc))
+        await super().__aexit__(exc_type, exc, traceback)
+
+
+def described(client: IncomeClient, error: IncomeClientError) -> str:
+    """Return an error's message, with the server that gave no reply if that is what it is about.
+
+    Args:
+        client: whose error it is.
+        error: one that does not leave the client's block, which would add the server itself.
+    """
+    servers = client.servers if isinstance(client, ServiceClient) else None
+    if servers is None or not isinstance(error, TransportError):
+        return str(error)
+    return f"{error} {servers.place_of(error)}"
+
+
+def authority_of(address: str) -> str:
+    """Return ``HOST:PORT`` of an address that a client has accepted, and nothing else of it."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
+
 
 _TYPED: Final = "typed in"
 _CONFIG_HELP: Final = (

@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM: asked to stop the first time, ended the second; knows not what it stops."""
+"""Ctrl-C and SIGTERM: asked to stop the first time, ended the second."""
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FrameType
-from typing import Final
+from typing import Final, TypeVar
 
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -42,3 +42,37 @@ class StopSignals:
 
 def _do_nothing() -> None:
     """Stand in for a handler of the loop, which only has to wake up."""
+
+
+T = TypeVar("T")
+
+
+class Stoppable:
+    """Waits for one thing at a time, until it is to stop.
+
+    Attributes:
+        is_stopped: whether it is.
+    """
+
+    def __init__(self) -> None:
+        self.is_stopped: bool = False
+        self._until: asyncio.Timeout | None = None
+
+    def stop(self) -> None:
+        """End what is waited for, and all that would be."""
+        self.is_stopped = True
+        if self._until is not None:
+            self._until.reschedule(0)
+
+    async def wait_for(self, awaitable: Awaitable[T]) -> T | None:
+        """Return what comes of something, None if it is to stop before."""
+        try:
+            async with asyncio.timeout(0 if self.is_stopped else None) as self._until:
+                return await awaitable
+        except TimeoutError:
+            # One from further in says nothing about stopping.
+            if not self.is_stopped:
+                raise
+            return None
+        finally:
+            self._until = None
