@@ -23,6 +23,7 @@ off, and the walk continues like any other.
 
 from typing import Final
 
+from income_client.errors import UnexpectedResponseError
 from income_client.records.window import Window
 from income_client.wire.times import LAST_SECOND
 
@@ -38,6 +39,8 @@ _BEHIND: Final = 1
 up, and what is written in a second may become visible just after it."""
 _SKEW: Final = 5
 """Seconds by which two times of the service may differ and be the same present."""
+_NARROWEST: Final = 3
+"""Seconds of the narrowest window that says anything, whatever its bounds mean."""
 _PATIENCE: Final = 3
 """Pauses after which a service clock that does not move is taken as it is."""
 
@@ -63,6 +66,8 @@ class Tail:
         self._lead = lead
         self._asks_for_last = until is not None
         self._is_present_known = False
+        self._is_narrow = True
+        """Whether no echo so far was as asked, or wide enough to prove anything."""
         self._future_works = True
         self._widest: int | None = None
         self._ahead: int | None = None
@@ -95,7 +100,23 @@ class Tail:
         """Take the page for these bounds, and move on if it shows how far the present has come.
 
         Return whether the page answers for the seconds that are passed by this.
+
+        Raises:
+            UnexpectedResponseError: the service cuts every window down to a second or two, so
+                that its pages prove nothing.
         """
+        echo, width = answer.echo, answer.echo.before - answer.echo.after
+        is_as_asked = (echo.after, echo.before) == (bounds.after, bounds.before)
+        self._is_narrow &= 0 < width < _NARROWEST and not is_as_asked
+        is_answer = self._receive(bounds, answer)
+        is_early = answer.served_at is not None and answer.served_at - _SKEW > self.reached
+        is_early &= self._until is None or self.reached <= self._until
+        if self._is_narrow and self.is_finished and is_early:
+            self.is_finished = False
+            raise UnexpectedResponseError(f"the service cuts windows down to {width} s: too narrow")
+        return is_answer
+
+    def _receive(self, bounds: Bounds, answer: Answer) -> bool:
         self.must_wait = False
         if bounds.before is None:
             return self._receive_present(bounds, answer)
