@@ -29,6 +29,7 @@ from income_client.wire.times import LAST_SECOND
 
 from .windows import Answer, Bounds
 
+_MINUTE: Final = 60
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY
 _CENTURY: Final = 100 * _YEAR
@@ -109,8 +110,8 @@ class Tail:
         is_as_asked = (echo.after, echo.before) == (bounds.after, bounds.before)
         self._is_narrow &= 0 < width < _NARROWEST and not is_as_asked
         is_answer = self._receive(bounds, answer)
-        is_early = answer.served_at is not None and answer.served_at - _SKEW > self.reached
-        is_early &= self._until is None or self.reached <= self._until
+        is_early = answer.served_at is not None and answer.served_at - _MINUTE > self.reached
+        is_early &= self._lead is None and (self._until is None or self.reached <= self._until)
         if self._is_narrow and self.is_finished and is_early:
             self.is_finished = False
             raise UnexpectedResponseError(f"the service cuts windows down to {width} s: too narrow")
