@@ -49,13 +49,13 @@ _PATIENCE: Final = 3
 class Tail:
     """The end of a walk: everything from ``reached`` on, for which its other parts do not answer.
 
-    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``lead`` is for
+    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``date_ahead`` is for
     a walk that another will follow: the seconds by which the service's `Date` is known to run
     ahead of the present that it echoes, or behind it if negative.
     """
 
     def __init__(
-        self, start: int, *, reached: int, until: int | None, lead: int | None = None
+        self, start: int, *, reached: int, until: int | None, date_ahead: int | None = None
     ) -> None:
         self.reached: int = reached
         self.is_finished: bool = until is not None and reached > until
@@ -64,7 +64,7 @@ class Tail:
         """Whether the service's clock must move before the next question is asked."""
         self._start = start
         self._until = until
-        self._lead = lead
+        self._date_ahead = date_ahead
         self._asks_for_last = until is not None
         self._is_present_known = False
         self._is_narrow = True
@@ -111,8 +111,9 @@ class Tail:
         self._is_narrow &= 0 < width < _NARROWEST and not is_as_asked
         is_answer = self._receive(bounds, answer)
         is_early = answer.served_at is not None and answer.served_at - _MINUTE > self.reached
-        is_early &= self._lead is None and (self._until is None or self.reached <= self._until)
-        if self._is_narrow and self.is_finished and is_early:
+        is_followed = self._date_ahead is not None
+        has_passed = self._until is not None and self.reached > self._until
+        if self._is_narrow and self.is_finished and is_early and not (is_followed or has_passed):
             self.is_finished = False
             raise UnexpectedResponseError(f"the service cuts windows down to {width} s: too narrow")
         return is_answer
@@ -159,7 +160,7 @@ class Tail:
         if self._is_before_page_ahead(bounds, echo) and not answer.is_full:
             self._advance(present)
             self.is_finished = True
-        elif is_open and (is_ahead or (is_endless and self._lead is None)):
+        elif is_open and (is_ahead or (is_endless and self._date_ahead is None)):
             self.is_finished = True
         elif self._until is not None and present > self._until:
             self._end()
@@ -185,9 +186,9 @@ class Tail:
 
     def _is_enough(self, present: int, served_at: int | None) -> bool:
         """Return whether a walk that is followed may end at this present."""
-        if self._lead is None or served_at is None or self._is_present_known:
+        if self._date_ahead is None or served_at is None or self._is_present_known:
             return False
-        return abs(served_at - self._lead - present) <= _SKEW
+        return abs(served_at - self._date_ahead - present) <= _SKEW
 
     def _continue(self, bounds: Bounds, answer: Answer, present: int) -> bool:
         """Leave what lies before the present to the walkers, unless this page is all of it."""
