@@ -16,7 +16,7 @@ from income_client import (
     OAuth2ClientCredentials,
     Secret,
 )
-from income_client.cli.arguments.misuse import MisuseError
+from income_client.cli.options import MisuseError
 from income_client.emulator.callbacks import post
 from income_client.emulator.exchange import check_local_address
 from income_client.receivers import RequestHead
