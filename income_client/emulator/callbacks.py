@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import aiohttp
 import msgspec
-from attrs import Attribute, define, field, frozen
+from attrs import define, field, frozen
 from attrs.validators import optional
 from yarl import URL
 
@@ -31,6 +31,7 @@ from income_client.settings import (
     flag,
     invalid,
     positive,
+    validated,
 )
 
 from .exchange import check_local_address
@@ -66,16 +67,15 @@ _FAULTS: Final = (
 """What an error is called; the first that fits."""
 
 
-def _is_local(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_local_address(attribute.name, value)
+def _check_auth(name: str, value: object) -> None:
+    check_type(name, value, BasicAuth, OAuth2ClientCredentials)
 
 
-def _is_auth(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_type(attribute.name, value, BasicAuth, OAuth2ClientCredentials)
+def _check_context(name: str, value: object) -> None:
+    check_type(name, value, SSLContext)
 
 
-def _is_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_type(attribute.name, value, SSLContext)
+_local: Final = validated(check_local_address)
 
 
 def _pauses(value: Any) -> tuple[float, ...]:
@@ -97,17 +97,17 @@ class CallbackTarget:
             argument is invalid.
     """
 
-    url: str = field(validator=_is_local, repr=False)
+    url: str = field(validator=_local, repr=False)
     """Where callbacks go: http or https, this machine, without user name or fragment."""
     auth: BasicAuth | OAuth2ClientCredentials | None = field(
-        default=None, kw_only=True, validator=_is_auth
+        default=None, kw_only=True, validator=validated(_check_auth)
     )
     """What the partner has supplied; None for callbacks without an Authorization header."""
     token_url: str | None = field(
-        default=None, kw_only=True, validator=optional(_is_local), repr=False
+        default=None, kw_only=True, validator=optional(_local), repr=False
     )
     """The token endpoint, on this machine as well; needed for OAuth 2.0."""
-    ssl: SSLContext | None = field(default=None, kw_only=True, validator=_is_context)
+    ssl: SSLContext | None = field(default=None, kw_only=True, validator=validated(_check_context))
     """The TLS context; one with a certificate makes it mutual TLS."""
     pauses: tuple[float, ...] = field(
         default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_pauses

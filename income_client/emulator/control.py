@@ -2,10 +2,10 @@
 
 import enum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from attrs import Attribute, field, frozen
+from attrs import field, frozen
 
 from income_client.settings import (
     BasicAuth,
@@ -13,6 +13,7 @@ from income_client.settings import (
     Secret,
     flag,
     invalid,
+    validated,
 )
 
 from .api import CONTROL_PATH
@@ -34,11 +35,11 @@ _TIMEOUT: Final = 600.0
 """Seconds for an order: longer than a callback that is sent again and again."""
 
 
-def _is_text(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+def _check_text(name: str, value: object) -> None:
     # Undecodable bytes of a command line become surrogates, which JSON cannot hold.
     is_text = isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
     if value is not None and not is_text:
-        raise invalid(attribute.name, "a str without surrogates", value)
+        raise invalid(name, "a str without surrogates", value)
 
 
 @frozen(kw_only=True)
@@ -49,9 +50,9 @@ class CallbackOrder:
         ConfigurationError: a field is invalid.
     """
 
-    application_id: str | None = field(default=None, validator=_is_text)
+    application_id: str | None = field(default=None, validator=validated(_check_text))
     """The application; None for any."""
-    event_type: str | None = field(default=USUAL_EVENT, validator=_is_text)
+    event_type: str | None = field(default=USUAL_EVENT, validator=validated(_check_text))
     """What has happened; None to leave it out."""
     update: bool = field(default=False, validator=flag)
     """Whether the application changes first."""
