@@ -1,7 +1,7 @@
 """The emulator over real sockets."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -9,6 +9,7 @@ import pytest
 from yarl import URL
 
 from income_client.emulator import Emulator, ServiceRules
+from income_client.emulator.times import START
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.emulated_calls import (
@@ -51,11 +52,14 @@ async def test_virtual_clock(session: aiohttp.ClientSession, service: Emulator) 
 async def test_flowing_time() -> None:
     """Service time passes by itself where asked to, besides being moved."""
     clock = JumpingClock()
-    service = Emulator(1, time_flows=True, clock=clock)
-    start = service.now
+    start = START + timedelta(seconds=0.25)
+    service = Emulator(1, time_flows=True, clock=clock, start=start)
+    began = service.now
     clock.advance(2.5)
-    service.advance(0.5)
-    assert service.now == start + 3
+    service.advance(0.125)
+    assert service.now == began + 2
+    service.advance(0.125)
+    assert service.now == began + 3
 
 
 async def test_touch(session: aiohttp.ClientSession, service: Emulator) -> None:
