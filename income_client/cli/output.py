@@ -316,7 +316,9 @@ def _encodable(line: str) -> str:
 
 Output = Literal["table", "jsonl", "csv", "json"]
 """How rows are written; by default a table on a terminal, and JSON lines elsewhere."""
-OutputOption = Annotated[Output | None, Parameter(name=("--output", "-o"), show_default=False)]
+OutputOption = Annotated[
+    Output | None, Parameter(name=("--output", "-o"), show_default=False, metavar="FORMAT")
+]
 QuietOption = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)]
 
 
