@@ -29,7 +29,7 @@ _MOST_ON_A_PAGE: Final = 1000
 COLUMNS: Final = (
     Column("application_id", "Application", style="cyan"),
     Column("application_reference_id", "Reference"),
-    Column("application_date", "Date", is_optional=True),
+    Column("application_date", "Date", dropped=1),
 )
 
 

@@ -26,8 +26,8 @@ def _told(row: Mapping[str, object]) -> str:
 _COLUMNS: Final = (
     Column("subject", "What", style="cyan"),
     Column("attempts", "Tries", "right"),
-    Column("first_tried_at", "Since", is_optional=True),
-    Column("last_tried_at", "Last try", is_optional=True),
+    Column("first_tried_at", "Since", dropped=1),
+    Column("last_tried_at", "Last try", dropped=2),
     Column("next_try_at", "Next try"),
     Column("reason", "Reason", is_prose=True, told=_told),
 )

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),
-    Column("document_type", "Type", is_optional=True),
+    Column("document_type", "Type", dropped=2),
     Column("document_id", "Document", style="cyan"),
-    Column("pay_begin_date", "From"),
-    Column("pay_end_date", "To"),
-    Column("files", "Files", "right", is_optional=True),
-    Column("updated_at", "Updated", is_optional=True),
-    Column("data_action", "Action", is_optional=True),
+    Column("pay_begin_date", "From", dropped=1),
+    Column("pay_end_date", "To", dropped=1),
+    Column("files", "Files", "right", dropped=3),
+    Column("updated_at", "Updated", dropped=4),
+    Column("data_action", "Action", dropped=5),
 )
-_PAGES: Final = Column("pages", "Pages", "right", is_optional=True)
+_PAGES: Final = Column("pages", "Pages", "right", dropped=3)
 
 
 async def documents(
