@@ -43,6 +43,7 @@ _VERBOSE: Final = "--verbose"
 _EVERYWHERE: Final = f"Every command also takes {_VERBOSE}, which prints each request and retry."
 _SUMMARIES: Final = {
     "demo": "Read an emulated service and check the result",
+    "configure": "Save address and credentials",
     "doctor": "Check configuration, connection and service",
     "applications": "List the applications updated in a period",
     "find": "Find an application by its reference",
