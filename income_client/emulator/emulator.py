@@ -13,6 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeAlias
 
+import msgspec
 from aiohttp import web
 
 from income_client.clock import Clock, SystemClock
@@ -35,7 +36,7 @@ from .callbacks import (
     payload_bytes,
     usual_payload,
 )
-from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder, read_order
+from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder
 from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
 from .faults import Fault, Faults, replacement
 from .patterns import update_times
@@ -410,20 +411,17 @@ class Emulator:
             self._record(request, status, None)
 
     async def _order_reply(self, body: bytes) -> HttpReply:
-        order = read_order(body)
-        if order is None:
-            return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
         try:
-            target = order.target(self._callbacks)
-        except ConfigurationError:
+            order = msgspec.json.decode(body, type=CallbackOrder)
+        except ValueError:
             return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
-        if target is None:
+        if self._callbacks is None:
             return json_reply(HTTPStatus.CONFLICT, {"error": NO_TARGET})
         name = order.application_id
         if name is not None and self.world.number_of(name) is None:
             return json_reply(HTTPStatus.NOT_FOUND, {"error": NO_SUCH_APPLICATION})
-        delivery = await self._fire(order, target)
-        return json_reply(HTTPStatus.OK, delivery.facts())
+        delivery = await self._fire(order, self._callbacks)
+        return json_reply(HTTPStatus.OK, delivery)
 
     def _record(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
         call = call_of(request.path)

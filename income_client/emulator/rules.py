@@ -6,11 +6,11 @@ from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any, Final, NoReturn
 
-from attrs import Attribute, evolve, field, fields_dict, frozen
+from attrs import evolve, field, fields_dict, frozen
 from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
-from income_client.settings import counting, flag, invalid, whole
+from income_client.settings import counting, flag, invalid, validated, whole
 
 _BY_NAME: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
@@ -52,8 +52,7 @@ def check_integer(name: str, value: object) -> None:
         raise invalid(name, "a whole number", value)
 
 
-def _integer(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_integer(attribute.name, value)
+_integer: Final = validated(check_integer)
 
 
 @frozen(kw_only=True)
