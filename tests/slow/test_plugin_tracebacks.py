@@ -106,4 +106,4 @@ def test_a_fault_of_the_package_is_shown_with_its_lines(shown: Callable[..., str
     """What is no error of the package's own says too little without them."""
     text = shown(BROKEN)
     assert "TypeError" in text
-    assert "record_factory.py" in text
+    assert "factories.py" in text

@@ -8,7 +8,7 @@ import pytest
 
 from income_client import ConfigurationError
 from income_client.testing import IncomeService
-from income_client.testing.loop_thread import LoopThread
+from income_client.testing.runner import LoopThread
 
 
 def test_a_service_that_is_never_entered_leaves_nothing_open() -> None:

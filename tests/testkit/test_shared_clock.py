@@ -6,8 +6,8 @@ import pytest
 
 from income_client import ClientClosedError, IncomeClient
 from income_client.testing import IncomeService, JumpingClock
-from income_client.testing.loop_thread import LoopThread
-from income_client.testing.shared_clock import LoopBoundClock, ServiceSideClock
+from income_client.testing.clocks import LoopBoundClock, ServiceSideClock
+from income_client.testing.runner import LoopThread
 
 
 class User:

@@ -1,7 +1,7 @@
-"""Cases as the service's JSON, each name written out by hand from the contract.
+"""Invented files, and those that were added, as the service's JSON.
 
-Knows the field names of contract sections 2.2 and 2.3; imports none of the
-package's own wire rules, so that a wrong name cannot cancel out.
+Each name is written by hand from contract sections 2.2 and 2.3, and none of the package's own
+wire rules is imported: a wrong name could cancel itself out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,20 +10,77 @@ from typing import Any, Final, assert_never
 import msgspec
 from attrs import field, frozen
 
-from .cases import Case, Paper, PaperKind, Source
-from .pay import EARNED, WITHHELD, Levy, Stub
-from .people import applicant_json, paystub_applicant_json
+from .invented import (
+    EARNED,
+    WITHHELD,
+    Case,
+    DocumentFile,
+    Levy,
+    Paper,
+    PaperKind,
+    Person,
+    Source,
+    Stub,
+)
 from .times import stamp
+from .world import Added
 
 _ADDRESS_MARK: Final = "@download-address@"
 _PAIRS: Final = (*EARNED, *WITHHELD, "gross_pay", "net_pay")
 _CENTS: Final = 100
+# Amounts of applications that were added keep their digits.
+_JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def _money(cents: int | None) -> float | int | str:
     if cents is None:
         return ""
     return cents // _CENTS if cents % _CENTS == 0 else cents / _CENTS
+
+
+def applicant_json(person: Person) -> dict[str, Any]:
+    """Write an applicant as the application response has it (contract section 2.2)."""
+    return {
+        "first_name": person.first_name,
+        "last_name": person.last_name,
+        "email": person.email,
+        "phone": person.phone,
+        "ssn": person.ssn,
+        "date_of_birth": person.born.isoformat(),
+        "address_info": [
+            {
+                "address": {
+                    "street_address": home.street,
+                    "city": home.city,
+                    "state": home.state,
+                    "zip": home.zip_code,
+                },
+                "is_current": home.until is None,
+                "start_date": home.since.isoformat(),
+                "end_date": None if home.until is None else home.until.isoformat(),
+            }
+            for home in person.homes
+        ],
+    }
+
+
+def _paystub_applicant_json(person: Person) -> dict[str, Any]:
+    """Write an applicant as a paystub names him (contract section 2.3)."""
+    home = person.homes[0]
+    return {
+        "address": {
+            "street_address": home.street,
+            "street_2": home.unit,
+            "city": home.city,
+            "state": home.state,
+            "zip": home.zip_code,
+        },
+        "first_name": person.first_name,
+        "middle_name": person.middle_name,
+        "last_name": person.last_name,
+        "suffix": person.suffix,
+        "ssn": f"*****{person.ssn[-4:]}",
+    }
 
 
 def _source_json(source: Source) -> dict[str, Any]:
@@ -54,7 +111,7 @@ def _calculation_json(sources: Iterable[Source], suspected: frozenset[str]) -> d
 def application_body(case: Case) -> bytes:
     """Write the application response (contract section 2.2)."""
     slots = [f"applicant{place}" for place in range(1, len(case.persons) + 1)]
-    return msgspec.json.encode(
+    return _JSON.encode(
         {
             "application_id": case.application_id,
             "last_updated_at": stamp(case.updated) + "Z",
@@ -87,10 +144,17 @@ def _pair(name: str, current: Mapping[str, int | None], ytd: Mapping[str, int | 
     return {"current": _money(current[name]), "ytd": _money(ytd[name])}
 
 
-def _paystub_json(paper: Paper, stub: Stub) -> dict[str, Any]:
+def paystub_json(stub: Stub, *, payer: str, applicants: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the data of a pay slip (contract section 2.3).
+
+    Args:
+        stub: its figures.
+        payer: the employer.
+        applicants: whose it is, by slot.
+    """
     return {
-        "applicants": {paper.slot: paystub_applicant_json(paper.person)},
-        "employer_name": paper.payer,
+        "applicants": applicants,
+        "employer_name": payer,
         "pay_begin_date": stub.begins.isoformat(),
         "pay_end_date": stub.ends.isoformat(),
         "pay_date": stub.paid.isoformat(),
@@ -113,7 +177,10 @@ def _paystub_json(paper: Paper, stub: Stub) -> dict[str, Any]:
 def _extracted_json(paper: Paper) -> dict[str, Any]:
     match paper.kind:
         case PaperKind.PAYSTUB:
-            return {} if paper.stub is None else _paystub_json(paper, paper.stub)
+            if paper.stub is None:
+                return {}
+            applicants = {paper.slot: _paystub_applicant_json(paper.person)}
+            return paystub_json(paper.stub, payer=paper.payer, applicants=applicants)
         case PaperKind.W2:
             return {
                 "employee": {"name": f"{paper.person.first_name} {paper.person.last_name}"},
@@ -134,8 +201,8 @@ def _extracted_json(paper: Paper) -> dict[str, Any]:
             assert_never(never)
 
 
-def _pages_json(paper: Paper) -> dict[str, Any]:
-    pages = [{"page_number": at, "file_id": name} for at, name in enumerate(paper.file_ids, 1)]
+def _pages_json(file_ids: Iterable[str]) -> dict[str, Any]:
+    pages = [{"page_number": at, "file_id": name} for at, name in enumerate(file_ids, 1)]
     return {"count": len(pages), "items": pages}
 
 
@@ -148,7 +215,7 @@ def _document_json(paper: Paper, *, pages: bool) -> dict[str, Any]:
         "extracted_data": _extracted_json(paper),
         "updated_at": stamp(paper.updated) + "Z",
         "data_action": "update" if paper.version else "create",
-        **({"pages": _pages_json(paper)} if pages else {}),
+        **({"pages": _pages_json(paper.file_ids)} if pages else {}),
     }
 
 
@@ -157,9 +224,9 @@ class DocumentsTemplate:
     """A documents response with gaps for the download addresses, which differ each second."""
 
     pieces: tuple[bytes, ...] = field(repr=False)
-    """What stands before, between and after the addresses."""
-    papers: tuple[Paper, ...] = field(repr=False)
-    """The document of each gap, in order."""
+    """What comes before, between and after the addresses."""
+    files: tuple[DocumentFile, ...] = field(repr=False)
+    """The file of each gap, in order."""
 
     def fill(self, addresses: Iterable[str]) -> bytes:
         """Return the response with these addresses, which need no escaping in JSON."""
@@ -169,22 +236,71 @@ class DocumentsTemplate:
         return b"".join(parts)
 
 
+def _template(content: Mapping[str, Any], files: Iterable[DocumentFile]) -> DocumentsTemplate:
+    pieces = _JSON.encode(content).split(_ADDRESS_MARK.encode())
+    return DocumentsTemplate(pieces=tuple(pieces), files=tuple(files))
+
+
 def documents_template(case: Case, *, pages: bool) -> DocumentsTemplate:
     """Write the documents response, its addresses left open (contract section 2.3)."""
     by_type: dict[str, list[Paper]] = {}
     for paper in case.papers:
         by_type.setdefault(paper.kind.value, []).append(paper)
-    body = msgspec.json.encode(
-        {
-            "application_id": case.application_id,
-            "application_reference_id": case.reference,
-            "documents": {
-                kind: [_document_json(paper, pages=pages) for paper in papers]
-                for kind, papers in by_type.items()
-            },
-        }
-    )
-    return DocumentsTemplate(
-        pieces=tuple(body.split(_ADDRESS_MARK.encode())),
-        papers=tuple(paper for papers in by_type.values() for paper in papers),
-    )
+    content = {
+        "application_id": case.application_id,
+        "application_reference_id": case.reference,
+        "documents": {
+            kind: [_document_json(paper, pages=pages) for paper in papers]
+            for kind, papers in by_type.items()
+        },
+    }
+    return _template(content, (paper.file for papers in by_type.values() for paper in papers))
+
+
+def added_row(added: Added) -> str:
+    """Write the row of the list of an application that was added (contract section 4.1)."""
+    names = ("application_id", "application_reference_id", "application_date")
+    return _JSON.encode({name: added.application[name] for name in names}).decode()
+
+
+def added_body(added: Added, updated: int | None) -> bytes:
+    """Write the application response of an application that was added.
+
+    Args:
+        added: the application.
+        updated: service second of its last update, None for the one that was given.
+    """
+    if updated is None:
+        return _JSON.encode(added.application)
+    return _JSON.encode({**added.application, "last_updated_at": stamp(updated) + "Z"})
+
+
+def added_documents(added: Added, *, pages: bool) -> DocumentsTemplate:
+    """Write the documents response of an application that was added."""
+    files: list[DocumentFile] = []
+    written: dict[str, list[dict[str, Any]]] = {}
+    for kind, documents in added.documents["documents"].items():
+        written[kind] = [_added_document(document, pages=pages) for document in documents]
+        files += added_files(documents)
+    return _template({**added.documents, "documents": written}, files)
+
+
+def added_files(documents: Iterable[Mapping[str, Any]]) -> list[DocumentFile]:
+    """Return the files of those documents that have one here."""
+    return [
+        DocumentFile(
+            document["document_id"],
+            next(iter(document.get("file_reference_ids", ())), f"{document['document_id']}.pdf"),
+        )
+        for document in documents
+        if not document.get("url")
+    ]
+
+
+def _added_document(document: Mapping[str, Any], *, pages: bool) -> dict[str, Any]:
+    written = {**document, "url": document.get("url") or _ADDRESS_MARK}
+    if not pages:
+        written.pop("pages", None)
+    elif "pages" not in written:
+        written["pages"] = _pages_json(document.get("file_ids", ()))
+    return written
