@@ -102,7 +102,7 @@ def _is_deferred(function: object) -> bool:
     return any(is_kind(function) for is_kind in kinds)
 
 
-def _validated(check: Callable[[str, object], object]) -> Callable[..., None]:
+def validated(check: Callable[[str, object], object]) -> Callable[..., None]:
     """Return a check of an argument as a validator of a field."""
 
     def validate(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
@@ -116,11 +116,11 @@ def _check_whole(name: str, value: object) -> None:
         raise invalid(name, "a whole number, 0 or more", value)
 
 
-counting: Final = _validated(check_count)
-positive: Final = _validated(check_positive)
-not_negative: Final = _validated(check_not_negative)
-whole: Final = _validated(_check_whole)
-flag: Final = _validated(check_flag)
+counting: Final = validated(check_count)
+positive: Final = validated(check_positive)
+not_negative: Final = validated(check_not_negative)
+whole: Final = validated(_check_whole)
+flag: Final = validated(check_flag)
 
 
 class Secret:

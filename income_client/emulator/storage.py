@@ -28,8 +28,8 @@ from .world import World
 
 _PATH: Final = re.compile(r"/documents/(?P<document_id>[^/]+)/[^/]+\Z")
 _SIGNED: Final = re.compile(
-    r"(?P<terms>.*&X-Amz-Date=(?P<date>\d{8}T\d{6})Z&X-Amz-Expires=(?P<lifetime>\d+)&.*?"
-    r"(&x-hops=(?P<hops>\d+))?)&X-Amz-Signature=(?P<signature>[0-9a-f]{64})\Z",
+    r"(?P<terms>.*?&X-Amz-Date=(?P<date>\d{8}T\d{6})Z&X-Amz-Expires=(?P<lifetime>\d+)"
+    r"&[^&]*&[^&]*&x-id=[^&]*(&x-hops=(?P<hops>\d+))?)&X-Amz-Signature=(?P<signature>[0-9a-f]{64})\Z",
     re.ASCII,
 )
 _DISPOSITION: Final = quote('attachment; filename="', safe="")
