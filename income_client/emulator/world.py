@@ -122,7 +122,7 @@ class World:
 
     def id_of(self, number: int) -> str:
         """Return the id of an application's number."""
-        if number >= self._invented and number < len(self):
+        if self._added and self._invented <= number < len(self):
             return self._added[number - self._invented].application_id
         return f"app-{(number * _STRIDE + self._offset) & _ID_MASK:010x}"
 
@@ -157,8 +157,9 @@ class World:
 
     def reference_of(self, number: int) -> str:
         """Return the partner's own reference of an application's number."""
-        added = self.added(number)
-        return f"LOAN-{number:08d}" if added is None else added.reference
+        if self._added and number >= self._invented:
+            return self._added[number - self._invented].reference
+        return f"LOAN-{number:08d}"
 
     def number_by_reference(self, reference: str) -> int | None:
         """Return the number behind a partner's reference, None if there is no such application."""
@@ -196,9 +197,8 @@ class World:
 
     def applied_at(self, number: int) -> int:
         """Return the service second of a number's application date, days before all else."""
-        added = self.added(number)
-        if added is not None:
-            return added.applied
+        if self._added and number >= self._invented:
+            return self._added[number - self._invented].applied
         return self.history(number).first - (number * 7919 + self.seed) % (3 * DAY)
 
     def added(self, number: int) -> Added | None:
