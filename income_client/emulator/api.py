@@ -18,7 +18,7 @@ from attrs import evolve
 from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
 
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback, json_reply
-from .invented import Case, DocumentFile, compose_case
+from .invented import Application, DocumentFile, invent_application
 from .listing import Refused, select_rows
 from .payloads import (
     DocumentsTemplate,
@@ -155,7 +155,7 @@ class Service:
         self.tokens: AccessTokens = AccessTokens(world.seed)
         self.storage: FileStorage = FileStorage(world, self._files)
         self._replies = 0
-        self._case = lru_cache(maxsize=2048)(self._compose)
+        self._invented = lru_cache(maxsize=2048)(self._compose)
         self._application = lru_cache(maxsize=2048)(self._write_application)
         self._documents = lru_cache(maxsize=2048)(self._write_documents)
 
@@ -309,24 +309,23 @@ class Service:
         added = self.world.added(number)
         if added is not None:
             return added_files(added.all_documents())
-        return [
-            paper.file for paper in self._case(number, self.world.history(number).version).papers
-        ]
+        application = self._invented(number, self.world.history(number).version)
+        return [document.file for document in application.documents]
 
-    def _compose(self, number: int, _version: int) -> Case:
-        return compose_case(self.world, number)
+    def _compose(self, number: int, _version: int) -> Application:
+        return invent_application(self.world, number)
 
     def _write_application(self, number: int, version: int) -> bytes:
         added = self.world.added(number)
         if added is not None:
             return added_body(added, self.world.updated_second(number) if version else None)
-        return application_body(self._case(number, version))
+        return application_body(self._invented(number, version))
 
     def _write_documents(self, number: int, version: int, pages: bool) -> DocumentsTemplate:
         added = self.world.added(number)
         if added is not None:
             return added_documents(added, pages=pages)
-        return documents_template(self._case(number, version), pages=pages)
+        return documents_template(self._invented(number, version), pages=pages)
 
 
 def respond(service: Service, request: HttpRequest) -> HttpReply:

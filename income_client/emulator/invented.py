@@ -127,7 +127,7 @@ _PAID_AFTER: Final = timedelta(days=5)
 
 
 @frozen(kw_only=True)
-class Levy:
+class Withholding:
     """A tax or a deduction of one paystub, in cents."""
 
     name: str
@@ -138,7 +138,7 @@ class Levy:
 
 
 @frozen(kw_only=True)
-class Stub:
+class Paystub:
     """The figures of one paystub, in cents; an amount that the stub does not show is None."""
 
     begins: date
@@ -151,8 +151,8 @@ class Stub:
     """Amounts of the period by field name, gross and net included."""
     ytd: Mapping[str, int | None]
     """Amounts since the year began by field name, gross and net included."""
-    taxes: tuple[Levy, ...]
-    deductions: tuple[Levy, ...]
+    taxes: tuple[Withholding, ...]
+    deductions: tuple[Withholding, ...]
 
     @property
     def gross_to_date(self) -> int:
@@ -213,29 +213,31 @@ def _invent_extras(rng: Random, employment: Employment) -> dict[str, int]:
     return {name: cents for name, cents in sums.items() if name in employment.shown}
 
 
-def _levies(employment: Employment, gross: int, gross_to_date: int, periods: int) -> list[Levy]:
+def _withheld(
+    employment: Employment, gross: int, gross_to_date: int, periods: int
+) -> list[Withholding]:
     taxes = [
-        Levy(name=name, current=gross * share // 10_000, ytd=gross_to_date * share // 10_000)
+        Withholding(name=name, current=gross * share // 10_000, ytd=gross_to_date * share // 10_000)
         for name, share in _CENT_TAXES
     ]
     insured = employment.insured
-    return [*taxes, Levy(name="Health insurance", current=insured, ytd=insured * periods)]
+    return [*taxes, Withholding(name="Health insurance", current=insured, ytd=insured * periods)]
 
 
 def _gross(amounts: Mapping[str, int]) -> int:
     return sum(amounts.get(name, 0) for name in EARNED)
 
 
-def _totals(amounts: Mapping[str, int], levied: int) -> dict[str, int | None]:
+def _totals(amounts: Mapping[str, int], withheld: int) -> dict[str, int | None]:
     gross = _gross(amounts)
-    net = gross - levied - sum(amounts.get(name, 0) for name in WITHHELD)
+    net = gross - withheld - sum(amounts.get(name, 0) for name in WITHHELD)
     shown = {name: amounts.get(name) for name in (*EARNED, *WITHHELD)}
     return {**shown, "gross_pay": gross, "net_pay": net}
 
 
-def invent_stubs(
+def invent_paystubs(
     rng: Random, employment: Employment, *, year: int, today: date, count: int, raised: int
-) -> tuple[Stub, ...]:
+) -> tuple[Paystub, ...]:
     """Invent up to ``count`` paystubs of a year, each one's totals built on those before.
 
     The last one was paid before ``today`` and has a bonus of ``raised`` cents on top.
@@ -264,20 +266,20 @@ def _stub(
     periods: int,
     amounts: Mapping[str, int],
     to_date: Mapping[str, int],
-) -> Stub:
-    levies = _levies(employment, _gross(amounts), _gross(to_date), periods)
+) -> Paystub:
+    withheld = _withheld(employment, _gross(amounts), _gross(to_date), periods)
     ends = begins + employment.period - timedelta(days=1)
-    return Stub(
+    return Paystub(
         begins=begins,
         ends=ends,
         paid=ends + _PAID_AFTER,
         frequency=employment.frequency,
         hours=employment.hours,
         rate=employment.rate,
-        current=_totals(amounts, sum(levy.current for levy in levies)),
-        ytd=_totals(to_date, sum(levy.ytd for levy in levies)),
-        taxes=tuple(levies[:-1]),
-        deductions=tuple(levies[-1:] if employment.insured else ()),
+        current=_totals(amounts, sum(one.current for one in withheld)),
+        ytd=_totals(to_date, sum(one.ytd for one in withheld)),
+        taxes=tuple(withheld[:-1]),
+        deductions=tuple(withheld[-1:] if employment.insured else ()),
     )
 
 
@@ -290,7 +292,7 @@ _RAISE: Final = 12_345
 _FIRST_PAY: Final = timedelta(days=40)
 
 
-class PaperKind(enum.Enum):
+class DocumentType(enum.Enum):
     """Type of a document; the value is its key in the documents response."""
 
     PAYSTUB = "paystub"
@@ -307,10 +309,10 @@ class DocumentFile:
 
 
 @frozen(kw_only=True)
-class Paper:
-    """One document of a case."""
+class Document:
+    """One document of an application."""
 
-    kind: PaperKind
+    kind: DocumentType
     document_id: str
     file_ids: tuple[str, ...]
     file_names: tuple[str, ...]
@@ -320,7 +322,7 @@ class Paper:
     year: int
     cents: int
     """What was paid in that year up to this document."""
-    stub: Stub | None = field(default=None, repr=False)
+    stub: Paystub | None = field(default=None, repr=False)
     updated: int
     """Service second of its last update."""
     version: int
@@ -339,18 +341,18 @@ class Source:
     slot: str
     year: int
     source_type: str
-    papers: tuple[Paper, ...]
+    documents: tuple[Document, ...]
     """Documents that support the amount, the decisive one last."""
 
     @property
     def cents(self) -> int:
         """The calculated amount, which is what the last document says."""
-        return self.papers[-1].cents
+        return self.documents[-1].cents
 
 
 @frozen(kw_only=True)
-class Case:
-    """Everything invented about one version of one application."""
+class Application:
+    """Everything invented about one version of an application."""
 
     application_id: str
     reference: str
@@ -362,18 +364,18 @@ class Case:
     suspected: frozenset[str]
 
     @property
-    def papers(self) -> tuple[Paper, ...]:
+    def documents(self) -> tuple[Document, ...]:
         """All documents."""
-        return tuple(paper for source in self.sources for paper in source.papers)
+        return tuple(document for source in self.sources for document in source.documents)
 
 
-def compose_case(world: World, number: int) -> Case:
+def invent_application(world: World, number: int) -> Application:
     """Invent everything about an application's number as it is now."""
     return _Composer(world, number).compose()
 
 
 class _Composer:
-    """Invents one case; holds the random numbers and the count of documents."""
+    """Invents one application; holds the random numbers and the count of documents."""
 
     def __init__(self, world: World, number: int) -> None:
         self._world = world
@@ -384,17 +386,17 @@ class _Composer:
         self._today = moment_of(world.applied_at(number)).date()
         # Early in January nobody has a paystub of the new year yet.
         self._year = (self._today - _FIRST_PAY).year
-        self._papers = 0
+        self._document_count = 0
 
-    def compose(self) -> Case:
+    def compose(self) -> Application:
         rng, world = self._rng, self._world
         persons = [invent_person(rng, self._today) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
         sources: list[Source] = []
         for place, person in enumerate(persons):
             sources += self._sources(f"applicant{place + 1}", person, main=place == 0)
-        papers = [paper.document_id for source in sources for paper in source.papers]
-        suspected = {rng.choice(papers)} if rng.random() < 0.05 else ()  # noqa: PLR2004 - a share
-        return Case(
+        documents = [document.document_id for source in sources for document in source.documents]
+        suspected = {rng.choice(documents)} if rng.random() < 0.05 else ()  # noqa: PLR2004 - a share
+        return Application(
             application_id=self._id,
             reference=world.reference_of(self._number),
             applied=world.applied_at(self._number),
@@ -421,7 +423,7 @@ class _Composer:
 
     def _employed(self, slot: str, person: Person, payer: str, *, main: bool) -> Source:
         rng, version = self._rng, self._history.version if main else 0
-        stubs = invent_stubs(
+        stubs = invent_paystubs(
             rng,
             invent_employment(rng),
             year=self._year,
@@ -429,9 +431,9 @@ class _Composer:
             count=rng.choice((1, 2, 2, 3)),
             raised=version * _RAISE,
         )
-        papers = [
-            self._paper(
-                PaperKind.PAYSTUB,
+        documents = [
+            self._document(
+                DocumentType.PAYSTUB,
                 person,
                 slot=slot,
                 payer=payer,
@@ -442,43 +444,45 @@ class _Composer:
             )
             for stub in stubs
         ]
-        return Source(slot=slot, year=self._year, source_type="employment", papers=tuple(papers))
+        return Source(
+            slot=slot, year=self._year, source_type="employment", documents=tuple(documents)
+        )
 
     def _yearly(
         self, slot: str, person: Person, payer: str, *, year: int, source_type: str
     ) -> Source:
-        paper = self._paper(
-            PaperKind.W2 if source_type == "employment" else PaperKind.FORM_1099,
+        document = self._document(
+            DocumentType.W2 if source_type == "employment" else DocumentType.FORM_1099,
             person,
             slot=slot,
             payer=payer,
             day=date(year, 12, 31),
             cents=self._rng.randrange(900_000, 18_000_000),
         )
-        return Source(slot=slot, year=year, source_type=source_type, papers=(paper,))
+        return Source(slot=slot, year=year, source_type=source_type, documents=(document,))
 
-    def _paper(
+    def _document(
         self,
-        kind: PaperKind,
+        kind: DocumentType,
         person: Person,
         *,
         slot: str,
         payer: str,
         day: date,
         cents: int,
-        stub: Stub | None = None,
+        stub: Paystub | None = None,
         version: int = 0,
-    ) -> Paper:
-        self._papers += 1
+    ) -> Document:
+        self._document_count += 1
         stem = self._id[4:]
         name = f"{kind.value} {day.isoformat()} {slot}"
         files = 2 if stub is None and self._rng.random() < 0.2 else 1  # noqa: PLR2004 - a share
-        ending = "png" if (self._number + self._papers) % 3 == 0 else "pdf"
-        return Paper(
+        ending = "png" if (self._number + self._document_count) % 3 == 0 else "pdf"
+        return Document(
             kind=kind,
-            document_id=f"doc-{stem}-{self._papers:02d}",
+            document_id=f"doc-{stem}-{self._document_count:02d}",
             file_ids=tuple(
-                f"file-{stem}-{self._papers:02d}-{part}" for part in range(1, files + 1)
+                f"file-{stem}-{self._document_count:02d}-{part}" for part in range(1, files + 1)
             ),
             file_names=tuple(f"{name} ({part}).{ending}" for part in range(1, files + 1)),
             slot=slot,

@@ -13,14 +13,14 @@ from attrs import field, frozen
 from .invented import (
     EARNED,
     WITHHELD,
-    Case,
+    Application,
+    Document,
     DocumentFile,
-    Levy,
-    Paper,
-    PaperKind,
+    DocumentType,
+    Paystub,
     Person,
     Source,
-    Stub,
+    Withholding,
 )
 from .times import stamp
 from .world import Added
@@ -87,7 +87,7 @@ def _source_json(source: Source) -> dict[str, Any]:
     return {
         "source_type": source.source_type,
         "calculated_income_amount": _money(source.cents),
-        "document_ids": [paper.document_id for paper in source.papers],
+        "document_ids": [document.document_id for document in source.documents],
     }
 
 
@@ -96,7 +96,7 @@ def _calculation_json(sources: Iterable[Source], suspected: frozenset[str]) -> d
     document_ids: list[str] = []
     for source in sources:
         by_year.setdefault(source.year, []).append(_source_json(source))
-        document_ids += [paper.document_id for paper in source.papers]
+        document_ids += [document.document_id for document in source.documents]
     return {
         "incomes": [
             {"year": year, "income_sources": by_year[year]}
@@ -108,27 +108,28 @@ def _calculation_json(sources: Iterable[Source], suspected: frozenset[str]) -> d
     }
 
 
-def application_body(case: Case) -> bytes:
+def application_body(application: Application) -> bytes:
     """Write the application response (contract section 2.2)."""
-    slots = [f"applicant{place}" for place in range(1, len(case.persons) + 1)]
+    slots = [f"applicant{place}" for place in range(1, len(application.persons) + 1)]
     return _JSON.encode(
         {
-            "application_id": case.application_id,
-            "last_updated_at": stamp(case.updated) + "Z",
-            "application_reference_id": case.reference,
-            "application_date": stamp(case.applied),
-            "applicants": dict(zip(slots, map(applicant_json, case.persons), strict=True)),
+            "application_id": application.application_id,
+            "last_updated_at": stamp(application.updated) + "Z",
+            "application_reference_id": application.reference,
+            "application_date": stamp(application.applied),
+            "applicants": dict(zip(slots, map(applicant_json, application.persons), strict=True)),
             "income_calculations": {
                 slot: _calculation_json(
-                    [source for source in case.sources if source.slot == slot], case.suspected
+                    [source for source in application.sources if source.slot == slot],
+                    application.suspected,
                 )
                 for slot in slots
             },
             "data_sources": {
                 "image_files": [
                     {"file_id": file_id, "file_reference_id": name}
-                    for paper in case.papers
-                    for file_id, name in zip(paper.file_ids, paper.file_names, strict=True)
+                    for document in application.documents
+                    for file_id, name in zip(document.file_ids, document.file_names, strict=True)
                 ],
                 "structured_data": [],
             },
@@ -136,15 +137,15 @@ def application_body(case: Case) -> bytes:
     )
 
 
-def _levy_json(levy: Levy) -> dict[str, Any]:
-    return {"name": levy.name, "current": _money(levy.current), "ytd": _money(levy.ytd)}
+def _withholding_json(one: Withholding) -> dict[str, Any]:
+    return {"name": one.name, "current": _money(one.current), "ytd": _money(one.ytd)}
 
 
 def _pair(name: str, current: Mapping[str, int | None], ytd: Mapping[str, int | None]) -> Any:
     return {"current": _money(current[name]), "ytd": _money(ytd[name])}
 
 
-def paystub_json(stub: Stub, *, payer: str, applicants: Mapping[str, Any]) -> dict[str, Any]:
+def paystub_json(stub: Paystub, *, payer: str, applicants: Mapping[str, Any]) -> dict[str, Any]:
     """Write the data of a pay slip (contract section 2.3).
 
     Args:
@@ -169,33 +170,33 @@ def paystub_json(stub: Stub, *, payer: str, applicants: Mapping[str, Any]) -> di
                 **_pair("regular_pay", stub.current, stub.ytd),
             }
         ],
-        "deductions": [_levy_json(levy) for levy in stub.deductions],
-        "taxes": [_levy_json(levy) for levy in stub.taxes],
+        "deductions": [_withholding_json(one) for one in stub.deductions],
+        "taxes": [_withholding_json(one) for one in stub.taxes],
     }
 
 
-def _extracted_json(paper: Paper) -> dict[str, Any]:
-    match paper.kind:
-        case PaperKind.PAYSTUB:
-            if paper.stub is None:
+def _extracted_json(document: Document) -> dict[str, Any]:
+    match document.kind:
+        case DocumentType.PAYSTUB:
+            if document.stub is None:
                 return {}
-            applicants = {paper.slot: _paystub_applicant_json(paper.person)}
-            return paystub_json(paper.stub, payer=paper.payer, applicants=applicants)
-        case PaperKind.W2:
+            applicants = {document.slot: _paystub_applicant_json(document.person)}
+            return paystub_json(document.stub, payer=document.payer, applicants=applicants)
+        case DocumentType.W2:
             return {
-                "employee": {"name": f"{paper.person.first_name} {paper.person.last_name}"},
-                "employer_name": paper.payer,
-                "tax_year": paper.year,
-                "wages_tips_other_compensation": _money(paper.cents),
-                "federal_income_tax_withheld": _money(paper.cents * 12 // 100),
-                "boxes": {"12": [{"code": "D", "amount": _money(paper.cents * 3 // 100)}]},
+                "employee": {"name": f"{document.person.first_name} {document.person.last_name}"},
+                "employer_name": document.payer,
+                "tax_year": document.year,
+                "wages_tips_other_compensation": _money(document.cents),
+                "federal_income_tax_withheld": _money(document.cents * 12 // 100),
+                "boxes": {"12": [{"code": "D", "amount": _money(document.cents * 3 // 100)}]},
             }
-        case PaperKind.FORM_1099:
+        case DocumentType.FORM_1099:
             return {
-                "recipient": {"name": f"{paper.person.first_name} {paper.person.last_name}"},
-                "payer_name": paper.payer,
-                "tax_year": paper.year,
-                "gross_amount": _money(paper.cents),
+                "recipient": {"name": f"{document.person.first_name} {document.person.last_name}"},
+                "payer_name": document.payer,
+                "tax_year": document.year,
+                "gross_amount": _money(document.cents),
             }
         case _ as never:
             assert_never(never)
@@ -206,16 +207,16 @@ def _pages_json(file_ids: Iterable[str]) -> dict[str, Any]:
     return {"count": len(pages), "items": pages}
 
 
-def _document_json(paper: Paper, *, pages: bool) -> dict[str, Any]:
+def _document_json(document: Document, *, pages: bool) -> dict[str, Any]:
     return {
-        "document_id": paper.document_id,
-        "file_ids": paper.file_ids,
-        "file_reference_ids": paper.file_names,
+        "document_id": document.document_id,
+        "file_ids": document.file_ids,
+        "file_reference_ids": document.file_names,
         "url": _ADDRESS_MARK,
-        "extracted_data": _extracted_json(paper),
-        "updated_at": stamp(paper.updated) + "Z",
-        "data_action": "update" if paper.version else "create",
-        **({"pages": _pages_json(paper.file_ids)} if pages else {}),
+        "extracted_data": _extracted_json(document),
+        "updated_at": stamp(document.updated) + "Z",
+        "data_action": "update" if document.version else "create",
+        **({"pages": _pages_json(document.file_ids)} if pages else {}),
     }
 
 
@@ -241,20 +242,22 @@ def _template(content: Mapping[str, Any], files: Iterable[DocumentFile]) -> Docu
     return DocumentsTemplate(pieces=tuple(pieces), files=tuple(files))
 
 
-def documents_template(case: Case, *, pages: bool) -> DocumentsTemplate:
+def documents_template(application: Application, *, pages: bool) -> DocumentsTemplate:
     """Write the documents response, its addresses left open (contract section 2.3)."""
-    by_type: dict[str, list[Paper]] = {}
-    for paper in case.papers:
-        by_type.setdefault(paper.kind.value, []).append(paper)
+    by_type: dict[str, list[Document]] = {}
+    for document in application.documents:
+        by_type.setdefault(document.kind.value, []).append(document)
     content = {
-        "application_id": case.application_id,
-        "application_reference_id": case.reference,
+        "application_id": application.application_id,
+        "application_reference_id": application.reference,
         "documents": {
-            kind: [_document_json(paper, pages=pages) for paper in papers]
-            for kind, papers in by_type.items()
+            kind: [_document_json(document, pages=pages) for document in documents]
+            for kind, documents in by_type.items()
         },
     }
-    return _template(content, (paper.file for papers in by_type.values() for paper in papers))
+    return _template(
+        content, (document.file for documents in by_type.values() for document in documents)
+    )
 
 
 def added_row(added: Added) -> str:

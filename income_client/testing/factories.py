@@ -34,7 +34,7 @@ from income_client import (
     YearlyIncome,
     from_json,
 )
-from income_client.emulator.invented import invent_employment, invent_person, invent_stubs
+from income_client.emulator.invented import invent_employment, invent_paystubs, invent_person
 from income_client.emulator.payloads import applicant_json, paystub_json
 from income_client.emulator.rules import meant
 from income_client.emulator.times import START
@@ -316,7 +316,7 @@ def _paystubs(
     rng = _random(number, "pay")
     payer = rng.choice(_EMPLOYERS)
     today = START.date() - timedelta(days=1)
-    stubs = invent_stubs(
+    stubs = invent_paystubs(
         rng, invent_employment(rng), year=today.year, today=today, count=how_many, raised=0
     )
     named = {slot: _named(applicant)}
