@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from income_client.emulator import Emulator
+from income_client import ConfigurationError
+from income_client.emulator import Emulator, Faults
+from income_client.emulator.fault_scripts import fault_shares
 from income_client.emulator.times import stamp
 
 from .callbacks.options import callback_target
 from .callbacks.updates import UpdateCallbacks
-from .emulating.fault_shares import FaultsOption, SharedFaults
 from .emulating.rules import RuleOptions
 from .exit_status import ExitStatus
 from .options import Seconds, service_time
@@ -27,6 +28,15 @@ from .signals import StopSignals
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
+
+
+def _check_faults(_: object, text: str | None) -> None:
+    """Refuse faults that cannot be read, so that the error names the option."""
+    if text is not None:
+        try:
+            fault_shares(text)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
 
 
 async def emulate(
@@ -38,7 +48,7 @@ async def emulate(
     latency: Seconds = 0.0,
     updates: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
-    faults: FaultsOption = (),
+    faults: Annotated[str | None, Parameter(validator=_check_faults, show_default=False)] = None,
     rules: RuleOptions | None = None,
     callbacks: str | None = None,
     callback_token_url: str | None = None,
@@ -110,8 +120,8 @@ async def emulate(
         # The whole seconds that it begins with, and its making, are behind by now.
         present = datetime.now(UTC).replace(tzinfo=None)
         service.advance((present - begins).total_seconds())
-    if faults:
-        service.faults = SharedFaults(faults, seed=seed)
+    if faults is not None:
+        service.faults.add(*fault_shares(faults, seed=seed))
     try:
         await service.start()
     except OSError as error:
@@ -122,8 +132,8 @@ async def emulate(
         await _update(service, updates, stop)
     finally:
         await service.close()
-    if isinstance(service.faults, SharedFaults):
-        say(service.faults.summary())
+    if faults is not None:
+        say(_summary(service.faults))
     return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
 
 
@@ -165,6 +175,11 @@ def _lines(service: Emulator, *, basic: bool) -> Iterator[str]:
         if service.callbacks.auth is None and service.callbacks.ssl is None:
             yield "# They carry no credentials: no INCOME_CALLBACK_... was set where this began."
     yield f"# Its files: income-client download --to files --allow-host {host} {_some_id(service)}"
+
+
+def _summary(faults: Faults) -> str:
+    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(faults.played.items()))
+    return f"faults: {faults.played.total():,} of {faults.requests:,} requests ({counts or 'none'})"
 
 
 def _some_id(service: Emulator) -> str:
