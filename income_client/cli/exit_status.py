@@ -14,6 +14,8 @@ class ExitStatus(IntEnum):
     """Something failed, is missing or is not there."""
     MISUSED = 2
     """Arguments or settings that cannot be meant."""
+    REPLACED = 3
+    """Another process polls under the same name now."""
     REFUSED = 4
     """The service refused the credentials."""
     INTERRUPTED = 128 + signal.SIGINT

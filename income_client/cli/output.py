@@ -656,6 +656,25 @@ class _Table:
         return captured.get().encode(self._encoding, "replace")
 
 
+class AlignedLines:
+    """Lays out lines for a person as they come; columns grow with what is in them."""
+
+    def __init__(self) -> None:
+        self._screen = Screen(highlight=False)
+        self._widths: dict[int, int] = {}
+
+    def line(self, *cells: object) -> bytes:
+        """Return a line; cells at its end are left out where the terminal has no room for them."""
+        text = ""
+        for number, cell in enumerate(map(cell_text, cells)):
+            longer = f"{text}{' ' * GAP if number else ''}{cell}"
+            if number and cell_len(longer) > self._screen.width:
+                break
+            self._widths[number] = max(self._widths.get(number, 0), cell_len(cell))
+            text = longer + " " * (self._widths[number] - cell_len(cell))
+        return text.rstrip().encode(sys.stdout.encoding, "replace")
+
+
 _WIDTH: Final = 100
 """Where the output is no terminal; a ticket takes that."""
 _IN_ASCII: Final = str.maketrans({"→": "->", "…": "...", "±": "+-"})

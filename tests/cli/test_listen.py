@@ -20,7 +20,7 @@ from income_client.receivers import CallbackReceiver
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.callback_servers import served_by_aiohttp
-from tests.support.cli import FULL, Cli, Running, closed_pipe, spelt
+from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe, spelt
 from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
@@ -132,27 +132,35 @@ def test_unknown_shapes_are_lines_too(listen: Listen) -> None:
 # Who may call
 
 
-def test_made_up_credentials_lead_to_it(listen: Listen) -> None:
-    """Without credentials in the environment it prints some, new ones each time."""
+def test_made_up_credentials_lead_to_it(cli: Cli, income_service: IncomeService) -> None:
+    """Without credentials in the environment it shows some to a person, new ones each time."""
     passwords = set()
 
-    def visit(command: Visited) -> None:
-        lines = command.running.stderr.wait_until(
-            lambda: (
-                command.running.stderr.text.count("export ") == 2
-                and command.running.stderr.text.endswith("\n")
-            )
-        ).splitlines()
-        exported = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
-        variables = dict(one.split("=", 1) for one in exported)
+    def visit(running: Running) -> None:
+        command = Listening(running, income_service)
+        shown = running.stderr.wait_for("INCOME_CALLBACK_PASSWORD=").splitlines()
+        words = [shlex.split(line)[1] for line in shown if line.startswith("export ")]
+        variables = dict(one.split("=", 1) for one in words)
         assert list(variables) == ["INCOME_CALLBACK_USERNAME", "INCOME_CALLBACK_PASSWORD"]
         target = command.target(auth=BasicAuth(*variables.values()))
         assert command.fire(target=target).attempts == (200,)
         passwords.add(variables["INCOME_CALLBACK_PASSWORD"])
+        running.terminate()
 
     for _ in range(2):
-        listen(visit, env={})
+        assert cli("listen", "--port", "0", terminal=Terminal(), during=visit).status == 0
     assert len(passwords) == 2
+
+
+def test_made_up_credentials_stay_out_of_logs(listen: Listen) -> None:
+    """Standard error that is not a terminal gets none of them."""
+
+    def visit(command: Visited) -> None:
+        command.running.stderr.wait_for("made up")
+
+    ran = listen(visit, env={})
+    assert "export" not in ran.stderr
+    assert ran.stderr.count("\n") == 2
 
 
 @pytest.mark.parametrize("path", ["/token", "/issue"])
