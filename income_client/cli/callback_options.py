@@ -99,7 +99,7 @@ def announced(name: Announcer, facts: Mapping[str, str]) -> Iterator[None]:
 
 
 def _announce(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> None:
-    import fcntl  # noqa: PLC0415 - Windows does not have it
+    import fcntl
 
     place = _place(name)
     draft = place.with_name(f".{name}-{os.getpid()}")
@@ -122,7 +122,7 @@ def _withdraw(place: Path, own: os.stat_result) -> None:
 def announcement(name: Announcer) -> dict[str, str] | None:
     """Return what the running command of a name has announced; None if there is none."""
     try:
-        import fcntl  # noqa: PLC0415 - Windows does not have it
+        import fcntl
 
         descriptor = open_file(_place(name), os.O_RDONLY)
     except (OSError, RuntimeError, ImportError):

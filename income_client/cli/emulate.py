@@ -56,7 +56,7 @@ def _moment(_: Any, tokens: Sequence[Token]) -> datetime | None:
     try:
         return None if text == "now" else service_time(datetime.fromisoformat(text))
     except ValueError:
-        raise ValueError("a time in ISO 8601 is needed, such as 2026-01-31T12:00:00") from None
+        raise ValueError(f"{text} must be a time such as 2026-01-31T12:00:00") from None
 
 
 def _faults(_: Any, tokens: Sequence[Token]) -> tuple[FaultShare, ...]:
@@ -173,19 +173,21 @@ async def emulate(
 ) -> int:
     """Run an emulated service on this machine until Ctrl-C or SIGTERM.
 
-    It prints the environment variables that lead a client to it, as lines for a shell. All
-    of its data is invented, the credentials too; its updates lie in the 90 days before
-    --start.
+    It prints the environment variables that lead a client to it, as lines for a
+    shell. All of its data is invented, the credentials too; its updates lie in the
+    90 days before --start.
 
-    Callbacks go to the income-client listen that runs on this machine, or to --callbacks.
-    Those to --callbacks carry INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or a
-    token for INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET. One that is not
-    taken is sent up to five more times, as is assumed of the service.
+    Callbacks go to --callbacks, or to the income-client listen that runs on this
+    machine. Those to --callbacks carry INCOME_CALLBACK_USERNAME and
+    INCOME_CALLBACK_PASSWORD, or a token for INCOME_CALLBACK_CLIENT_ID and
+    INCOME_CALLBACK_CLIENT_SECRET. One that is not taken is sent up to five more
+    times, as is assumed of the service.
 
-    --faults makes a share of the requests fail. A fault is a status from 400 to 599, reset,
-    drop, cut, stall, trickle or garbage. Its share is a number up to 1 or a percentage, of
-    all requests, or of those named after an @: list, application, documents, file, token.
-    The same --seed has the same faults. The exit status is 0 after SIGTERM.
+    --faults makes a share of the requests fail. A fault is a status from 400 to
+    599, reset, drop, cut, stall, trickle or garbage. Its share is a number up to 1
+    or a percentage, of all requests or of those named after an @: list,
+    application, documents, file, token. The same --seed has the same faults. The
+    exit status is 0 after SIGTERM.
 
     Example: income-client emulate --port 8080 --faults 503:0.05,cut:10%@file
 
@@ -196,14 +198,14 @@ async def emulate(
         start: Service time at the beginning, in ISO 8601; UTC if it has no zone. Default: now.
         latency: Seconds that each reply takes.
         updates: Applications that change each second. Each change sends a callback.
-        basic: Print Basic credentials or OAuth ones; the service accepts both. Default: --oauth.
+        basic: Print Basic credentials, not OAuth; both are accepted. Default: --oauth.
         faults: Faults and their shares of the requests, as 503:0.05,cut:10%@file.
         rules: How the service behaves where its contract is silent.
         callbacks: Address on this machine that callbacks go to.
-        callback_token_url: Address that issues tokens for them.
+        callback_token_url: Address on this machine that issues tokens for them.
         callback_certificate: File with the client certificate that they use.
         callback_key: File with its private key.
-        callback_ca: File with the authorities that --callbacks is checked by.
+        callback_ca: File with the authorities that the server is checked by.
 
     Returns:
         The exit status.

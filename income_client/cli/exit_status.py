@@ -15,7 +15,7 @@ class ExitStatus(IntEnum):
     MISUSED = 2
     """Arguments or settings that cannot be meant."""
     REPLACED = 3
-    """Another process polls under the same name now."""
+    """Another process took over the name of a poller."""
     REFUSED = 4
     """The service refused the credentials."""
     INTERRUPTED = 128 + signal.SIGINT

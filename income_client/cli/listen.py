@@ -86,20 +86,22 @@ async def listen(
 ) -> int:
     """Receive callbacks and print each as a line, until Ctrl-C or SIGTERM.
 
-    On a terminal a line is the time, the application, the event and the reference. In a
-    file or a pipe it is JSON.
+    On a terminal, a line is the time, the application, the event and the
+    reference. In a file or a pipe it is JSON.
 
-    To try it, run income-client emulate, income-client listen and income-client trigger,
-    each in a terminal of its own.
+    To try it, run income-client emulate, income-client listen and income-client
+    trigger, each in a terminal of its own.
 
-    A callback is answered with 200 once its line is written; with --forward-to, once the
-    application there has answered 200. Otherwise it is answered with 503, so that the
-    service can send it again. Requests that are refused are reported on standard error.
+    A callback is answered with 200 once its line is written and, with
+    --forward-to, the application there has answered 200. Otherwise it is answered
+    with 503, so that the service can send it again. Refused requests are reported
+    on standard error.
 
-    Callbacks must carry INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or a token
-    that --token-path issues for INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET.
-    If none of these are set, a password is made up, which emulate finds; only this machine
-    can connect then. The exit status is 0 after SIGTERM.
+    Callbacks must carry INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
+    a token that --token-path issues for INCOME_CALLBACK_CLIENT_ID and
+    INCOME_CALLBACK_CLIENT_SECRET. If none of these are set and only this machine
+    can connect, a password is made up, which emulate finds by itself. The exit
+    status is 0 after SIGTERM.
 
     Example: income-client listen --forward-to http://127.0.0.1:8000/hook
 
@@ -113,9 +115,8 @@ async def listen(
         certificate: File with the server's certificate, for TLS.
         key: File with its private key.
         client_ca: File with the authorities whose client certificates are required.
-        subject: Subject of an accepted client certificate, as CN=name. Can be repeated.
-        san: Alternative name of an accepted client certificate. Can be repeated; one match
-            among --subject and --san is enough.
+        subject: Accepted subject of a client certificate, as CN=name. Can be repeated.
+        san: Accepted alternative name of a client certificate. Can be repeated.
         forward_to: Address on this machine that each callback is posted to first.
         payload: Include the payload, which may hold personal data.
         show_personal_data: Write the JSON to a terminal too.

@@ -77,38 +77,38 @@ async def poll(
 ) -> int:
     """Write every update of every application to standard output, one line each.
 
-    In a file or a pipe each line is the JSON of an application and its documents. On a
-    terminal it is the time, the id, the number of documents and the reference.
+    In a file or a pipe, a line is the JSON of an application and its documents. On
+    a terminal it is the time, the id, the number of documents and the reference.
 
-    Each line is written before the checkpoint in --store moves past it: a crash loses
-    nothing, and repeats the last lines at most. Run the same command again to resume.
-    What cannot be read is kept in --store and tried again later; see dead-letters.
+    A line is written before the checkpoint in --store moves past it: a crash loses
+    nothing, and repeats the last lines at most. Run the same command again to
+    resume. What cannot be read is kept in --store and retried later; see
+    dead-letters.
 
-    Ctrl-C and SIGTERM stop it once the lines at hand are written; a second one stops it at
-    once. Failures are retried for as long as it runs, so that a service manager only has to
-    start it (systemd: Restart=on-failure and RestartPreventExitStatus=2 3 4; the README has
-    a unit), and cron can run it with --once.
+    Ctrl-C and SIGTERM stop it once the lines at hand are written; a second one
+    stops it at once. Failures are retried for as long as it runs. A service
+    manager only has to start it (systemd: Restart=on-failure and
+    RestartPreventExitStatus=2 3 4; the README has a unit), and cron can run it
+    with --once.
 
-    A name belongs to one process at a time. The newest takes it over, and the one before
-    ends with exit status 3. The exit status is 0 after SIGTERM, or 143 if that cut --once
-    short.
+    A name belongs to one process at a time. The newest takes it over, and the one
+    before ends with exit status 3. The exit status is 0 after SIGTERM, or 143 if
+    that cut --once short.
 
     Example: income-client poll --store polls.db --start 7d >> all.jsonl
 
     Args:
-        store: File that keeps the checkpoint. It is created if it does not exist.
+        store: File that keeps the checkpoint; created if it does not exist.
         name: Name of the checkpoint in that file.
-        start: Where a new name begins: now, beginning, a span back from now such as 7d or
-            12h, or a time in ISO 8601, in the service's zone if it has none. Ignored for a
-            name that is in the file. Default: now.
+        start: Where a new name begins: a time, 7d or 12h back, now or beginning. Default: now.
         interval: Seconds from one poll to the next.
         settle: Seconds that the service may take to list an update.
         lookback: Further seconds that each poll reads again.
         once: Poll once, up to the present, and exit.
         documents: Read and write the documents too. Default: --documents.
         pages: Include the pages block of each document.
-        show_personal_data: Write whole lines, with personal data, to a terminal too.
-        addresses: Include the addresses of files. Anyone who has one can read the file.
+        show_personal_data: Write the JSON, with personal data, to a terminal too.
+        addresses: Include the addresses of files; anyone who has one can read the file.
         connection: Which service.
 
     Returns:

@@ -44,11 +44,12 @@ async def trigger(
 ) -> int:
     """Have a running emulator send callbacks, and show what came of each.
 
-    With nothing set, this finds the income-client emulate that runs on this machine, which
-    sends callbacks to the income-client listen that runs beside it, or to its --callbacks.
-    INCOME_BASE_URL and credentials, as emulate prints them, choose another emulator.
+    With nothing set, this finds the income-client emulate that runs on this
+    machine. That one sends callbacks to its --callbacks, or to the income-client
+    listen that runs beside it. INCOME_BASE_URL and credentials, as emulate prints
+    them, choose another emulator.
 
-    Answers are the statuses of all attempts, or why there was none:
+    The answers are statuses, one for each attempt, or why there was none:
 
       refused      nothing listens at that port
       unreachable  the host cannot be reached or has no address
@@ -61,21 +62,21 @@ async def trigger(
       failed       any other failure
       closed       the emulator has ended
 
-    With token_ before it, it is about the request for a token: token_401 means that the
-    client id and secret were refused. After 429, 500, 502, 503 and 504 a callback is sent up
-    to five more times, as is assumed of the service. The exit status is 1 unless all were
-    answered with 200, and 4 if the emulator refuses the credentials.
+    With token_ before it, an answer is about the request for a token: token_401
+    means that the client id and secret were refused. After 429, 500, 502, 503 and
+    504 a callback is sent up to five more times, as is assumed of the service.
+
+    The exit status is 1 unless all were answered with 200, and 4 if the emulator
+    refuses the credentials.
 
     Example: income-client trigger --event extractions --count 3
 
     Args:
         application_id: What they are about. Default: each about another application.
         event: The event that they report.
-        update: Change the application first, so that there is something new to read.
-            Default: --update.
+        update: Change the application first, so that there is an update. Default: --update.
         count: How many to send, one after the other.
-        output: Format: table, jsonl, csv or json. Default: a table on a terminal, otherwise
-            JSON lines.
+        output: Form of the output. Default: a table on a terminal, otherwise jsonl.
 
     Returns:
         The exit status.
