@@ -233,7 +233,7 @@ async def emulate(
     try:
         await service.start()
     except OSError as error:
-        raise IncomeClientError(f"cannot listen on port {port}: {reason_of(error)}") from None
+        raise IncomeClientError(f"--port {port}: {reason_of(error)}") from None
     known = Credentials(basic=service.basic, oauth2=service.oauth2)
     try:
         with announced("emulate", {"url": service.url, **known.facts()}):

@@ -150,7 +150,7 @@ async def listen(
     served = routes(receiver, path) + ([] if issuer is None else routes(issuer, token_path))
     async with AsyncExitStack() as stack:
         server = serving(served, host=host, port=port, ssl=context, on_unknown=_Elsewhere(path))
-        url = await _begun(stack.enter_async_context(server), f"{host} port {port}")
+        url = await _begun(stack.enter_async_context(server), f"--host {host} --port {port}")
         if forward is not None:
             forward.check_target(f"{url}{path}")
         if is_local and context is None:
@@ -179,7 +179,7 @@ async def _begun(server: Awaitable[str], where: str) -> str:
         return await server
     except OSError as error:
         reason = "no such host" if isinstance(error, socket.gaierror) else reason_of(error)
-        raise IncomeClientError(f"cannot listen on {where}: {reason}") from None
+        raise IncomeClientError(f"{where}: {reason}") from None
 
 
 def _check_paths(path: str, token_path: str) -> None:
@@ -267,10 +267,12 @@ def _json(callback: Callback, *, payload: bool) -> bytes:
 
 def _masked(lines: AlignedLines, callback: Callback) -> bytes:
     return lines.line(
-        callback.received_at.replace(microsecond=0),
+        f"{callback.received_at:%H:%M:%SZ}",
         callback.application_id or "-",
-        f"{callback.event_type or '-'}{' (repeat)' if callback.is_repeat else ''}",
+        callback.event_type or "-",
         callback.application_reference_id or "-",
+        "repeat" if callback.is_repeat else "",
+        optional=3,
     )
 
 

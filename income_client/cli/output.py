@@ -13,6 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from itertools import zip_longest
 from math import ceil
+from shutil import get_terminal_size
 from types import TracebackType
 from typing import IO, Annotated, Any, Final, Literal, Self, assert_never
 
@@ -660,19 +661,19 @@ class AlignedLines:
     """Lays out lines for a person as they come; columns grow with what is in them."""
 
     def __init__(self) -> None:
-        self._screen = Screen(highlight=False)
         self._widths: dict[int, int] = {}
 
-    def line(self, *cells: object) -> bytes:
-        """Return a line; cells at its end are left out where the terminal has no room for them."""
-        text = ""
+    def line(self, *cells: object, optional: int) -> bytes:
+        """Return a line of cells, without the optional one where there is no room for it."""
+        padded_cells = []
         for number, cell in enumerate(map(cell_text, cells)):
-            longer = f"{text}{' ' * GAP if number else ''}{cell}"
-            if number and cell_len(longer) > self._screen.width:
-                break
             self._widths[number] = max(self._widths.get(number, 0), cell_len(cell))
-            text = longer + " " * (self._widths[number] - cell_len(cell))
-        return text.rstrip().encode(sys.stdout.encoding, "replace")
+            padded_cells.append(padded(cell, self._widths[number], right=False))
+        text = (" " * GAP).join(padded_cells).rstrip()
+        if cell_len(text) > get_terminal_size().columns:
+            del padded_cells[optional]
+            text = (" " * GAP).join(padded_cells).rstrip()
+        return text.encode(sys.stdout.encoding, "replace")
 
 
 _WIDTH: Final = 100

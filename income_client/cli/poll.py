@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -25,10 +25,7 @@ from income_client import (
     DeadLetter,
     DeadLettered,
     Event,
-    IncomeClient,
     IncomeClientError,
-    Poller,
-    PollerStatus,
     PollFailed,
     PollFinished,
     RecordDelivered,
@@ -50,6 +47,9 @@ from .output import (
 )
 from .progress import DrawingTask, StatusLine, say_warnings
 from .signals import StopSignals
+
+if TYPE_CHECKING:
+    from income_client import IncomeClient, Poller, PollerStatus
 
 _POLLER_LOGGER: Final = "income_client.poller"
 """Whose warnings `_Watch` prints in more detail."""
@@ -171,21 +171,21 @@ async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
 def _say_where_it_begins(name: str, start: Moment, line: StatusLine, *, is_known: bool) -> None:
     if not is_known:
         begins = f"at {start.text}"
-        if start.back:
+        if start == NOW:
+            begins = "now"
+        elif start.back:
             begins = f"{start.text} ago"
-        elif start == Moment():
-            begins = "at the beginning"
         line.say(f"{name!r} is new, and begins {begins}")
     elif start != NOW:
         line.say(f"--start is ignored: {name!r} is known, and resumes where it was")
 
 
-async def _start(start: Moment, client: IncomeClient) -> datetime | None:
+async def _start(start: Moment, client: "IncomeClient") -> datetime | None:
     return None if start == NOW else (await span_between(client, start, None)).after
 
 
 async def _write_all(
-    poller: Poller, line: StatusLine, text_of: Callable[[ApplicationRecord], bytes]
+    poller: "Poller", line: StatusLine, text_of: Callable[[ApplicationRecord], bytes]
 ) -> None:
     """Write batch after batch, each on the disk before it is committed."""
     lines = OutputLines()
@@ -216,10 +216,11 @@ def _masked(lines: AlignedLines, record: ApplicationRecord) -> bytes:
         application.application_id,
         what,
         application.application_reference_id,
+        optional=3,
     )
 
 
-def _status(poller: Poller, received: signal.Signals | None, *, once: bool) -> int:
+def _status(poller: "Poller", received: signal.Signals | None, *, once: bool) -> int:
     if received is signal.SIGINT:
         return ExitStatus.INTERRUPTED
     if once and not poller.status.polls:
@@ -266,7 +267,7 @@ class _Watch:
         self._has_news.set()
 
     @asynccontextmanager
-    async def over(self, poller: Poller) -> AsyncIterator[None]:
+    async def over(self, poller: "Poller") -> AsyncIterator[None]:
         """Watch a poller while the block inside iterates over it.
 
         Raises:
@@ -289,7 +290,7 @@ class _Watch:
         self._line.draw([*_facts(poller.status)])
         self._line.leave()
 
-    async def _draw_on(self, poller: Poller) -> None:
+    async def _draw_on(self, poller: "Poller") -> None:
         while True:
             status = poller.status
             self._line.draw([_state(status), *_facts(status)])
@@ -308,7 +309,7 @@ class _Watch:
             self._line.say(f"and {len(new) - _MOST_LETTERS:,} more could not be read")
 
 
-def _failure(status: PollerStatus) -> str:
+def _failure(status: "PollerStatus") -> str:
     text = f"poll failed: {status.last_error}"
     if status.next_poll_at is not None:
         text += f"; next try in {_seconds_until(status.next_poll_at)} s"
@@ -321,7 +322,7 @@ def _loss(letter: DeadLetter) -> str:
     return f"{what} could not be read in {tries} ({letter.reason}); it is tried again later"
 
 
-def _state(status: PollerStatus) -> Text:
+def _state(status: "PollerStatus") -> Text:
     if status.failures and status.next_poll_at is not None:
         return Text(f"next try in {_seconds_until(status.next_poll_at)} s", style="bold red")
     if status.reached is None:
@@ -331,7 +332,7 @@ def _state(status: PollerStatus) -> Text:
     return Text(f"next poll in {_seconds_until(status.next_poll_at)} s", style="bold")
 
 
-def _facts(status: PollerStatus) -> Iterator[Text]:
+def _facts(status: "PollerStatus") -> Iterator[Text]:
     if status.failures:
         yield Text(counted(status.failures, "failure"), style="red")
     yield Text(counted(status.polls, "poll"))

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -194,8 +194,8 @@ def test_an_export_is_resumed_with_the_same_choice_of_addresses(
 def test_a_callback_on_a_terminal_is_a_line(cli: Cli) -> None:
     """It tells time, application, event and reference."""
     shown = heard(cli)
-    day, time, application, event, reference = shown.split("callbacks\r\n")[1].split()[:5]
-    assert datetime.fromisoformat(f"{day}T{time}").tzinfo is UTC
+    time, application, event, reference = shown.split("callbacks\r\n")[1].split()[:4]
+    assert re.fullmatch(r"\d\d:\d\d:\d\dZ", time)
     assert event == "extractions"
     assert application.startswith("app-")
     assert reference != "-"
