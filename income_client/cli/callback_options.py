@@ -78,9 +78,10 @@ def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Se
 
 def check_local(option: str, url: str) -> None:
     """Raise a `MisuseError` for an address that does not lead to this machine."""
-    fault = check_local_address(option, url)
-    if fault is not None:
-        raise MisuseError(fault.message)
+    try:
+        check_local_address(option, url)
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from income_client import (
     IncomeClientError,
     OAuth2ClientCredentials,
 )
-from income_client.emulator.callbacks import Post, send
+from income_client.emulator.callbacks import post
 from income_client.emulator.exchange import is_loopback
 from income_client.receivers import (
     CallbackReceiver,
@@ -51,8 +51,10 @@ from .callback_options import CALLBACK_PREFIX, Credentials, announced, check_loc
 from .exit_status import ExitStatus
 from .options import MisuseError, Switch
 from .output import AlignedLines, OutputLines, UnwritableError, printable, reason_of, say
+from .progress import say_warnings
 from .signals import StopSignals
 
+_RECEIVERS: Final = "income_client.receivers"
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
 _SECRET_BYTES: Final = 24
 _NONCE_BYTES: Final = 16
@@ -145,7 +147,8 @@ async def listen(
         receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
     except ConfigurationError as error:
         raise MisuseError(error.message) from None
-    logging.getLogger("income_client.receivers").addHandler(_RefusalHandler(logging.WARNING))
+    say_warnings(say, _RECEIVERS)
+    logging.getLogger(_RECEIVERS).addHandler(_RefusalHandler(logging.WARNING))
     signals = StopSignals(stop.set)
     served = routes(receiver, path) + ([] if issuer is None else routes(issuer, token_path))
     async with AsyncExitStack() as stack:
@@ -298,7 +301,7 @@ class _Intake:
         forward: "_Forwarding | None",
         stop: Callable[[], None],
     ) -> None:
-        self.error: OSError | UnwritableError | None = None
+        self.error: BrokenPipeError | UnwritableError | None = None
         self._text_of = text_of
         self._forward = forward
         self._stop = stop
@@ -318,12 +321,9 @@ class _Intake:
 
     def _write(self, text: bytes) -> None:
         try:
-            failure = self._lines.write(text)
-        except BrokenPipeError as error:
+            self._lines.write(text)
+        except (BrokenPipeError, UnwritableError) as error:
             self.error = error
-        else:
-            self.error = None if failure is None else UnwritableError(failure)
-        if self.error is not None:
             self._stop()
 
 
@@ -349,12 +349,10 @@ class _Forwarding:
         """Post a callback, and raise unless the answer is 200."""
         headers = [("Content-Type", "application/json"), *self._authorization()]
         body = b"" if callback.payload is None else msgspec.json.encode(callback.payload)
-        answer = await send(
-            Post(url=self._url, headers=tuple(headers), body=body, timeout=_FORWARD_SECONDS)
-        )
-        if answer.status != HTTPStatus.OK:
-            is_fault = answer.status is None
-            text = f"no answer ({answer.fault})" if is_fault else f"answered {answer.status}"
+        answer = await post(self._url, body, headers=tuple(headers), seconds=_FORWARD_SECONDS)
+        if answer.outcome != HTTPStatus.OK:
+            is_status = isinstance(answer.outcome, int)
+            text = f"answered {answer.outcome}" if is_status else f"no answer ({answer.outcome})"
             say(f"--forward-to: {text}; the callback is answered with 503")
             raise _NotTakenError
 

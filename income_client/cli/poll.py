@@ -39,9 +39,8 @@ from .options import NOW, MisuseError, Moment, Seconds, Switch, When, span_betwe
 from .output import (
     AlignedLines,
     OutputLines,
-    UnwritableError,
     counted,
-    in_short,
+    duration,
     inert,
     without_addresses,
 )
@@ -192,12 +191,8 @@ async def _write_all(
     async for batch in poller.batches():
         for record in batch:
             line.make_way()
-            failure = lines.write(text_of(record))
-            if failure is not None:
-                raise UnwritableError(failure)
-        failure = lines.keep()
-        if failure is not None:
-            raise UnwritableError(failure)
+            lines.write(text_of(record))
+        lines.keep()
         await batch.commit()
 
 
@@ -340,7 +335,7 @@ def _facts(status: "PollerStatus") -> Iterator[Text]:
     if status.dead_letters:
         yield Text(counted(status.dead_letters, "dead letter"), style="yellow")
     if status.lag is not None:
-        yield Text(f"{in_short(status.lag)} behind")
+        yield Text(f"{duration(status.lag)} behind")
     if status.reached is not None:
         yield Text(f"at {status.reached:%Y-%m-%d %H:%M:%S}", style="dim")
 
