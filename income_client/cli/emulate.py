@@ -12,22 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from attrs import frozen
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
-from income_client import ConfigurationError, IncomeClientError
-from income_client.emulator import (
-    CallbackTarget,
-    Emulator,
-    FutureBounds,
-    Order,
-    ServiceRules,
-    SpanClamp,
-)
+from income_client import ConfigurationError, IncomeClientError, emulator
+from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
 from income_client.emulator.times import second_of, stamp
 
 from .callback_options import (
@@ -43,6 +36,9 @@ from .exit_status import ExitStatus
 from .options import MisuseError, Switch, service_time
 from .output import reason_of, say, write_text
 from .signals import StopSignals
+
+if TYPE_CHECKING:
+    from income_client.emulator import CallbackTarget, Emulator
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
@@ -214,7 +210,7 @@ async def emulate(
     stop = asyncio.Event()
     signals = StopSignals(stop.set)
     begins = service_time(datetime.now(UTC)) if start is None else start
-    service = Emulator(
+    service = emulator.Emulator(
         applications,
         seed=seed,
         start=begins,
@@ -246,7 +242,7 @@ async def emulate(
     return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
 
 
-def _lines(service: Emulator, known: Credentials, *, basic: bool) -> Iterator[str]:
+def _lines(service: "Emulator", known: Credentials, *, basic: bool) -> Iterator[str]:
     yield f"# {len(service.world):,} invented applications at {service.url}; Ctrl-C ends it."
     yield f"# Service time is {stamp(service.now)}, and passes."
     shown = Credentials(basic=known.basic) if basic else Credentials(oauth2=known.oauth2)
@@ -265,7 +261,7 @@ def _lines(service: Emulator, known: Credentials, *, basic: bool) -> Iterator[st
 
 
 async def _run(
-    service: Emulator, target: CallbackTarget | None, updates: float, stop: asyncio.Event
+    service: "Emulator", target: "CallbackTarget | None", updates: float, stop: asyncio.Event
 ) -> None:
     """Update applications until it is to stop, and have callbacks go where they should."""
     counts = Counter[str]()
@@ -284,14 +280,14 @@ async def _run(
         say(text)
 
 
-async def _update(service: Emulator, updates: float, counts: Counter[str]) -> None:
+async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> None:
     """Update one application after the other, each with a callback if there is room for it."""
     ids = service.world.ids
     if not (updates and ids):
         return
     under_way: set[asyncio.Task[None]] = set()
 
-    async def send(name: str, target: CallbackTarget) -> None:
+    async def send(name: str, target: "CallbackTarget") -> None:
         delivery = await service.fire_callback(name, target=target)
         counts["delivered" if delivery.delivered else "failed"] += 1
 
@@ -309,7 +305,7 @@ async def _update(service: Emulator, updates: float, counts: Counter[str]) -> No
                 counts["skipped"] += 1
 
 
-async def _follow_listener(service: Emulator, target: CallbackTarget | None) -> None:
+async def _follow_listener(service: "Emulator", target: "CallbackTarget | None") -> None:
     """Have callbacks go to the listener that runs, unless they are to go elsewhere."""
     while True:
         there = _listener()
@@ -324,16 +320,17 @@ async def _follow_listener(service: Emulator, target: CallbackTarget | None) -> 
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _listener() -> CallbackTarget | None:
+def _listener() -> "CallbackTarget | None":
     """Return the running listener as a target."""
     facts = announcement("listen")
     if facts is None:
         return None
     with suppress(ConfigurationError, LookupError):
-        credentials = credentials_from(facts)
-        if credentials.basic is not None or credentials.oauth2 is None:
-            return CallbackTarget(facts["url"], auth=credentials.basic)
-        return CallbackTarget(facts["url"], auth=credentials.oauth2, token_url=facts["token_url"])
+        known = credentials_from(facts)
+        if known.basic is not None or known.oauth2 is None:
+            return emulator.CallbackTarget(facts["url"], auth=known.basic)
+        token_url = facts["token_url"]
+        return emulator.CallbackTarget(facts["url"], auth=known.oauth2, token_url=token_url)
     return None
 
 
@@ -343,7 +340,7 @@ def _target(
     certificate: Path | None,
     key: Path | None,
     ca: Path | None,
-) -> CallbackTarget | None:
+) -> "CallbackTarget | None":
     """Return where callbacks go, with the credentials of the environment."""
     has_tls = any(path is not None for path in (certificate, key, ca))
     if url is None:
@@ -362,7 +359,7 @@ def _target(
         )
     if token_url is None and credentials.basic is None and credentials.oauth2 is not None:
         raise MisuseError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
-    return CallbackTarget(
+    return emulator.CallbackTarget(
         url,
         auth=credentials.basic if token_url is None else credentials.oauth2,
         token_url=token_url,

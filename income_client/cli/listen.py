@@ -36,7 +36,6 @@ from income_client import (
     IncomeClientError,
     OAuth2ClientCredentials,
 )
-from income_client.emulator.callbacks import post
 from income_client.emulator.exchange import is_loopback
 from income_client.receivers import (
     CallbackReceiver,
@@ -44,8 +43,6 @@ from income_client.receivers import (
     RequestHead,
     callback_ssl_context,
 )
-from income_client.receivers.aiohttp import routes
-from income_client.receivers.aiohttp_server import serving
 
 from .callback_options import CALLBACK_PREFIX, Credentials, announced, check_local, credentials_from
 from .exit_status import ExitStatus
@@ -126,6 +123,10 @@ async def listen(
     Returns:
         The exit status.
     """
+    # They load aiohttp, which the help does not need.
+    from income_client.receivers.aiohttp import routes
+    from income_client.receivers.aiohttp_server import serving
+
     text_of = _text_of(payload=payload, show_personal_data=show_personal_data)
     _check_paths(path, token_path)
     context = _tls(certificate, key, client_ca, has_pins=bool(subject or san))
@@ -347,6 +348,8 @@ class _Forwarding:
 
     async def post(self, callback: Callback) -> None:
         """Post a callback, and raise unless the answer is 200."""
+        from income_client.emulator.callbacks import post
+
         headers = [("Content-Type", "application/json"), *self._authorization()]
         body = b"" if callback.payload is None else msgspec.json.encode(callback.payload)
         answer = await post(self._url, body, headers=tuple(headers), seconds=_FORWARD_SECONDS)

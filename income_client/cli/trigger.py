@@ -2,16 +2,15 @@
 
 import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from income_client import ConfigurationError
-from income_client.emulator import CallbackDelivery
-from income_client.emulator.callbacks import USUAL_EVENT
-from income_client.emulator.control import CallbackOrder, OrderFault, RemoteEmulator
+from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
 from .callback_options import announcement, credentials_from
 from .exit_status import ExitStatus
@@ -21,6 +20,12 @@ from .output import Column, OutputOption, RowWriter, say
 _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""
 _STILL_SENDING: Final = "not delivered so far; the emulator tries again, for half a minute in all"
+_HINTS: Final = {
+    "NO_TARGET": "; start income-client listen, or give emulate --callbacks URL",
+    "NOBODY": "; is INCOME_BASE_URL that of a running emulator?",
+    "NO_EMULATOR": "; INCOME_BASE_URL must be that of an emulator",
+    "NOT_AUTHORIZED": "; INCOME_BASE_URL is that of another one, perhaps",
+}
 _COLUMNS: Final = (
     Column("application_id", "Application"),
     Column("event_type", "Event"),
@@ -33,7 +38,7 @@ async def trigger(
     application_id: Annotated[str | None, Parameter(name="APPLICATION_ID")] = None,
     /,
     *,
-    event: Annotated[str, Parameter(metavar="EVENT")] = USUAL_EVENT,
+    event: Annotated[str, Parameter(metavar="EVENT")] = "income_calculations",
     update: Annotated[bool, Parameter(negative="--no-update", show_default=False)] = True,
     count: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=1))] = 1,
     output: OutputOption = None,
@@ -77,17 +82,26 @@ async def trigger(
     Returns:
         The exit status.
     """
-    emulator = _emulator()
+    # It loads aiohttp, which the help does not need.
+    from income_client.emulator.control import (
+        CallbackOrder,
+        OrderFault,
+        RemoteEmulator,
+    )
+
+    url, auth = _emulator()
     try:
         order = CallbackOrder(application_id=application_id, event_type=event, update=update)
+        emulator = RemoteEmulator(url, auth)
     except ConfigurationError as error:
-        raise MisuseError(error.message) from None
+        raise MisuseError(error.message.replace("url is", "INCOME_BASE_URL must be")) from None
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):
-            outcome = await _sent(emulator, order)
+            with _patience():
+                outcome = await emulator.fire(order)
             if isinstance(outcome, OrderFault):
-                say(_explained(outcome))
+                say(f"{outcome.value}{_HINTS.get(outcome.name, '')}")
                 is_refused = outcome is OrderFault.NOT_AUTHORIZED
                 return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
             are_delivered = are_delivered and outcome.delivered
@@ -102,16 +116,17 @@ async def trigger(
     return ExitStatus.DONE if are_delivered else ExitStatus.FAILED
 
 
-async def _sent(emulator: RemoteEmulator, order: CallbackOrder) -> CallbackDelivery | OrderFault:
-    """Have one sent, and say so if that takes its time."""
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Say what is waited for if the block inside takes its time."""
     saying = asyncio.get_running_loop().call_later(_SILENCE, partial(say, _STILL_SENDING))
     try:
-        return await emulator.fire(order)
+        yield
     finally:
         saying.cancel()
 
 
-def _emulator() -> RemoteEmulator:
+def _emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:
     """Return the emulator that the environment names, or else the one that runs here."""
     url = os.environ.get("INCOME_BASE_URL")
     if url:
@@ -127,21 +142,4 @@ def _emulator() -> RemoteEmulator:
             "set INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and "
             "INCOME_PASSWORD, as emulate prints them"
         )
-    try:
-        return RemoteEmulator(url, auth)
-    except ConfigurationError:
-        raise MisuseError(
-            "INCOME_BASE_URL: an emulator is on this machine, and this is not"
-        ) from None
-
-
-def _explained(fault: OrderFault) -> str:
-    text: str = fault.value
-    match fault:
-        case OrderFault.NO_TARGET:
-            return f"{text}; start income-client listen, or give it --callbacks URL"
-        case OrderFault.NO_SUCH_APPLICATION:
-            return text
-        case _:
-            where = "INCOME_BASE_URL" if os.environ.get("INCOME_BASE_URL") else "emulate"
-            return f"{where}: {text}"
+    return url, auth
