@@ -209,21 +209,16 @@ async def emulate(
     target = _target(callbacks, callback_token_url, callback_certificate, callback_key, callback_ca)
     stop = asyncio.Event()
     signals = StopSignals(stop.set)
-    begins = service_time(datetime.now(UTC)) if start is None else start
     service = emulator.Emulator(
         applications,
         seed=seed,
-        start=begins,
+        start=start or datetime.now(UTC).replace(tzinfo=None),
         time_flows=True,
         latency=latency,
         port=port,
         rules=(rules or RuleOptions()).rules(),
         callbacks=target,
     )
-    if start is None:
-        # The whole seconds that it begins with, and its making, are behind by now.
-        present = datetime.now(UTC).replace(tzinfo=None)
-        service.advance((present - begins).total_seconds())
     if faults:
         service.faults = SharedFaults(faults, seed=seed)
     try:
