@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from attrs import asdict, frozen
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
@@ -117,36 +117,26 @@ class RuleOptions:
     """Seconds that the Date header is ahead of service time; behind it below 0."""
     token_lifetime: SomeSeconds = 3600
     """Seconds that a token is valid."""
-    expiry: SomeSeconds = 900
+    url_lifetime: Annotated[SomeSeconds, Parameter(name="--expiry")] = 900
     """Seconds that the address of a file is valid."""
     url_age: Seconds = 0
     """Seconds of them that have passed when an address is given out."""
     url_signed_once: Switch = False
     """Never sign an address again, expired or not."""
-    file_size: Size = 20_000
+    file_bytes: Annotated[Size, Parameter(name="--file-size")] = 20_000
     """Size of each file, such as 500kB or 3MB."""
     file_redirects: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=0))] = 0
     """Redirects to another host before a file is sent."""
 
     def rules(self) -> ServiceRules:
         """Return the same in the emulator's words."""
+        fields = asdict(self)
+        bounds, oldest = fields.pop("bounds"), fields.pop("oldest")
         return ServiceRules(
-            lower_closed=self.bounds in ("after", "both"),
-            upper_closed=self.bounds in ("before", "both"),
-            order=self.order,
-            max_span=self.max_span,
-            span_clamp=self.span_clamp,
-            oldest=None if self.oldest is None else second_of(self.oldest),
-            future=self.future,
-            default_span=self.default_span,
-            visibility_delay=self.visibility_delay,
-            clock_offset=self.clock_offset,
-            token_lifetime=self.token_lifetime,
-            url_lifetime=self.expiry,
-            url_age=self.url_age,
-            url_signed_once=self.url_signed_once,
-            file_bytes=self.file_size,
-            file_redirects=self.file_redirects,
+            lower_closed=bounds in ("after", "both"),
+            upper_closed=bounds in ("before", "both"),
+            oldest=None if oldest is None else second_of(oldest),
+            **fields,
         )
 
 
@@ -308,10 +298,10 @@ async def _follow_listener(service: "Emulator", target: "CallbackTarget | None")
             there = target
         if there != service.callbacks:
             service.callbacks = there
-            where = "nowhere: income-client listen has ended"
-            if there is not None:
-                where = f"to {there.url}, where income-client listen runs"
-            say(f"callbacks go {where}")
+            if there is None:
+                say("callbacks go nowhere: income-client listen has ended")
+            elif there is not target:
+                say(f"callbacks go to {there.url}, where income-client listen runs")
         await asyncio.sleep(_LOOK_SECONDS)
 
 
