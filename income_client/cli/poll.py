@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from math import ceil
@@ -17,7 +17,6 @@ from rich.text import Text
 
 from income_client import (
     ApplicationRecord,
-    CheckpointCommitted,
     CheckpointConflictError,
     CheckpointError,
     CheckpointStore,
@@ -27,8 +26,6 @@ from income_client import (
     Event,
     IncomeClientError,
     PollFailed,
-    PollFinished,
-    RecordDelivered,
     SQLiteCheckpointStore,
     to_json,
 )
@@ -42,6 +39,7 @@ from .output import (
     counted,
     duration,
     inert,
+    say,
     without_addresses,
 )
 from .progress import DrawingTask, StatusLine, say_warnings
@@ -52,10 +50,7 @@ if TYPE_CHECKING:
 
 _POLLER_LOGGER: Final = "income_client.poller"
 """Whose warnings `_Watch` prints in more detail."""
-_DRAW_SECONDS: Final = 1.0
-"""How long the status line stays while nothing happens: it counts seconds."""
-_LEAST_SECONDS: Final = 0.1
-"""How long it stays however much happens."""
+_DRAW_SECONDS: Final = 0.2
 _MOST_LETTERS: Final = 10
 
 
@@ -117,10 +112,10 @@ async def poll(
         raise MisuseError("--pages cannot be combined with --no-documents")
     start = start or NOW
     line = StatusLine()
-    say_warnings(line.say, _POLLER_LOGGER)
+    say_warnings(say, _POLLER_LOGGER)
     checkpoints, is_known = await _opened(store, name)
     if line.is_shown:
-        _say_where_it_begins(name, start, line, is_known=is_known)
+        _say_where_it_begins(name, start, is_known=is_known)
     watch = _Watch(checkpoints, name, line)
     async with connect(connection, on_event=watch.take) as client:
         poller = client.poll(
@@ -143,10 +138,10 @@ async def poll(
             async with watch.over(poller):
                 await _write_all(poller, line, text_of)
         except CheckpointConflictError:
-            line.say(f"another process now polls as {name!r} in {store}; this one ends")
+            say(f"another process now polls as {name!r} in {store}; this one ends")
             return ExitStatus.REPLACED
     if once and watch.losses < poller.status.dead_letters:
-        line.say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
+        say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
     return _status(poller, signals.received, once=once)
 
 
@@ -167,16 +162,16 @@ async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
     return checkpoints, bool(stored.version)
 
 
-def _say_where_it_begins(name: str, start: Moment, line: StatusLine, *, is_known: bool) -> None:
+def _say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
     if not is_known:
         begins = f"at {start.text}"
         if start == NOW:
             begins = "now"
         elif start.back:
             begins = f"{start.text} ago"
-        line.say(f"{name!r} is new, and begins {begins}")
+        say(f"{name!r} is new, and begins {begins}")
     elif start != NOW:
-        line.say(f"--start is ignored: {name!r} is known, and resumes where it was")
+        say(f"--start is ignored: {name!r} is known, and resumes where it was")
 
 
 async def _start(start: Moment, client: "IncomeClient") -> datetime | None:
@@ -243,23 +238,17 @@ class _Watch:
         self._poller: Poller | None = None
         self._known: set[str] = set()
         self._new: list[DeadLetter] = []
-        self._has_news = asyncio.Event()
 
     def take(self, event: Event) -> None:
         """Take an event; the ``on_event`` of the poller's client."""
         match event:
             case PollFailed(is_last=False) if self._poller is not None:
-                self._line.say(_failure(self._poller.status))
+                say(_failure(self._poller.status))
             case DeadLettered(letter=letter) if letter.key not in self._known:
                 self._known.add(letter.key)
                 self._new.append(letter)
                 # They come many at a time, and are printed together.
                 asyncio.get_running_loop().call_soon(self._print_losses)
-            case PollFinished() | CheckpointCommitted() | RecordDelivered():
-                pass
-            case _:
-                return
-        self._has_news.set()
 
     @asynccontextmanager
     async def over(self, poller: "Poller") -> AsyncIterator[None]:
@@ -289,19 +278,15 @@ class _Watch:
         while True:
             status = poller.status
             self._line.draw([_state(status), *_facts(status)])
-            self._has_news.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_DRAW_SECONDS - _LEAST_SECONDS):
-                    await self._has_news.wait()
-            await asyncio.sleep(_LEAST_SECONDS)
+            await asyncio.sleep(_DRAW_SECONDS)
 
     def _print_losses(self) -> None:
         new, self._new = self._new, []
         self.losses += len(new)
         for letter in new[:_MOST_LETTERS]:
-            self._line.say(_loss(letter))
+            say(_loss(letter))
         if len(new) > _MOST_LETTERS:
-            self._line.say(f"and {len(new) - _MOST_LETTERS:,} more could not be read")
+            say(f"and {len(new) - _MOST_LETTERS:,} more could not be read")
 
 
 def _failure(status: "PollerStatus") -> str:
