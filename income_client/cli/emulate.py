@@ -21,6 +21,7 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, IncomeClientError, emulator
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
+from income_client.emulator.fault_scripts import fault_shares
 from income_client.emulator.times import second_of, stamp
 
 from .callback_options import (
@@ -31,7 +32,6 @@ from .callback_options import (
     check_local,
     credentials_from,
 )
-from .emulating.fault_shares import FaultShare, SharedFaults, read_fault_shares
 from .exit_status import ExitStatus
 from .options import MisuseError, Switch, service_time
 from .output import reason_of, say, write_text
@@ -55,8 +55,13 @@ def _moment(_: Any, tokens: Sequence[Token]) -> datetime | None:
         raise ValueError(f"{text} must be a time such as 2026-01-31T12:00:00") from None
 
 
-def _faults(_: Any, tokens: Sequence[Token]) -> tuple[FaultShare, ...]:
-    return read_fault_shares(tokens[0].value)
+def _check_faults(_: object, text: str | None) -> None:
+    """Refuse faults that cannot be read, so that the error names the option."""
+    try:
+        if text is not None:
+            fault_shares(text)
+    except ConfigurationError as error:
+        raise ValueError(error.message) from None
 
 
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", re.ASCII)
@@ -82,8 +87,8 @@ def _size(_: Any, tokens: Sequence[Token]) -> int:
 _ONE: Final = {"n_tokens": 1, "accepts_keys": False, "show_default": False}
 Time = Annotated[datetime | None, Parameter(converter=_moment, metavar="TIME", **_ONE)]
 Size = Annotated[int, Parameter(converter=_size, metavar="SIZE", n_tokens=1, show_default="20kB")]
-Shares = Annotated[
-    tuple[FaultShare, ...], Parameter(converter=_faults, metavar="FAULTS", negative=(), **_ONE)
+Faults = Annotated[
+    str | None, Parameter(metavar="FAULTS", validator=_check_faults, show_default=False)
 ]
 Seconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=0))]
 SomeSeconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=1))]
@@ -149,7 +154,7 @@ async def emulate(
     latency: Annotated[Amount, Parameter(metavar="SECONDS")] = 0.0,
     updates: Annotated[Amount, Parameter(metavar="COUNT")] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
-    faults: Shares = (),
+    faults: Faults = None,
     rules: RuleOptions | None = None,
     callbacks: Url = None,
     callback_token_url: Url = None,
@@ -209,8 +214,8 @@ async def emulate(
         rules=(rules or RuleOptions()).rules(),
         callbacks=target,
     )
-    if faults:
-        service.faults = SharedFaults(faults, seed=seed)
+    if faults is not None:
+        service.faults.add(*fault_shares(faults, seed=seed))
     try:
         await service.start()
     except OSError as error:
@@ -222,8 +227,11 @@ async def emulate(
             await _run(service, target, updates, stop)
     finally:
         await service.close()
-    if isinstance(service.faults, SharedFaults):
-        say(service.faults.summary())
+    if faults is not None:
+        played = service.faults.played
+        counts = ", ".join(f"{name} {count:,}" for name, count in sorted(played.items()))
+        total, requests = played.total(), service.faults.requests
+        say(f"faults: {total:,} of {requests:,} requests ({counts or 'none'})")
     return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
 
 

@@ -10,8 +10,9 @@ from typing import Final
 from attrs import frozen
 
 from income_client.errors import ConfigurationError
+from income_client.settings import check_not_negative
 
-from .arguments import check_figure, check_whole
+from .rules import check_integer
 from .times import DAY
 
 _HOUR: Final = 3600
@@ -171,8 +172,9 @@ def update_times(
         ConfigurationError: there is no such pattern, or an argument cannot be meant.
     """
     if isinstance(applications, int):
-        check_whole("applications", applications, least=0)
-        check_figure("days", days)
+        check_integer("applications", applications)
+        check_not_negative("applications", applications)
+        check_not_negative("days", days)
         first = now - max(1, int(days * DAY))
         task = Spread(rng=Random(seed), count=applications, first=first, last=now - 1)
         return array("q", spread_times(pattern, task))

@@ -1,24 +1,70 @@
-"""Clocks that stand on another clock: one for the service, one that minds who uses it.
-
-Knows nothing of a client or a service.
-"""
+"""Clocks for tests: one that jumps, one for the service beside it, and one that closes its user."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Final
 
 from income_client.clock import Clock
 
-from .jumping_clock import JumpingClock
+_CLOSE_TIMEOUT: Final = 30.0
+"""Seconds for another thread to close a user."""
 
-_PATIENCE: Final = 30.0
-"""Seconds for another thread to close a user, whose machine has other things to do."""
+
+class JumpingClock:
+    """A clock whose sleepers wake at once, each finding its time passed.
+
+    It may be read, slept on and moved from several threads.
+
+    Attributes:
+        slept: every pause asked for, in seconds, in order.
+    """
+
+    def __init__(self) -> None:
+        self._now = 1_000_000.0
+        self._moving = Lock()
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        """Return seconds since some fixed moment."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward by hand.
+
+        Args:
+            seconds: how far.
+        """
+        with self._moving:
+            self._now += seconds
+
+    def advance_to(self, moment: float) -> None:
+        """Move the clock forward to a moment, unless others have moved it further already.
+
+        Args:
+            moment: by `monotonic`, in seconds.
+        """
+        with self._moving:
+            self._now = max(self._now, moment)
+
+    async def sleep(self, seconds: float) -> None:
+        """Jump to the moment at which this pause ends.
+
+        A sleeper that finds time moved on by others only jumps what is left,
+        so that concurrent pauses overlap as they would in real time.
+
+        Args:
+            seconds: how long the pause is.
+        """
+        wakes_at = self._now + seconds
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+        self.advance_to(wakes_at)
 
 
 class ServiceSideClock:
-    """The time of a client's clock, on which the service's pauses pass at once too.
+    """The time of a client's clock, on which the service does not wait either.
 
     What the service sleeps is not among what the client slept.
 
@@ -57,7 +103,7 @@ class LoopBoundClock:
         self._aclose = aclose
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._keeper: AsyncGenerator[None, None] | None = None
+        self._generator: AsyncGenerator[None, None] | None = None
 
     def monotonic(self) -> float:
         """Return the clock's seconds."""
@@ -75,30 +121,30 @@ class LoopBoundClock:
         Within that very loop nobody can wait: there, it is closed soon.
 
         Raises:
-            TimeoutError: a loop in another thread has not got round to it.
+            TimeoutError: a loop in another thread has not done it in time.
         """
-        if self._loop is None or self._keeper is None or self._loop.is_closed():
+        if self._loop is None or self._generator is None or self._loop.is_closed():
             return
         if self._loop.is_running():  # in another thread, or around the caller
-            ended = asyncio.run_coroutine_threadsafe(self._ended(self._keeper), self._loop)
+            ended = asyncio.run_coroutine_threadsafe(self._ended(self._generator), self._loop)
             if get_ident() != self._thread:
-                ended.result(_PATIENCE)
+                ended.result(_CLOSE_TIMEOUT)
         else:
-            self._loop.run_until_complete(self._keeper.aclose())
+            self._loop.run_until_complete(self._generator.aclose())
 
     def _bind(self) -> None:
         with suppress(RuntimeError):  # read outside of any loop, which binds nobody
             self._loop = asyncio.get_running_loop()
             self._thread = get_ident()
-            self._keeper = self._kept()
+            self._generator = self._closing_generator()
             with suppress(StopIteration):
                 # It comes to its yield without waiting; from there the loop knows of it.
-                self._keeper.__anext__().send(None)
+                self._generator.__anext__().send(None)
 
-    async def _ended(self, keeper: AsyncGenerator[None, None]) -> None:
-        await keeper.aclose()
+    async def _ended(self, generator: AsyncGenerator[None, None]) -> None:
+        await generator.aclose()
 
-    async def _kept(self) -> AsyncGenerator[None, None]:
+    async def _closing_generator(self) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
