@@ -21,7 +21,6 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, IncomeClientError, emulator
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
-from income_client.emulator.fault_scripts import fault_shares
 from income_client.emulator.times import second_of, stamp
 
 from .callback_options import (
@@ -38,7 +37,7 @@ from .output import reason_of, say, write_text
 from .signals import StopSignals
 
 if TYPE_CHECKING:
-    from income_client.emulator import CallbackTarget, Emulator
+    from income_client.emulator import CallbackTarget, Emulator, Fault
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
@@ -55,11 +54,18 @@ def _moment(_: Any, tokens: Sequence[Token]) -> datetime | None:
         raise ValueError(f"{text} must be a time such as 2026-01-31T12:00:00") from None
 
 
+def _shares(text: str, seed: int = 0) -> "tuple[Fault, ...]":
+    # It loads the whole emulator, which the help does not need.
+    from income_client.emulator.fault_scripts import fault_shares
+
+    return fault_shares(text, seed=seed)
+
+
 def _check_faults(_: object, text: str | None) -> None:
     """Refuse faults that cannot be read, so that the error names the option."""
     try:
         if text is not None:
-            fault_shares(text)
+            _shares(text)
     except ConfigurationError as error:
         raise ValueError(error.message) from None
 
@@ -215,7 +221,7 @@ async def emulate(
         callbacks=target,
     )
     if faults is not None:
-        service.faults.add(*fault_shares(faults, seed=seed))
+        service.faults.add(*_shares(faults, seed))
     try:
         await service.start()
     except OSError as error:
