@@ -6,8 +6,8 @@ from typing import Literal
 import pytest
 import trustme
 
-from income_client.protocol.callbacks.certificates import CallbackClientCertificate
 from income_client.receivers import CallbackReceiver, callback_ssl_context
+from income_client.receivers.certificates import CallbackClientCertificate
 from tests.support.callback_certificates import SERVICE, SUBJECT, Papers, pem_of
 from tests.support.callback_servers import ring, served_by_aiohttp
 

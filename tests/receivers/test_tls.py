@@ -99,7 +99,7 @@ def test_an_encrypted_key_is_opened(papers: Papers, tmp_path: Path) -> None:
         ({"key": "empty.pem"}, "are not a certificate and its private key"),
         ({"client_ca": "empty.pem"}, "client_ca: .*holds no certificate"),
         ({"client_ca": "server.key"}, "client_ca: .*holds no certificate"),
-        ({"client_ca": "server.pem"}, "client_ca: .*is no authority's"),
+        ({"client_ca": "server.pem"}, "client_ca: .*is not an authority's"),
         ({"key": "sealed.key"}, "no password is given for"),
         ({"key": "sealed.key", "password": "wr0ng-p4ss"}, "the password does not open"),
         ({"key": "sealed.key", "password": "wr0ng-p4ss" * 200}, "too long"),

@@ -1,8 +1,8 @@
-"""What `CallbackBearerAuth` can be told, and what it refuses to be told."""
+"""What the checks of callbacks can be told, and in which order a head is checked."""
 
+import base64
 import subprocess
 import sys
-import traceback
 from typing import Any, Final
 
 import pytest
@@ -12,23 +12,109 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_public_key,
 )
-from joserfc.jwk import RSAKey
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client.errors import ConfigurationError
-from income_client.protocol.callbacks.bearer import CallbackBearerAuth
-from income_client.settings import Secret
+from income_client import (
+    BasicAuth,
+    CallbackBasicAuth,
+    CallbackBearerAuth,
+    CallbackSourceNetworks,
+    ConfigurationError,
+    Secret,
+)
+from income_client.receivers.auth import CallbackGate
+from income_client.receivers.exchange import Refusal, RequestHead
+from income_client.receivers.networks import TrustedProxies
+from tests.support.leaks import package_frames
+from tests.support.refusals import refusal_of
 from tests.support.signed_tokens import (
     AUDIENCE,
     ISSUER,
     accepting,
-    key_set,
     private_key,
     public_jwk,
     public_pem,
     segment,
 )
 
+AUTH = CallbackBasicAuth("service", "invented-1", also=[BasicAuth("service", "invented-2")])
+
+
+def encoded(pair: str, encoding: str = "utf-8") -> bytes:
+    """Return a pair as it stands in the header."""
+    return base64.b64encode(pair.encode(encoding))
+
+
+@pytest.mark.parametrize("pair", ["service:invented-1", "service:invented-2"])
+def test_every_pair_is_accepted(pair: str) -> None:
+    """So a password can be changed on one side after the other."""
+    assert refusal_of(AUTH.check, encoded(pair)) is None
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "", ":", "service", "service:", ":invented-1", "service:invented", "Service:invented-1",
+        "service:invented-1 ", "service:invented-1:", "service:invented-12", "other:invented-1",
+        "service:invented-1\0", "service\0:invented-1", "sérvice:invented-1",
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(pair: str) -> None:
+    """Whatever is wrong, for the same reason."""
+    assert refusal_of(AUTH.check, encoded(pair)) is Refusal.PASSWORD_WRONG
+
+
+@pytest.mark.parametrize("text", [b"!", b"c2Vy dmljZQ==", b"c2VydmljZQ", b"\xff", b"====", b"a"])
+def test_what_is_no_base64_is_refused(text: bytes) -> None:
+    """Neither blanks nor other alphabets nor missing padding pass."""
+    assert refusal_of(AUTH.check, text) is Refusal.AUTHORIZATION_UNREADABLE
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_both_encodings_of_a_password_are_accepted(encoding: str) -> None:
+    """Nobody says which one the service uses."""
+    auth = CallbackBasicAuth("müller", "gemäß")
+    assert refusal_of(auth.check, encoded("müller:gemäß", encoding)) is None
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_only_equal_pairs_pass(name: str, password: str) -> None:
+    """No text is taken for another."""
+    pair = f"{name}:{password}"
+    refusal = refusal_of(AUTH.check, base64.b64encode(pair.encode("utf-8", "surrogatepass")))
+    is_known = pair in ("service:invented-1", "service:invented-2")
+    assert refusal is (None if is_known else Refusal.PASSWORD_WRONG)
+
+
+@pytest.mark.parametrize(
+    ("username", "password", "also"),
+    [
+        ("", "p", ()), ("u", "", ()), ("u:v", "p", ()), ("u", "p\n", ()), ("u", Secret(""), ()),
+        ("u", "p", 7), ("u", "p", [("u", "q")]), ("u", None, ()),
+    ],
+)  # fmt: skip
+def test_empty_and_unsendable_credentials_are_refused(
+    username: str, password: str, also: object
+) -> None:
+    """An endpoint with an empty password would be open."""
+    with pytest.raises(ConfigurationError):
+        CallbackBasicAuth(username, password, also=also)  # type: ignore[arg-type]
+
+
+def test_passwords_are_not_shown() -> None:
+    """Neither by its repr nor by the frames of an error."""
+    assert "invented" not in repr(AUTH)
+    with pytest.raises(ConfigurationError) as caught:
+        CallbackBasicAuth("service:", "invented-3")
+    ours = package_frames(caught.value)
+    assert ours
+    assert not any("invented-3" in str(frame.locals) for frame in ours)
+
+
 URL: Final = "https://id.example.test/keys"
+
+
 SECRET: Final = "s3cret-" * 8
 
 
@@ -38,42 +124,10 @@ def short_pem() -> bytes:
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def short_jwk() -> dict[str, Any]:
-    """Return the same as JSON."""
-    with pytest.warns(match="2048"):
-        return dict(RSAKey.import_key(short_pem()).as_dict(private=False))
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        public_jwk("P-256"),
-        key_set("P-256", "RSA"),
-        public_pem("RSA"),
-        public_pem("P-384").decode(),
-        public_pem("Ed25519"),
-        [public_pem("RSA"), public_jwk("P-521"), key_set("Ed25519")],
-    ],
-)
-def test_keys_come_as_jwk_jwks_and_pem(keys: Any) -> None:
-    """Each form of a public key is taken, alone or among others."""
-    assert accepting(keys=keys).keys is not None
-
-
-@pytest.mark.parametrize("key", [Secret("x" * 32), public_jwk("oct")])
-def test_a_secret_goes_with_an_algorithm_that_is_named(key: Any) -> None:
-    """HS256 is accepted when named, and only then."""
-    assert accepting(keys=key, algorithms=["HS256"]).keys is not None
-    with pytest.raises(ConfigurationError, match=r"must be named|cannot be used"):
-        accepting(keys=key)
-
-
 @pytest.mark.parametrize(
     "keys",
     [
         short_pem(),
-        short_jwk(),
-        {"keys": [short_jwk()]},
         [public_pem("RSA"), short_pem()],
         dict(private_key("P-256").as_dict(private=True)),
         public_jwk("P-256", use="enc"),
@@ -114,7 +168,7 @@ def test_a_key_that_cannot_be_used_is_told_of_at_once(keys: Any) -> None:
         ("-----BEGIN PRIVATE KEY-----\nAAAA", "only the issuer"),
         (dict(private_key("P-256").as_dict(private=True)), "only the issuer"),
         ("https://id.example.test/keys", "jwks_url"),
-        ("keys.pem", "no public key in PEM"),
+        ("keys.pem", "not a public key in PEM"),
         ("a shared secret", "given as a Secret"),
         (7, "neither a JWK"),
         (short_pem(), "2048"),
@@ -241,12 +295,6 @@ def test_verify_decides_alone(arguments: dict[str, Any]) -> None:
         CallbackBearerAuth(verify=bool, **arguments)
 
 
-def test_verify_must_be_callable() -> None:
-    """A bool is no verify."""
-    with pytest.raises(ConfigurationError, match="callable"):
-        CallbackBearerAuth(verify=True)  # type: ignore[arg-type]
-
-
 def test_neither_repr_nor_an_error_shows_a_key() -> None:
     """Of the value only the rules are shown; a frame that raises holds no key."""
     shown = repr(accepting(keys=Secret(SECRET), algorithms=["HS256"]))
@@ -254,8 +302,7 @@ def test_neither_repr_nor_an_error_shows_a_key() -> None:
     assert "id.example.test/keys" not in repr(accepting(keys=None, jwks_url=URL))
     with pytest.raises(ConfigurationError) as caught:
         accepting(keys={"kty": "oct", "k": SECRET}, algorithms=["HS512", "ES256"])
-    framed = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    own = [frame for frame in framed.stack if frame.filename.endswith("/bearer.py")]
+    own = package_frames(caught.value)
     assert own
     assert not any("s3cret" in str(frame.locals) for frame in own)
 
@@ -265,8 +312,7 @@ def test_without_signed_tokens_their_library_is_not_loaded() -> None:
     program = """
 import sys
 sys.modules["joserfc"] = sys.modules["cryptography"] = None
-from income_client.errors import ConfigurationError
-from income_client.protocol.callbacks.bearer import CallbackBearerAuth
+from income_client import CallbackBearerAuth, ConfigurationError
 CallbackBearerAuth(verify=bool)
 try:
     CallbackBearerAuth(jwks_url="https://id.example.test/", issuer="i", audience="a")
@@ -275,3 +321,88 @@ except ConfigurationError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert b"pip install 'income-client[callbacks]'" in done.stdout
+
+
+NOW = 1_782_820_800.0
+
+
+BASIC = CallbackBasicAuth("service", "invented-1")
+
+
+BEARER = CallbackBearerAuth(verify=lambda _token: True)
+
+
+NETWORKS = CallbackSourceNetworks(["198.51.100.0/24"])
+
+
+GOOD = b"Basic " + base64.b64encode(b"service:invented-1")
+
+
+PROXIES = TrustedProxies(["10.0.0.1"])
+
+
+def head(*authorization: bytes, method: str = "POST", peer: str = "198.51.100.7") -> RequestHead:
+    """Return the head of a request with these Authorization fields."""
+    fields = tuple((b"authorization", value) for value in authorization)
+    return RequestHead(method=method, headers=fields, peer=peer)
+
+
+def gate(*auth: CallbackBasicAuth | CallbackBearerAuth | CallbackSourceNetworks) -> CallbackGate:
+    """Return a gate with these checks."""
+    return CallbackGate(auth, proxies=PROXIES)
+
+
+def refused(checks: CallbackGate, request: RequestHead) -> Refusal | None:
+    """Return why a head is refused."""
+    return refusal_of(checks.check, request, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal"),
+    [
+        ([], Refusal.AUTHORIZATION_MISSING),
+        ([GOOD, GOOD], Refusal.AUTHORIZATION_DOUBLED),
+        ([GOOD, b""], Refusal.AUTHORIZATION_DOUBLED),
+        ([b""], Refusal.SCHEME_NOT_ACCEPTED),
+        ([b"Basic"], Refusal.PASSWORD_WRONG),
+        ([b"Digest " + GOOD[6:]], Refusal.SCHEME_NOT_ACCEPTED),
+        ([b"Basic\t" + GOOD[6:]], Refusal.SCHEME_NOT_ACCEPTED),
+        ([GOOD + b", " + GOOD], Refusal.AUTHORIZATION_UNREADABLE),
+        ([GOOD + b"\xff"], Refusal.AUTHORIZATION_UNREADABLE),
+        ([b"Basic " + b"A" * 16_400], Refusal.AUTHORIZATION_UNREADABLE),
+        ([b"Bearer x"], Refusal.SCHEME_NOT_ACCEPTED),
+    ],
+)
+def test_one_good_authorization_header_is_needed(fields: list[bytes], refusal: Refusal) -> None:
+    """Whatever else is there."""
+    assert refused(gate(BASIC), head(*fields)) is refusal
+
+
+def test_of_basic_and_bearer_either_will_do() -> None:
+    """A request has one Authorization header."""
+    both = gate(BASIC, BEARER)
+    assert both.check(head(GOOD), now=NOW) is None
+    assert both.check(head(b"bearer  abc"), now=NOW) == "abc"
+    assert both.challenges == ('Basic realm="callbacks"', 'Bearer realm="callbacks"')
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "HEAD", "OPTIONS", "post", "BREW", ""])
+def test_only_post_is_asked_for_anything(method: str) -> None:
+    """Methods have a case."""
+    assert refused(gate(BASIC), head(GOOD, method=method)) is Refusal.METHOD
+
+
+def test_addresses_are_looked_at_before_passwords() -> None:
+    """Nobody guesses from elsewhere."""
+    both = gate(BASIC, NETWORKS)
+    assert both.check(head(GOOD), now=NOW) is None
+    assert refused(both, head(GOOD, peer="203.0.113.9")) is Refusal.SOURCE_NOT_ALLOWED
+    assert refused(both, head(peer="203.0.113.9")) is Refusal.SOURCE_NOT_ALLOWED
+    assert refused(both, head()) is Refusal.AUTHORIZATION_MISSING
+
+
+@given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=60)), max_size=5))
+def test_no_head_raises(fields: list[tuple[bytes, bytes]]) -> None:
+    """Whatever comes becomes a refusal, or a token to be checked."""
+    request = RequestHead(method="POST", headers=tuple(fields), peer="198.51.100.7")
+    refused(gate(BASIC, BEARER, NETWORKS), request)
