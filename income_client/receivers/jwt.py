@@ -12,7 +12,7 @@ fit the key, and keys that come with the token count for nothing.
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from attrs import field, frozen
@@ -26,7 +26,7 @@ from .exchange import LONGEST_TOKEN, Refusal, RefusedError
 try:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    from joserfc import jws, jwt
+    from joserfc import jwk, jws, jwt
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 except ImportError:
@@ -85,12 +85,6 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The members of public keys, and of shared ones."""
 _MEASURED_PART: Final = {"RSA": "n", "oct": "k"}
-_IMPORT: Final[Mapping[str, Callable[[Any], Key]]] = {
-    "RSA": RSAKey.import_key,
-    "EC": ECKey.import_key,
-    "OKP": OKPKey.import_key,
-    "oct": OctKey.import_key,
-}
 
 _REGISTERED: Final[Mapping[str, Refusal]] = {
     "iss": Refusal.TOKEN_ISSUER,
@@ -106,7 +100,6 @@ class _Registry(jws.JWSRegistry):
     """What joserfc is left to decide about a header: nothing, since it was checked before."""
 
     default_header_registry: Final = {}  # type: ignore[misc]
-    max_header_length = max_payload_length = max_signature_length = LONGEST_TOKEN
 
     def get_alg(self, name: str) -> Any:
         """Return an algorithm that the rules allow; joserfc would warn of EdDSA every time."""
@@ -187,17 +180,17 @@ def check_token(token: str, keys: TokenKeys, rules: TokenRules, *, now: float) -
         rules: what it must be and say.
         now: seconds since 1970.
     """
-    header, payload = _read(token, rules)
-    kid = header.get("kid")
-    candidates = keys.candidates(header["alg"], kid)
-    if not any(_is_signed(token, key) for key in candidates):
+    read = _read(token, rules)
+    kid = read.protected.get("kid")
+    candidates = keys.candidates(read.protected["alg"], kid)
+    if not any(_is_signed(read, key) for key in candidates):
         is_named = keys.is_named(kid)
         raise RefusedError(Refusal.TOKEN_SIGNATURE if is_named else Refusal.TOKEN_KEY_UNKNOWN)
-    _check_claims(_object(payload), rules, now)
+    _check_claims(_object(read.payload), rules, now)
 
 
-def _read(token: str, rules: TokenRules) -> tuple[Mapping[str, Any], bytes]:
-    """Return the checked header of a token, and the bytes of its payload."""
+def _read(token: str, rules: TokenRules) -> jws.CompactSignature:
+    """Read a token strictly, and check its header; joserfc would take more than one spelling."""
     segments = token.split(".") if len(token) <= LONGEST_TOKEN else []
     if len(segments) != _SEGMENTS:
         raise RefusedError(Refusal.TOKEN_UNREADABLE)
@@ -213,11 +206,14 @@ def _read(token: str, rules: TokenRules) -> tuple[Mapping[str, Any], bytes]:
     # Nothing that `crit` may name is understood, and `b64` changes what is signed.
     if "crit" in header or "b64" in header or not isinstance(header.get("kid", ""), str):
         raise RefusedError(Refusal.TOKEN_UNREADABLE)
-    return header, payload
+    read = jws.CompactSignature(dict(header), payload)
+    header_segment, payload_segment, signature = map(str.encode, segments)
+    read.segments = {"header": header_segment, "payload": payload_segment, "signature": signature}
+    return read
 
 
 def _decoded(segment: str) -> bytes:
-    """Decode a segment that is the only base64url text of its bytes; joserfc takes others too."""
+    """Decode a segment that is the only base64url text of its bytes."""
     if _SEGMENT.fullmatch(segment) and len(segment) % 4 != 1:
         decoded = urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
         if urlsafe_b64encode(decoded).rstrip(b"=").decode() == segment:
@@ -236,12 +232,11 @@ def _object(text: bytes) -> Mapping[str, Any]:
     return tree
 
 
-def _is_signed(token: str, key: TokenKey) -> bool:
+def _is_signed(token: jws.CompactSignature, key: TokenKey) -> bool:
     try:
-        jws.deserialize_compact(token, key.material, registry=_REGISTRY)
+        return jws.validate_compact(token, key.material, registry=_REGISTRY)
     except Exception:  # noqa: BLE001 - what the library cannot verify is not verified
         return False
-    return True
 
 
 def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now: float) -> None:
@@ -258,7 +253,7 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now: float) -> N
         if name not in said:
             raise RefusedError(Refusal.TOKEN_CLAIMS)
         try:
-            registry.validate({name: said[name]})
+            getattr(registry, f"validate_{name}")(said[name])
         except JoseError:
             raise RefusedError(refusal) from None
         # Of moments, joserfc takes numbers of any size.
@@ -421,45 +416,45 @@ def import_key_set(key_set: object) -> TokenKeys:
     return TokenKeys(tuple(key for key in found if key is not None))
 
 
-def _import_jwk(jwk: object) -> TokenKey | None:
+def _import_jwk(given: object) -> TokenKey | None:
     """Return a key; None for one that cannot be used, or whose private part was given away."""
-    if not isinstance(jwk, Mapping):
+    if not isinstance(given, Mapping):
         return None
-    key_type, kid = jwk.get("kty"), jwk.get("kid")
+    key_type, kid = given.get("kty"), given.get("kid")
     if not isinstance(key_type, str) or key_type not in _PARTS:
         return None
-    if "d" in jwk or not (kid is None or isinstance(kid, str)):
+    if "d" in given or not (kid is None or isinstance(kid, str)):
         return None
     # Only these go to joserfc, which fails on members that it does not expect.
-    plain = {name: jwk.get(name) for name in ("kty", *_PARTS[key_type])}
+    plain = {name: given.get(name) for name in ("kty", *_PARTS[key_type])}
     if not all(isinstance(part, str) and len(part) <= _LONGEST_PART for part in plain.values()):
         return None
-    algorithms = _fitting(key_type, plain.get("crv"), _bits(plain)) & _permitted(jwk)
+    algorithms = _fitting(key_type, plain.get("crv"), _bits(plain)) & _permitted(given)
     return _made(key_type, plain, kid=kid, algorithms=algorithms)
 
 
 def _import_pem(pem: bytes) -> TokenKey | None:
     """Return a public key in PEM, None for one that cannot be used."""
     try:
-        public = load_pem_public_key(pem) if len(pem) <= _LONGEST_PEM else None
+        public: Any = load_pem_public_key(pem) if len(pem) <= _LONGEST_PEM else None
         # joserfc warns of a short key when it is imported, so it is measured before.
         if isinstance(public, RSAPublicKey) and public.key_size < _LEAST_RSA_BITS:
             return None
         for library in (RSAKey, ECKey, OKPKey):
             if library.binding.check_cryptography_key(public):
-                return _import_jwk(library.import_key(cast("Any", public)).as_dict(private=False))
+                return _import_jwk(library.import_key(public).as_dict(private=False))
     except Exception:  # noqa: BLE001 - its text may show the key
         return None
     return None
 
 
 def _made(
-    key_type: str, source: Any, *, kid: str | None, algorithms: frozenset[str]
+    key_type: Any, source: Any, *, kid: str | None, algorithms: frozenset[str]
 ) -> TokenKey | None:
     if not algorithms:
         return None
     try:
-        material = _IMPORT[key_type](source)
+        material = jwk.import_key(source, key_type)
     except Exception:  # noqa: BLE001 - its text may show the key
         return None
     return TokenKey(kid=kid, algorithms=algorithms, material=material)
@@ -474,14 +469,14 @@ def _fitting(key_type: str, curve: object, bits: int) -> frozenset[str]:
     )
 
 
-def _permitted(jwk: Mapping[str, Any]) -> frozenset[str]:
+def _permitted(given: Mapping[str, Any]) -> frozenset[str]:
     """Return the algorithms that a key's owner allows it for."""
-    operations = jwk.get("key_ops", ["verify"])
-    if jwk.get("use", "sig") != "sig":
+    operations = given.get("key_ops", ["verify"])
+    if given.get("use", "sig") != "sig":
         return frozenset()
     if not isinstance(operations, list | tuple) or "verify" not in operations:
         return frozenset()
-    algorithm = jwk.get("alg")
+    algorithm = given.get("alg")
     if algorithm is None:
         return frozenset(_KINDS)
     if not isinstance(algorithm, str):
@@ -489,13 +484,13 @@ def _permitted(jwk: Mapping[str, Any]) -> frozenset[str]:
     return _SAME if algorithm in _SAME else frozenset({algorithm})
 
 
-def _bits(jwk: Mapping[str, Any]) -> int:
+def _bits(given: Mapping[str, Any]) -> int:
     """Return the length of a key of the types that are measured."""
-    part = _MEASURED_PART.get(jwk["kty"])
+    part = _MEASURED_PART.get(given["kty"])
     if part is None:
         return 0
     try:
-        decoded = urlsafe_b64decode(jwk[part] + "=" * (-len(jwk[part]) % 4))
+        decoded = urlsafe_b64decode(given[part] + "=" * (-len(given[part]) % 4))
     except (binascii.Error, ValueError):
         return 0
     if part == "k":

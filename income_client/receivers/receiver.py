@@ -322,9 +322,6 @@ class SharedRuns:
     def __init__(self) -> None:
         self._rows: dict[bytes, _Row] = {}
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     async def run(self, key: bytes, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """Return the outcome of a run that begins after this call, by a key equal for equal work.
 

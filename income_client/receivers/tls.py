@@ -73,10 +73,10 @@ def _load_own(
     try:
         context.load_cert_chain(certificate, key, password=tell_password)
     except ssl.SSLError as error:
-        files = f"{_shown(certificate)} and {_shown(key)}"
+        files = f"'{certificate}' and '{key}'"
         if was_asked:
             known = "the password does not open" if text else "no password is given for"
-            fault = f"key: {known} {_shown(key)}, which is encrypted"
+            fault = f"key: {known} '{key}', which is encrypted"
         elif error.reason == "KEY_VALUES_MISMATCH":
             fault = f"certificate, key: {files} do not belong together"
         else:
@@ -95,13 +95,11 @@ def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
     try:
         context.load_verify_locations(cafile=client_ca)
     except ssl.SSLError:
-        raise ConfigurationError(
-            f"client_ca: {_shown(client_ca)} holds no certificate in PEM"
-        ) from None
+        raise ConfigurationError(f"client_ca: '{client_ca}' holds no certificate in PEM") from None
     held = context.cert_store_stats()
     if held["x509_ca"] < held["x509"]:
         raise ConfigurationError(
-            f"client_ca: {_shown(client_ca)} holds a certificate that is not an authority's"
+            f"client_ca: '{client_ca}' holds a certificate that is not an authority's"
         )
 
 
@@ -112,11 +110,4 @@ def _check_readable(name: str, path: FilePath) -> None:
             file.read(1)
     except (OSError, TypeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or "not a path"
-        raise ConfigurationError(f"{name}: {_shown(path)} cannot be read: {cause}") from None
-
-
-def _shown(path: FilePath) -> str:
-    try:
-        return repr(os.fspath(path))
-    except TypeError:
-        return "what is given"
+        raise ConfigurationError(f"{name}: '{path}' cannot be read: {cause}") from None

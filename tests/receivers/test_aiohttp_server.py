@@ -225,13 +225,6 @@ async def test_no_more_connections_than_that_are_served_at_a_time() -> None:
         assert await asyncio.gather(*asking) == [b"HTTP/1.1 200 OK\r\n"] * 5
 
 
-async def test_no_limit_is_reached_by_requests_one_after_the_other() -> None:
-    """A connection that has ended makes room for the next."""
-    async with served(idle_timeout=NEVER, max_connections=1) as url:
-        for _ in range(20):
-            assert await answered(url) == b"HTTP/1.1 200 OK\r\n"
-
-
 async def test_a_client_that_does_not_speak_tls_is_not_waited_for() -> None:
     """Neither one that is silent, nor one that says something else; others are served."""
     authority = trustme.CA()

@@ -60,11 +60,6 @@ def test_a_token_is_sold_and_accepted() -> None:
     assert refusal(shop.auth, content["access_token"]) is None
 
 
-def test_nothing_is_stored() -> None:
-    """A second process with the same secret accepts the tokens of the first."""
-    assert refusal(issuer().auth, bought(issuer())) is None
-
-
 def test_a_token_ends_with_its_life() -> None:
     """The lifetime is the caller's; the leeway comes on top."""
     shop = issuer(lifetime=60)

@@ -155,18 +155,6 @@ async def test_silence_ends_with_the_time_limit(start: bytes) -> None:
     assert await reason_of(fetched(silence, seconds=0.2)) == "it took too long"
 
 
-@pytest.mark.parametrize("answer", [b"garbage\r\n\r\n", b"HTTP/1.1 200 X\r\nA: " + b"x" * 99_999])
-async def test_what_is_not_http_is_a_failure(answer: bytes) -> None:
-    """The error of the library stays inside, and so does the address."""
-
-    async def respond(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(answer)
-        await writer.drain()
-        return None
-
-    assert await reason_of(fetched(respond))
-
-
 async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Neither the address nor its query is shown anywhere."""
     caplog.set_level(logging.DEBUG)
@@ -229,16 +217,6 @@ async def filled(play: KeySetAtPlay) -> tuple[KeySetCache, TokenKeys]:
     keys = await known.keys()
     assert isinstance(keys, TokenKeys)
     return known, keys
-
-
-async def test_nothing_is_fetched_before_it_is_needed() -> None:
-    """The first token brings the keys, the next ones use them."""
-    play = KeySetAtPlay("P-256")
-    known = source(play)
-    assert play.asked == []
-    first = await known.keys()
-    assert await known.keys() is first
-    assert len(play.asked) == 1
 
 
 async def test_many_at_once_make_one_request() -> None:
@@ -356,14 +334,3 @@ async def test_a_failure_is_told_without_what_came(
     assert record.levelname == "WARNING"
     assert "S3CRET" not in caplog.text
     assert "id.example.test" not in caplog.text
-
-
-async def test_an_unknown_key_may_be_new_when_the_address_fails() -> None:
-    """So the token is to come again."""
-    play = KeySetAtPlay("P-256")
-    known, keys = await filled(play)
-    play.seconds += 60
-    play.answer = GONE
-    assert await refusal_in(known.newer_than(keys, since=play.seconds)) is Refusal.KEYS_UNAVAILABLE
-    assert await known.keys() is keys
-    assert len(play.asked) == 2

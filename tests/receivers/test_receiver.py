@@ -216,24 +216,6 @@ async def test_all_wrong_credentials_get_the_same_answer() -> None:
     assert header(answer, "Retry-After") is None
 
 
-@pytest.mark.parametrize("scheme", ["basic", "BASIC", "Basic ", "bAsIc  "])
-async def test_schemes_have_no_case(scheme: str) -> None:
-    """And may be followed by more than one blank."""
-    receiver = CallbackReceiver(Heard(), auth=BASIC)
-    credentials = AUTHORIZATION.partition(" ")[2]
-    assert (await ring(receiver, head=ring_head(f"{scheme} {credentials}"))).status == 200
-
-
-async def test_every_check_must_pass() -> None:
-    """A password from elsewhere is refused, and so is a guess from there."""
-    networks = CallbackSourceNetworks(["198.51.100.0/24"])
-    elsewhere = CallbackSourceNetworks(["203.0.113.0/24"])
-    good = CallbackReceiver(Heard(), auth=[BASIC, networks])
-    assert (await ring(good)).status == 200
-    assert (await ring(good, head=ring_head(None))).status == 401
-    assert (await ring(CallbackReceiver(Heard(), auth=[BASIC, elsewhere]))).status == 403
-
-
 async def test_verify_returns_the_callback_and_calls_nobody() -> None:
     """For frameworks without an adapter."""
     heard = Heard()
@@ -529,24 +511,7 @@ def test_other_types_are_refused(value: str) -> None:
     assert found is Refusal.CONTENT_TYPE
 
 
-@pytest.mark.parametrize("value", ["gzip", "br", "deflate", "identity, gzip", "zstd", "GZIP", "x"])
-def test_compressed_bodies_are_refused(value: str) -> None:
-    """Whoever wants to send much has to send much."""
-    fields = (("Content-Type", "application/json"), ("Content-Encoding", value))
-    assert refusal_of(check_content, head(*fields), max_body_bytes=9) is Refusal.CONTENT_ENCODING
-
-
 def test_doubled_types_are_refused() -> None:
     """One of them would be believed by somebody else."""
     fields = (("Content-Type", "application/json"), ("content-type", "text/plain"))
     assert refusal_of(check_content, head(*fields), max_body_bytes=9) is Refusal.CONTENT_TYPE
-
-
-@pytest.mark.parametrize(
-    ("length", "refusal"),
-    [("9", None), ("10", Refusal.TOO_LARGE), ("9" * 30, Refusal.TOO_LARGE)],
-)
-def test_a_body_that_announces_too_much_is_not_read(length: str, refusal: object) -> None:
-    """Its limit is the last byte that is read."""
-    found = refusal_of(check_content, head(("Content-Length", length)), max_body_bytes=9)
-    assert found is refusal

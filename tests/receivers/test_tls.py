@@ -104,7 +104,7 @@ def test_an_encrypted_key_is_opened(papers: Papers, tmp_path: Path) -> None:
         ({"key": "sealed.key", "password": "wr0ng-p4ss"}, "the password does not open"),
         ({"key": "sealed.key", "password": "wr0ng-p4ss" * 200}, "too long"),
         ({"key": 7}, "key: .*cannot be read"),
-        ({"certificate": None}, "certificate: what is given cannot be read"),
+        ({"certificate": None}, "certificate: 'None' cannot be read"),
         ({"client_certificates": "none"}, "'required' or 'optional'"),
     ],
 )
