@@ -15,7 +15,7 @@ from attrs import field, frozen
 from income_client.errors import ConfigurationError
 from income_client.hosts import plain_host
 
-from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead
+from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead, without_arguments
 from .networks import TrustedProxies, ip_address
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class CallbackClientCertificate:
     verified_header: tuple[bytes, bytes] | None = field()
     """Header that says that it has verified it, in lower case, and its value."""
 
+    @without_arguments
     def __init__(
         self,
         *,

@@ -165,7 +165,8 @@ class RefusedError(Exception):
 def without_arguments(function: Callable[P, T]) -> Callable[P, T]:
     """Raise a function's ConfigurationError from a frame that holds none of its arguments.
 
-    Crash reporters send the locals of frames, and the arguments are passwords and keys.
+    Crash reporters send the locals of frames: passwords and keys, or an object that is only
+    half made and has no repr.
     """
 
     @wraps(function)

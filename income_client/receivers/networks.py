@@ -8,7 +8,14 @@ from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
 
-from .exchange import REWRITTEN_PEER, UNIX_PEER, Refusal, RefusedError, RequestHead
+from .exchange import (
+    REWRITTEN_PEER,
+    UNIX_PEER,
+    Refusal,
+    RefusedError,
+    RequestHead,
+    without_arguments,
+)
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -74,6 +81,7 @@ class CallbackSourceNetworks:
     is_enough: bool
     """Whether it may be the only check."""
 
+    @without_arguments
     def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
         found = _networks("source networks", networks)
         if not found:

@@ -33,6 +33,7 @@ from .exchange import (
     check_content,
     digest_of,
     read_callback,
+    without_arguments,
 )
 from .networks import TrustedProxies
 from .tokens import TokenCheck
@@ -96,6 +97,7 @@ class CallbackReceiver:
         ConfigurationError: an argument is invalid, or nothing is checked.
     """
 
+    @without_arguments
     def __init__(
         self,
         on_callback: OnCallback,

@@ -150,13 +150,6 @@ async def answered(url: str) -> bytes:
         return await reader.readline()
 
 
-@pytest.mark.parametrize("begin", HALVES.values(), ids=HALVES.keys())
-async def test_a_head_that_does_not_come_is_not_waited_for(begin: bytes) -> None:
-    """The connection is closed once its time is over."""
-    async with served(idle_timeout=SOON) as url, AsyncExitStack() as stack:
-        assert await ended(await connected(stack, url, begin)) == b""
-
-
 async def test_a_head_that_comes_in_drops_has_no_more_time() -> None:
     """Each byte would otherwise buy as much time as a whole head."""
     async with served(idle_timeout=SOON) as url, AsyncExitStack() as stack:
