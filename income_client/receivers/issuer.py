@@ -6,7 +6,6 @@ stored: they are valid in every process that knows the secret, and after a resta
 
 import base64
 import binascii
-import enum
 import hmac
 import re
 from base64 import urlsafe_b64encode
@@ -31,6 +30,8 @@ _ISSUER: Final = "income-client"
 _AUDIENCE: Final = "income-client callbacks"
 _KEY_LABEL: Final = b"income-client callback tokens 1\0"
 _GRANT: Final = b"client_credentials"
+_INVALID_REQUEST: Final = "invalid_request"
+_INVALID_CLIENT: Final = "invalid_client"
 _CHALLENGE: Final = 'Basic realm="callback tokens"'
 _LEAST_SECRET: Final = 32
 _SHORTEST: Final = 60
@@ -43,18 +44,8 @@ _ONCE: Final = frozenset({b"grant_type", b"client_id", b"client_secret"})
 _LONGEST_AUTHORIZATION: Final = 8192
 
 
-class _Fault(enum.Enum):
-    """What is wrong with a token request (RFC 6749, section 5.2)."""
-
-    REQUEST = "invalid_request"
-    CLIENT = "invalid_client"
-    GRANT = "unsupported_grant_type"
-
-
-class _FaultyError(Exception):
-    def __init__(self, fault: _Fault) -> None:
-        super().__init__(fault.value)
-        self.fault = fault
+class _TokenRequestError(Exception):
+    """A request gets no token; the text is one of RFC 6749, section 5.2."""
 
 
 @frozen(kw_only=True)
@@ -135,9 +126,9 @@ class CallbackTokenIssuer:
             form = _read_form(head, body)
             client = self._client_of(_read_client(head, form))
             if form[b"grant_type"] != _GRANT:
-                raise _FaultyError(_Fault.GRANT)  # noqa: TRY301 - answered like the others
-        except _FaultyError as error:
-            return _refused(error.fault)
+                raise _TokenRequestError("unsupported_grant_type")  # noqa: TRY301 - answered like the others
+        except _TokenRequestError as error:
+            return _refused(str(error))
         content = {
             "access_token": self._token(client, now=now, nonce=nonce),
             "token_type": "Bearer",
@@ -155,7 +146,7 @@ class CallbackTokenIssuer:
                     if hmac.compare_digest(digest, known):
                         found = client
         if found is None:
-            raise _FaultyError(_Fault.CLIENT)
+            raise _TokenRequestError(_INVALID_CLIENT)
         return found
 
     def _token(self, client: _Client, *, now: float, nonce: bytes) -> str:
@@ -207,10 +198,10 @@ def _read_form(head: RequestHead, body: bytes) -> Mapping[bytes, bytes]:
     encodings = head.values(b"content-encoding")
     is_form = len(types) == 1 and types[0].partition(b";")[0].strip().lower() == _FORM
     if not is_form or any(encoding.lower() not in (b"", b"identity") for encoding in encodings):
-        raise _FaultyError(_Fault.REQUEST)
+        raise _TokenRequestError(_INVALID_REQUEST)
     parts = body.split(b"&")
     if len(parts) > _MOST_PARAMETERS or _BAD_ESCAPE.search(body):
-        raise _FaultyError(_Fault.REQUEST)
+        raise _TokenRequestError(_INVALID_REQUEST)
     found: dict[bytes, bytes] = {}
     for part in parts:
         name, _, value = (_decoded(side) for side in part.partition(b"="))
@@ -219,10 +210,10 @@ def _read_form(head: RequestHead, body: bytes) -> Mapping[bytes, bytes]:
         if not value:
             continue
         if name in _ONCE and name in found:
-            raise _FaultyError(_Fault.REQUEST)
+            raise _TokenRequestError(_INVALID_REQUEST)
         found[name] = value
     if b"grant_type" not in found:
-        raise _FaultyError(_Fault.REQUEST)
+        raise _TokenRequestError(_INVALID_REQUEST)
     return found
 
 
@@ -232,16 +223,16 @@ def _read_client(head: RequestHead, form: Mapping[bytes, bytes]) -> list[tuple[b
     client_secret = form.get(b"client_secret")
     headers = head.values(b"authorization")
     if len(headers) > 1 or (headers and client_secret is not None):
-        raise _FaultyError(_Fault.REQUEST)
+        raise _TokenRequestError(_INVALID_REQUEST)
     if not headers:
         if client_id is None or client_secret is None:
-            raise _FaultyError(_Fault.CLIENT)
+            raise _TokenRequestError(_INVALID_CLIENT)
         return [(client_id, client_secret)]
     readings = _basic_readings(headers[0])
     # An id in the form as well is not a second way to authenticate, if it is the same.
     fitting = [pair for pair in readings if client_id in (None, pair[0])]
     if readings and not fitting:
-        raise _FaultyError(_Fault.REQUEST)
+        raise _TokenRequestError(_INVALID_REQUEST)
     return fitting
 
 
@@ -264,12 +255,11 @@ def _decoded(text: bytes) -> bytes:
     return unquote_to_bytes(text.replace(b"+", b" "))
 
 
-def _refused(fault: _Fault) -> Answer:
+def _refused(fault: str) -> Answer:
     """Return the answer to a request that gets no token (RFC 6749, section 5.2)."""
-    content = {"error": fault.value}
-    if fault is _Fault.CLIENT:
-        challenge = _CHALLENGE
+    content = {"error": fault}
+    if fault == _INVALID_CLIENT:
         return answer(
-            HTTPStatus.UNAUTHORIZED, content, Pragma="no-cache", WWW_Authenticate=challenge
+            HTTPStatus.UNAUTHORIZED, content, Pragma="no-cache", WWW_Authenticate=_CHALLENGE
         )
     return answer(HTTPStatus.BAD_REQUEST, content, Pragma="no-cache")
