@@ -401,7 +401,9 @@ def _read_added(
         for document in added.all_documents():
             document["document_id"]
         return added, _second_of_text(application["last_updated_at"])
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ConfigurationError(f"an application cannot be served without {error}") from None
+    except (TypeError, ValueError) as error:
         raise ConfigurationError(f"an application cannot be served: {error}") from None
 
 

@@ -124,6 +124,8 @@ def test_what_cannot_be_added_is_refused(change: dict[str, Any], message: str) -
     world.add(_application(1, 900))
     with pytest.raises(ConfigurationError, match=message):
         world.add(_application(2, 900) | change)
+    with pytest.raises(ConfigurationError, match="without 'application_reference_id'"):
+        world.add({"application_id": "added-2"})
     with pytest.raises(ConfigurationError, match="no application of this id was added"):
         world.replace(_application(2, 900))
     with pytest.raises(ConfigurationError, match="keeps its application_reference_id"):
