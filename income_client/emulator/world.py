@@ -240,7 +240,7 @@ class World:
         place = bisect_right(self._times, updated)
         self._times.insert(place, updated)
         self._numbers.insert(place, number)
-        self._note_files(number, added)
+        self._index_files(number, added)
         return added.application_id
 
     def check_replacement(self, application_id: str, reference: str) -> int:
@@ -278,8 +278,10 @@ class World:
         """
         added, _ = _read_added(application, documents)
         number = self.check_replacement(added.application_id, added.reference)
+        for document in self._added[number - self._invented].all_documents():
+            self._number_by_document.pop(str(document["document_id"]), None)
         self._added[number - self._invented] = added
-        self._note_files(number, added)
+        self._index_files(number, added)
         return self.touch(added.application_id)
 
     def touch(self, application_id: str) -> int:
@@ -346,14 +348,10 @@ class World:
             return self._numbers[places.start : places.stop]
         return [self._numbers[place] for place in places]
 
-    def _note_files(self, number: int, added: Added) -> None:
-        others = {name: at for name, at in self._number_by_document.items() if at != number}
-        own = {
-            str(document["document_id"]): number
-            for document in added.all_documents()
-            if not document.get("url")
-        }
-        self._number_by_document = {**others, **own}
+    def _index_files(self, number: int, added: Added) -> None:
+        for document in added.all_documents():
+            if not document.get("url"):
+                self._number_by_document[str(document["document_id"])] = number
 
     def _known(self, application_id: str) -> int:
         number = self.number_of(application_id)
@@ -403,7 +401,9 @@ def _read_added(
         for document in added.all_documents():
             document["document_id"]
         return added, _second_of_text(application["last_updated_at"])
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ConfigurationError(f"an application cannot be served without {error}") from None
+    except (TypeError, ValueError) as error:
         raise ConfigurationError(f"an application cannot be served: {error}") from None
 
 
