@@ -658,7 +658,17 @@ class _Table:
 
 _WIDTH: Final = 100
 """Where the output is no terminal; a ticket takes that."""
-_IN_ASCII: Final = str.maketrans({"→": "->", "…": "...", "±": "+-"})
+_IN_ASCII: Final = str.maketrans(
+    {
+        "→": "->",
+        "…": "...",
+        "±": "+-",
+        "•": "*",
+        "·": ".",
+        "═": "=",
+        **dict.fromkeys("▏▎▍▌▋▊▉█", "#"),
+    }
+)
 
 
 def print_lines(drawing: RenderableType) -> None:

@@ -97,6 +97,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cattrs": frozenset({"wire.readers"}),
     "cryptography": frozenset({"protocol.callbacks"}),
     "cyclopts": frozenset({"cli"}),
+    "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"protocol.callbacks.token_keys"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.tables"}),
