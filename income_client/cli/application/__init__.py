@@ -9,13 +9,7 @@ from income_client import ConfigurationError, to_json
 from income_client.cli.config import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import MisuseError, Switch, TableOrJson
-from income_client.cli.output import (
-    OutputLines,
-    UnwritableError,
-    inert,
-    reason_of,
-    without_addresses,
-)
+from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
 from income_client.cli.private_files import put, sync, write
 
 
@@ -69,7 +63,7 @@ async def application(
         except ConfigurationError as error:
             raise MisuseError(error.message) from None
     if output == "json":
-        _write_line(inert(to_json(record if addresses else without_addresses(record))))
+        OutputLines().write(inert(to_json(record if addresses else without_addresses(record))))
         return ExitStatus.DONE
     # Not needed for help and JSON.
     from .view import view_of
@@ -84,14 +78,8 @@ async def application(
 
         _write_private(html, page(view), overwrite=overwrite)
         # The path as it is: the encoding of the output need not have its letters.
-        _write_line(os.fsencode(html))
+        OutputLines().write(os.fsencode(html))
     return ExitStatus.DONE
-
-
-def _write_line(line: bytes) -> None:
-    failure = OutputLines().write(line)
-    if failure is not None:
-        raise UnwritableError(failure)
 
 
 def _check_place(path: Path, *, overwrite: bool) -> None:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from income_client.cli.output import GAP, print_lines
+from income_client.cli.output import print_lines
 
 from .view import (
     ApplicantView,
@@ -26,6 +26,7 @@ from .view import (
 )
 
 _ALARM: Final = "bold red"
+_GAP: Final = 2
 _MOST_NAME: Final = 18
 _LEAST_SUPPORT: Final = 12
 _MOST_SUPPORT: Final = 30
@@ -81,7 +82,7 @@ class _Drawing:
 def _applicant(person: ApplicantView, columns: "_Columns") -> Iterator[RenderableType]:
     yield Text.assemble((person.heading, "bold"), "  ", person.name)
     if person.facts:
-        facts = Table.grid(padding=(0, GAP))
+        facts = Table.grid(padding=(0, _GAP))
         facts.add_column(style="dim", no_wrap=True)
         facts.add_column(overflow="fold")
         for name, value in person.facts:
@@ -110,10 +111,10 @@ class _Columns:
         self._largest = max((source.amount for source in sources), default=Decimal(0))
         self._year = _widest(*(word for year in years for word in _words(year)))
         self._amount = _widest(*map(amount_text, amounts))
-        self._rest = width - self._year - GAP
+        self._rest = width - self._year - _GAP
         self._name = min(_widest("total", *(source.name for source in sources)), _MOST_NAME)
         support = min(_widest(*supports), _MOST_SUPPORT)
-        room = self._rest - self._name - self._amount - 3 * GAP
+        room = self._rest - self._name - self._amount - 3 * _GAP
         self._has_bars = room >= _LEAST_BAR + min(support, _LEAST_SUPPORT)
         self._bar = min(max(room - support, _LEAST_BAR), _MOST_BAR)
         self._support = min(room - self._bar, support)
@@ -138,7 +139,7 @@ class _Columns:
         return table
 
     def _table(self) -> Table:
-        table = Table.grid(padding=(0, GAP, 0, 0))
+        table = Table.grid(padding=(0, _GAP, 0, 0))
         table.add_column(no_wrap=True, style="bold", width=self._year)
         if self._has_bars:
             table.add_column(overflow="fold", width=self._name)
@@ -178,9 +179,9 @@ class _Columns:
 
     def _stacked(self, name: Text, amount: Text, support: Text) -> _Row:
         between = self._rest - name.cell_len - amount.cell_len
-        gap = " " * between if between >= GAP else "\n"
+        gap = " " * between if between >= _GAP else "\n"
         first = Text.assemble(name, gap, amount)
-        return (Group(first, Padding(support, (0, 0, 0, GAP))) if support else first,)
+        return (Group(first, Padding(support, (0, 0, 0, _GAP))) if support else first,)
 
 
 def _words(year: YearView) -> list[str]:
@@ -207,7 +208,7 @@ def _documents(documents: Sequence[DocumentView], width: int) -> Iterator[Render
         return
     line = TimeLine.of(documents)
     name = min(_widest(*(_label(each) for each in documents)), _MOST_LABEL)
-    track = min(width - name - _DAYS - 2 * GAP, _MOST_TRACK)
+    track = min(width - name - _DAYS - 2 * _GAP, _MOST_TRACK)
     widths = [name, track, _DAYS]
     if line is None or track < _LEAST_TRACK:
         widths, track = [width], width
@@ -217,12 +218,12 @@ def _documents(documents: Sequence[DocumentView], width: int) -> Iterator[Render
     for each in documents:
         label = Text(_label(each), _ALARM if each.is_suspected else "")
         yield _grid(widths, label, _track(each, line, track) if line else "", each.days)
-        yield Padding(_about(each), (0, 0, 0, GAP))
+        yield Padding(_about(each), (0, 0, 0, _GAP))
 
 
 def _grid(widths: Sequence[int], *cells: Text | str) -> Table:
     """Return cells beside each other, or below where there is one width only."""
-    grid = Table.grid(padding=(0, GAP, 0, 0))
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
     for width in widths:
         grid.add_column(overflow="fold", width=width)
     if len(widths) == len(cells):
