@@ -40,9 +40,10 @@ Exit statuses, the same for every command:
 Example: income-client demo
 """
 _VERBOSE: Final = "--verbose"
-_EVERYWHERE: Final = f"{_VERBOSE} prints every request and retry, with any command."
+_EVERYWHERE: Final = f"Every command also takes {_VERBOSE}, which prints each request and retry."
 _SUMMARIES: Final = {
     "demo": "Read an emulated service and check the result",
+    "configure": "Save address and credentials",
     "doctor": "Check configuration, connection and service",
     "applications": "List the applications updated in a period",
     "find": "Find an application by its reference",

@@ -326,7 +326,9 @@ def _encodable(line: str) -> str:
 
 Output = Literal["table", "jsonl", "csv", "json"]
 """How rows are written; by default a table on a terminal, and JSON lines elsewhere."""
-OutputOption = Annotated[Output | None, Parameter(name=("--output", "-o"), show_default=False)]
+OutputOption = Annotated[
+    Output | None, Parameter(name=("--output", "-o"), show_default=False, metavar="FORMAT")
+]
 QuietOption = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)]
 
 
@@ -342,8 +344,11 @@ class Column:
     """On which side its values stand."""
     style: str = ""
     """How they look, in Rich's words."""
-    is_optional: bool = False
-    """Whether a table leaves it out if a terminal has no room."""
+    dropped: int = 0
+    """The order in which columns are left out if a terminal has no room, the highest first.
+
+    Those of the same number go together, and those of 0 never.
+    """
     is_prose: bool = False
     """Whether it is made narrow there before other columns are."""
     told: Callable[[Mapping[str, object]], object] | None = None
@@ -527,9 +532,12 @@ def _fitting(texts: list[list[str]], columns: Sequence[Column], room: int) -> li
         shown = [width for width in widths if width]
         return sum(shown) + _GAP * (len(shown) - 1) - room
 
-    for number in reversed(range(len(columns))):
-        if columns[number].is_optional and excess() > 0:
-            widths[number] = 0
+    for rank in sorted({column.dropped for column in columns} - {0}, reverse=True):
+        if excess() > 0:
+            widths = [
+                0 if column.dropped == rank else width
+                for column, width in zip(columns, widths, strict=True)
+            ]
     # Texts are broken between words for as long as that is enough: an id is one.
     prose = [_NARROWEST_PROSE if column.is_prose else room for column in columns]
     words = [

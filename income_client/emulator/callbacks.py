@@ -287,9 +287,8 @@ class CallbackSender:
         cached = self._tokens[target]
         async with cached.lock:
             if cached.authorization is None or self._clock.monotonic() >= cached.expires:
-                url = target.token_url or ""
                 cached.authorization, lifetime = await request_token(
-                    url, target.auth, tls=_tls_for(target, url), seconds=target.timeout
+                    target.token_url or "", target.auth, tls=target.ssl, seconds=target.timeout
                 )
                 cached.expires = self._clock.monotonic() + lifetime
             return cached.authorization
@@ -321,13 +320,9 @@ async def _post_callback(
         target.url,
         body,
         headers=_replaced(usual, headers),
-        tls=_tls_for(target, target.url),
+        tls=target.ssl,
         seconds=target.timeout,
     )
-
-
-def _tls_for(target: CallbackTarget, url: str) -> SSLContext | None:
-    return target.ssl if url.startswith("https:") else None
 
 
 async def request_token(
@@ -343,7 +338,7 @@ async def request_token(
         url: the token endpoint, on this machine.
         auth: who requests it.
         seconds: for the whole.
-        tls: in place of the default TLS context.
+        tls: in place of the default TLS context; of no matter where the address is http.
 
     Returns:
         The value of the Authorization header, and the seconds until it expires.
@@ -382,7 +377,7 @@ async def post(
         body: the content.
         headers: header fields in their order, each in place of the usual ones of its name.
         seconds: for the whole.
-        tls: in place of the default TLS context.
+        tls: in place of the default TLS context; of no matter where the address is http.
     """
     try:
         async with asyncio.timeout(seconds), _session() as session:

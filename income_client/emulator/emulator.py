@@ -43,7 +43,7 @@ from .patterns import update_times
 from .playing import play
 from .rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
-from .times import START, second_of
+from .times import EPOCH, START, second_of
 from .world import World
 
 _Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
@@ -84,6 +84,8 @@ class Emulator:
         files_url: address of the host of document files, once started.
         max_in_flight: most API requests that were seen at the same time.
         token_requests: token requests answered so far, refused ones included.
+        basic: the invented user name and password that are accepted here.
+        oauth2: the invented client id and secret for which there are access tokens here.
 
     Raises:
         ConfigurationError: an argument is invalid.
@@ -116,6 +118,11 @@ class Emulator:
         check_integer("port", port)
         check_not_negative("port", port)
         rules = changed_rules(rules, knobs, names_of(Emulator))
+        # Time flows while the applications are invented, too.
+        self._clock: Clock = clock or SystemClock()
+        self._began = self._clock.monotonic()
+        self._time_flows = time_flows
+        self._time = (start - EPOCH).total_seconds()
         now = second_of(start)
         times = update_times(applications, pattern, seed=seed, days=days, now=now)
         self.faults: Faults = Faults()
@@ -127,10 +134,8 @@ class Emulator:
         self.callbacks = callbacks
         self._service = self._make_service(times, seed=seed, now=now, rules=rules)
         self.world: World = self._service.world
-        self._clock: Clock = clock or SystemClock()
-        self._began = self._clock.monotonic()
-        self._time_flows = time_flows
-        self._time = float(now)
+        self.basic: BasicAuth = self._service.basic
+        self.oauth2: OAuth2ClientCredentials = self._service.oauth2
         self._sender = CallbackSender(self._clock)
         self._callbacks_fired = 0
         self._latency = latency
@@ -168,16 +173,6 @@ class Emulator:
         await self._open.aclose()
         # Cancelled handlers need a turn of the loop to leave it.
         await asyncio.sleep(0)
-
-    @property
-    def oauth2(self) -> OAuth2ClientCredentials:
-        """The invented client id and secret for which there are access tokens here."""
-        return self._service.oauth2
-
-    @property
-    def basic(self) -> BasicAuth:
-        """The invented user name and password that are accepted here."""
-        return self._service.basic
 
     @property
     def rules(self) -> ServiceRules:

@@ -46,6 +46,18 @@ class FutureBounds(_Choice):
     REFUSE = "refuse"
 
 
+def _order(value: Order | str) -> Order:
+    return Order(value)
+
+
+def _span_clamp(value: SpanClamp | str) -> SpanClamp:
+    return SpanClamp(value)
+
+
+def _future(value: FutureBounds | str) -> FutureBounds:
+    return FutureBounds(value)
+
+
 def check_integer(name: str, value: object) -> None:
     """Raise unless the value is a whole number, and not a bool."""
     if type(value) is not int:
@@ -67,15 +79,15 @@ class ServiceRules:
     """Whether a row updated in the very second ``updated_after`` is returned."""
     upper_closed: bool = field(default=False, validator=flag)
     """Whether a row updated in the very second ``updated_before`` is returned."""
-    order: Order = field(default=Order.ASCENDING, converter=Order)
+    order: Order = field(default=Order.ASCENDING, converter=_order)
     """Order of the rows; shuffled stays the same for the same question, random never does."""
     max_span: int | None = field(default=None, validator=optional(counting))
     """Widest window that is served; a wider one is narrowed and echoed so."""
-    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=SpanClamp)
+    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_span_clamp)
     """The bound that is moved for ``max_span``."""
     oldest: int | None = field(default=None, validator=optional(_integer))
     """First service second that is kept; an earlier ``updated_after`` is raised to it."""
-    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=FutureBounds)
+    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
     """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
     default_span: int | None = field(default=None, validator=optional(whole))
     """Seconds that an unset ``updated_after`` reaches back; None for the beginning of time."""
