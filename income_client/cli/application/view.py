@@ -143,20 +143,11 @@ class DocumentView:
     is_suspected: bool
     days: str
     """Its pay period, or the years that it supports, in words."""
-    period: Days | None
-    """The pay period of a pay slip."""
+    has_period: bool
+    spans: tuple[Days, ...]
+    """The same as days: its pay period, if it has one, or each of the years."""
     paid: date | None
-    years: tuple[int, ...]
-    """Years whose income it supports."""
     facts: tuple[Fact, ...]
-
-    @property
-    def spans(self) -> tuple[Days, ...]:
-        """Its pay period, or else the years that it supports."""
-        if self.period is not None:
-            return (self.period,)
-        years = (year for year in self.years if MINYEAR <= year <= MAXYEAR)
-        return tuple((date(year, 1, 1), date(year, 12, 31)) for year in years)
 
 
 @frozen(kw_only=True)
@@ -374,19 +365,26 @@ class _Viewer:
         for place, entry in enumerate(self._entries, 1):
             document = entry.document
             stub = document.extracted_data
-            period = _period(stub) if isinstance(stub, Paystub) else None
-            uses = self._uses.get(document.document_id, ())
-            years = tuple(sorted({year for year, _ in uses}))
-            days = f"supports {', '.join(map(str, years)) or 'no amount'}"
+            if isinstance(stub, Paystub):
+                first, last = sorted((stub.pay_begin_date, stub.pay_end_date))
+                days, spans = f"{first} to {last}", [(first, last)]
+            else:
+                years = sorted({year for year, _ in self._uses.get(document.document_id, ())})
+                days = f"supports {', '.join(map(str, years)) or 'no amount'}"
+                spans = [
+                    (date(year, 1, 1), date(year, 12, 31))
+                    for year in years
+                    if MINYEAR <= year <= MAXYEAR
+                ]
             yield DocumentView(
                 mark=f"D{place}",
                 label=self._label(place),
                 document_id=printable(document.document_id),
                 is_suspected=document.document_id in self._suspected,
-                days=days if period is None else f"{period[0]} to {period[1]}",
-                period=period,
+                days=days,
+                has_period=isinstance(stub, Paystub),
+                spans=tuple(spans),
                 paid=stub.pay_date if isinstance(stub, Paystub) else None,
-                years=years,
                 facts=tuple(self._document_facts(document)),
             )
 
@@ -442,10 +440,6 @@ def _home(entry: AddressEntry) -> str:
     if entry.end_date is None:
         since = f"since {entry.start_date}"
     return printable(f"{home.street_address}, {home.city}, {home.state} {home.zip} ({since})")
-
-
-def _period(stub: Paystub) -> Days:
-    return min(stub.pay_begin_date, stub.pay_end_date), max(stub.pay_begin_date, stub.pay_end_date)
 
 
 def _unknown_fields(value: Any) -> int:
