@@ -1,7 +1,14 @@
-"""What holds for every sub-command: help, arguments, streams, colours, secrets and endings."""
+"""What holds for every command: help, arguments, streams, colours, secrets, endings, completion."""
 
+import errno
+import os
 import re
+import shutil
+import stat
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -299,3 +306,89 @@ def test_a_service_that_is_down_is_said_once(
     ran = ready(*line, env={"INCOME_BASE_URL": "http://127.0.0.1:1"})
     assert (ran.status, ran.stdout) == (1, "")
     assert ran.stderr.count("connection refused") == 1
+
+
+BASH: Final = shutil.which("bash") or ""
+ASK: Final = """
+source "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(( $# - 1 ))
+_income_client
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def script(cli: Cli) -> Path:
+    """The script for bash."""
+    ran = cli("completion", "bash")
+    assert (ran.status, ran.stderr) == (0, "")
+    path = cli.folder / "income-client"
+    path.write_text(ran.stdout, "utf-8")
+    return path
+
+
+@pytest.mark.skipif(not BASH, reason="bash is not installed")
+def test_bash_offers_commands_and_options(script: Path) -> None:
+    """What begins with the letters typed is offered, and the options of a sub-command."""
+
+    def offered(*words: str) -> list[str]:
+        asked = [BASH, "-c", ASK, "bash", str(script), *words]
+        return subprocess.run(
+            asked, capture_output=True, encoding="utf-8", check=True, timeout=20
+        ).stdout.split()
+
+    assert {"demo", "documents", "download"} <= set(offered("income-client", "d"))
+    assert offered("income-client", "dead") == ["dead-letters"]
+    assert "--updated-after" in offered("income-client", "applications", "--")
+    assert "bash" in offered("income-client", "completion", "")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_scripts(shell: str, cli: Cli) -> None:
+    """Each names the sub-commands."""
+    ran = cli("completion", shell)
+    assert (ran.status, ran.stderr) == (0, "")
+    for name in ("applications", "dead-letters", "find", "documents"):
+        assert name in ran.stdout
+
+
+COMMANDS: Final[dict[str, Callable[[IncomeService, Path], tuple[str, ...]]]] = {
+    "application": lambda service, to: (service.ids[0], "--html", str(to)),
+    "download": lambda service, to: (
+        service.ids[0], "--to", str(to), "--allow-host", "127.0.0.1",
+    ),
+    "export": lambda _, to: ("--to", str(to)),
+    "export-parquet": lambda _, to: ("--to", str(to), "--format", "parquet"),
+    "poll": lambda _, to: ("--store", str(to), "--start", "beginning", "--once"),
+}  # fmt: skip
+
+
+@pytest.fixture(params=[errno.EINVAL, errno.ENOTSUP], ids=["EINVAL", "ENOTSUP"])
+def _no_folder_is_synced(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Have the system refuse it for folders, and do it for files."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(request.param, os.strerror(request.param))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    yield
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("_no_folder_is_synced")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_written_is_a_success(command: str, tmp_path: Path, cli: Cli) -> None:
+    """The file is there, so nothing says that it could not be written."""
+    with IncomeService(3) as service:
+        arguments = COMMANDS[command](service, tmp_path / "there")
+        ended = cli.at(service)(command.partition("-")[0], *arguments)
+    assert ended.status == 0
+    assert "cannot" not in ended.stderr
+    assert (tmp_path / "there").exists()

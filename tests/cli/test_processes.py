@@ -1,8 +1,10 @@
-"""The command as processes: a few, for what the tests' own process cannot show."""
+"""The command as processes, and the signals that end it."""
 
 import signal
 import sys
+import threading
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,7 +12,7 @@ from income_client import __version__
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import until
-from tests.support.cli import FULL
+from tests.support.cli import FULL, Cli, Running
 from tests.support.processes import environment, file_for, run, started
 
 LAZY = (
@@ -68,3 +70,29 @@ def test_signals_end_a_process(
         process.send(number)
         ran = process.wait()
     assert (ran.status, ran.stdout, ran.stderr) == (status, "", "")
+
+
+SIGNALS: Final = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM}
+
+
+def send_unseen(number: signal.Signals) -> None:
+    """Send a signal that does not end the main thread's wait by itself.
+
+    It is handled by the main thread, and delivered to this one: just as for a signal that
+    comes right before the main thread begins to wait, no call there is interrupted.
+    """
+    signal.pthread_kill(threading.get_ident(), number)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_the_emulator_ends_at_once(name: str, cli: Cli) -> None:
+    """Nothing else happens that would wake it up."""
+
+    def stop(running: Running) -> None:
+        running.stdout.wait_for("# Its files: ")
+        send_unseen(SIGNALS[name])
+        running.wait()
+
+    ran = cli("emulate", "--applications", "1", during=stop)
+    assert ran.status == {"interrupt": 130, "terminate": 0}[name]
+    assert ran.stderr == ""
