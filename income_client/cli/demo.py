@@ -37,16 +37,17 @@ async def demo(
     applications: Annotated[int, Parameter(validator=Number(gte=1))] = 5000,
     seed: int = 7,
 ) -> int:
-    """Read a whole emulated service of invented data, and compare what was found with what exists.
+    """Read an emulated service and check the result.
 
-    Progress goes to standard error, the summary to standard output. The exit
-    status is 1 if the summary does not agree with what the service holds.
+    It lists all applications, reads the records of those updated in the last days
+    and compares what it found with what the service holds. All data is invented.
+    The exit status is 1 if they differ.
 
     Example: income-client demo --applications 20000
 
     Args:
-        applications: how many the service holds.
-        seed: random seed of the invented data.
+        applications: Number of applications of the service.
+        seed: Random seed of the invented data.
 
     Returns:
         The exit status.

@@ -39,13 +39,13 @@ async def application(
     Example: income-client application app-000001 --html app-000001.html
 
     Args:
-        application_id: the service's id of the application.
-        show_personal_data: show names, numbers, addresses and employers; JSON always does.
-        html: write a page to this file and print its path.
-        overwrite: replace that file if it exists.
-        output: table, or the service's own JSON of the application and its documents.
-        addresses: keep the addresses of files in JSON: who has one can read the file.
-        connection: which service.
+        application_id: Id of the application.
+        show_personal_data: Show names, numbers, addresses and employers.
+        html: Write a page to this file and print its path.
+        overwrite: Replace that file if it exists.
+        output: Format of the output.
+        addresses: Include the signed addresses of files in JSON. Whoever has one can read the file.
+        connection: The service.
 
     Returns:
         The exit status.
