@@ -94,7 +94,7 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "telemetry",
     ]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
-    assert cli == ["cyclopts", "rich"]
+    assert cli == ["cyclopts", "jinja2", "rich"]
     callbacks = [re.split(r"[<>=]", line)[0] for line in needed if "extra == 'callbacks'" in line]
     assert sorted(callbacks) == ["cryptography", "joserfc"]
     bench = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'bench'" in line)
