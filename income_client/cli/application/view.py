@@ -125,11 +125,6 @@ class ApplicantView:
         kinds = {source.hue: source for year in self.years for source in year.sources}
         return [kinds[hue] for hue in sorted(kinds)]
 
-    @property
-    def is_suspected(self) -> bool:
-        """Whether an amount rests on a suspected document."""
-        return any(year.is_suspected for year in self.years)
-
 
 @frozen(kw_only=True)
 class DocumentView:
