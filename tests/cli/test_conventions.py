@@ -13,7 +13,6 @@ from typing import Final
 
 import pytest
 
-from income_client import __version__
 from income_client.cli.app import command_line
 from income_client.emulator import Fault
 from income_client.testing import IncomeService, LoopRunner, make_record
@@ -63,12 +62,6 @@ def test_help_lists_every_command(cli: Cli) -> None:
     assert statuses == ["0", "1", "2", "4", "130", "141", "143"]
 
 
-def test_the_version_is_alone_on_its_line(cli: Cli) -> None:
-    """It is the package's."""
-    ran = cli("--version")
-    assert (ran.status, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
     """It is data: on standard output, plain in a pipe, as wide as a terminal, with an example."""
@@ -87,12 +80,6 @@ def test_no_secret_is_an_option(name: str, cli: Cli) -> None:
     """What is typed is in the history of the shell and in the list of processes."""
     options = re.findall(r"--[a-z-]+", cli(name, "--help").stdout)
     assert not [option for option in options if SECRET.fullmatch(option)]
-
-
-def test_names_of_secrets_are_recognised() -> None:
-    """Names of places and files are none."""
-    assert all(map(SECRET.fullmatch, ("--password", "--client-secret", "--access-token")))
-    assert not any(map(SECRET.fullmatch, ("--token-path", "--callback-token-url", "--to")))
 
 
 @pytest.mark.parametrize("name", NAMES)
