@@ -10,7 +10,8 @@ from income_client.cli.config import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import MisuseError, Switch, TableOrJson
 from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
-from income_client.cli.private_files import put, sync, write
+from income_client.cli.private_files import put, write
+from income_client.disk import sync_folder
 
 
 async def application(
@@ -104,7 +105,7 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
                 put(part, path)
         finally:
             part.unlink(missing_ok=True)
-        sync(path.absolute().parent)
+        sync_folder(path.absolute().parent)
     except FileExistsError:
         raise ConfigurationError(_taken(path)) from None
     except OSError as error:

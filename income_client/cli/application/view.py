@@ -270,12 +270,13 @@ class _Viewer:
 
     def view(self) -> RecordView:
         application = self._record.application
+        updated = application.last_updated_at
         return RecordView(
             application_id=printable(application.application_id),
             facts=(
                 ("Reference", printable(application.application_reference_id)),
-                ("applied", f"{application.application_date:%Y-%m-%d}"),
-                ("updated", f"{application.last_updated_at:%Y-%m-%d %H:%M} UTC"),
+                ("applied", f"{application.application_date.date()}"),
+                ("updated", f"{updated.date()} {updated:%H:%M} UTC"),
             ),
             is_masked=not self._shows_all,
             applicants=tuple(self._applicant(slot) for slot in self._slots),
