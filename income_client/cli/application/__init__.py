@@ -45,7 +45,7 @@ async def application(
         html: Write a page to this file and print its path.
         overwrite: Replace that file if it exists.
         output: Format of the output.
-        addresses: Include the signed addresses of files in JSON. Whoever has one can read the file.
+        addresses: Include the signed addresses of files in JSON, with which anyone can read them.
         connection: The service.
 
     Returns:
@@ -88,7 +88,7 @@ def _check_place(path: Path, *, overwrite: bool) -> None:
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder")
     if not path.absolute().parent.is_dir():
-        raise ConfigurationError(f"there is no folder {path.absolute().parent}")
+        raise ConfigurationError(f"no such folder: {path.absolute().parent}")
     if not overwrite and os.path.lexists(path):
         raise ConfigurationError(_taken(path))
 

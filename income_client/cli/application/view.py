@@ -207,7 +207,7 @@ class TimeLine:
 
     @property
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Places of months or years on the line, few enough to be told apart."""
+        """Places of months or years on the line, few enough to be legible."""
         first = self.first.year * 12 + self.first.month - 1
         last = self.last.year * 12 + self.last.month - 1
         step = next(step for step in _TICK_MONTHS if last - first < step * _TICKS)
