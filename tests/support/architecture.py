@@ -96,6 +96,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cattrs": frozenset({"wire.readers"}),
     "cryptography": frozenset({"receivers.certificates", "receivers.jwt"}),
     "cyclopts": frozenset({"cli"}),
+    "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.tables"}),
