@@ -47,7 +47,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (purity, Module("emulator.rules", "def f(path): return open(path)")),
     (libraries, Module("http.session", "import aiohttp")),
     (libraries, Module("http.transport", "from aiohttp import web")),
-    (libraries, Module("emulator.listening", "from aiohttp import ClientSession")),
+    (libraries, Module("emulator.emulator", "from aiohttp import ClientSession")),
     (libraries, Module("http.session", "from tenacity import retry")),
     (libraries, Module("records.paystub", "import cattrs")),
     (libraries, Module("client", "from rich.console import Console")),

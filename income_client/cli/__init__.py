@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from .exit_status import ExitStatus
-from .output.lines import UnwritableError, discard_rest
-from .output.saying import say
 
 _NEEDED: Final = ("cyclopts", "rich")
 
@@ -32,12 +30,14 @@ def main() -> None:
 def _status() -> int:
     try:
         # Loading takes a moment, and Ctrl-C in it is as quiet as later on.
-        from .app import run  # noqa: PLC0415
+        from .app import run
 
         return _flushed(run(sys.argv[1:]))
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
     except BrokenPipeError:
+        from .output import discard_rest
+
         discard_rest()
         return ExitStatus.PIPE_CLOSED
 
@@ -49,6 +49,8 @@ def _flushed(status: int) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
+        from .output import UnwritableError, discard_rest, say
+
         discard_rest()
         if status == ExitStatus.DONE:
             say(str(UnwritableError(error)))

@@ -11,17 +11,14 @@ from income_client import (
     to_json,
 )
 
-from .accounts.connecting import Connection, connect
-from .arguments.misuse import MisuseError
-from .arguments.options import Switch, TableOrJson
+from .config import Connection, connect
 from .exit_status import ExitStatus
 from .looking.page import page
 from .looking.page_file import check_place, write_private
 from .looking.reading import view_of
 from .looking.terminal import show_record
-from .output.addresses import without_addresses
-from .output.lines import OutputLines, UnwritableError
-from .output.row_text import inert
+from .options import MisuseError, Switch, TableOrJson
+from .output import OutputLines, UnwritableError, inert, without_addresses
 
 
 async def application(
@@ -35,7 +32,20 @@ async def application(
     addresses: Switch = False,
     connection: Connection | None = None,
 ) -> int:
-    """Show an application: its income by year, and the documents behind each amount.
+    """Show an application: its income by year, and what supports each amount.
+
+    Bars show the income of each year and source, on one scale for all applicants.
+    The documents behind an amount stand beside it, and all of them with their pay
+    periods on a time line. What rests on a document that is suspected fraudulent is
+    red, and said so. Who the borrowers are is hidden unless --show-personal-data is
+    given.
+
+    With --html the same goes to a page that needs no other file, has no script and
+    asks for nothing; only you can read it (mode 0600). JSON is the service's own,
+    with all that names the borrowers; it leaves the addresses of files out unless
+    --addresses is given.
+
+    Example: income-client application app-000001 --html app-000001.html
 
     Args:
         application_id: the service's id of it.

@@ -17,16 +17,20 @@ from income_client import (
     to_json,
 )
 
-from .accounts.connecting import Connection, connect
-from .arguments.chosen import overfull
-from .arguments.misuse import MisuseError
-from .arguments.moments import Bounds, Moment, When, ends_before_it_begins, span_between
-from .arguments.service_times import service_time
+from .config import Connection, connect
 from .exit_status import ExitStatus
-from .output.counts import counted
-from .output.package_warnings import say_warnings
-from .output.status_line import StatusLine
-from .output.tables import Column, OutputOption, QuietOption, RowWriter
+from .options import (
+    Bounds,
+    MisuseError,
+    Moment,
+    When,
+    ends_before_it_begins,
+    overfull,
+    service_time,
+    span_between,
+)
+from .output import Column, OutputOption, QuietOption, RowWriter, counted
+from .progress import StatusLine, say_warnings
 
 _MOST_ON_A_PAGE: Final = 1000
 COLUMNS: Final = (
@@ -46,6 +50,15 @@ async def applications(
     connection: Connection | None = None,
 ) -> int:
     """List the applications that were updated in a span, each once.
+
+    Times are ISO 8601, the service's own if they have no zone, or go back from its
+    present: 90min, 12h, 7d, 2w, now, beginning. Rows come as they are found, in no
+    order. The output is a table on a terminal and JSON lines elsewhere, unless
+    --output says table, jsonl, csv or json; -q gives ids alone, for other commands.
+    The list has no time of update; application shows it. Where a second holds more
+    applications than the service can list, that is said, and the exit status is 1.
+
+    Example: income-client applications --updated-after 7d
 
     Args:
         updated_after: where the span begins; the beginning of time by default.

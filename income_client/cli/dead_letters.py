@@ -7,10 +7,9 @@ from typing import Final
 
 from income_client import ConfigurationError, DeadLetter, SQLiteCheckpointStore
 
-from .arguments.misuse import MisuseError
 from .exit_status import ExitStatus
-from .output.saying import say
-from .output.tables import Column, OutputOption, QuietOption, RowWriter
+from .options import MisuseError
+from .output import Column, OutputOption, QuietOption, RowWriter, say
 
 _KIND_OF_ERROR: Final = re.compile(r"^[A-Za-z]+Error: (?=.)", re.ASCII)
 
@@ -38,7 +37,16 @@ async def dead_letters(
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
-    """List what a poller could not read so far.
+    """List what a poller could not read so far, and tries again later.
+
+    Ids, or seconds of the list that hold more than the service can list; the
+    reason, and times of the service. It looks into the file that poll --store
+    keeps, whether the poller runs or not, and changes nothing. The output is a
+    table on a terminal and JSON lines elsewhere; -q gives ids of applications
+    alone. The exit status is 0 whether there are any or not, and 1 if there is no
+    such file or name.
+
+    Example: income-client dead-letters --store polls.db
 
     Args:
         store: file in which the poller keeps how far it has come.

@@ -15,7 +15,7 @@ from income_client.emulator import Emulator
 from .demonstration.findings import Borrower, Findings, Harvest, YearTotal
 from .demonstration.summary import show_summary
 from .exit_status import ExitStatus
-from .output.screen import Stages
+from .progress import Stages
 
 _LATENCY: Final = 0.02
 _ALL: Final = timedelta(days=91)
@@ -30,6 +30,11 @@ async def demo(
     seed: int = 7,
 ) -> int:
     """Read a whole emulated service of invented data, and say what was found.
+
+    Progress goes to standard error, the summary to standard output. The exit
+    status is 1 if the summary does not agree with what the service holds.
+
+    Example: income-client demo --applications 20000
 
     Args:
         applications: how many the service holds.

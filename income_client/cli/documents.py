@@ -19,17 +19,11 @@ from income_client import (
     to_json,
 )
 
-from .accounts.connecting import Connection, connect
-from .accounts.service_client import described
-from .arguments.chosen import Chosen
-from .arguments.document_types import DocumentTypes, TypesOption
-from .arguments.id_arguments import IdArgument
-from .arguments.options import Switch
+from .config import Connection, connect, described
 from .exit_status import ExitStatus
-from .output.counts import counted
-from .output.package_warnings import say_warnings
-from .output.status_line import StatusLine
-from .output.tables import Column, OutputOption, QuietOption, RowWriter
+from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
+from .output import Column, OutputOption, QuietOption, RowWriter, counted
+from .progress import StatusLine, say_warnings
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),
@@ -54,6 +48,16 @@ async def documents(
     connection: Connection | None = None,
 ) -> int:
     """List documents of applications, with the data read from them.
+
+    JSON holds all of it, a document a line, with its application and its type, and
+    so it names the borrowers. The addresses of files are left out unless
+    --addresses is given: who has one can read the file. The output is a table on a
+    terminal and JSON lines elsewhere. Ids come from standard input where - stands
+    for them. The exit status is 1 if the documents of an application could not be
+    read, while the others are listed, or if no document has a type that was asked
+    for (paystub may be missing); 4 if the credentials are refused.
+
+    Example: income-client documents app-000001 --type paystub
 
     Args:
         applications: whose documents; - for ids on standard input.

@@ -11,23 +11,28 @@ from cyclopts.validators import Number
 
 from income_client import ApplicationPaginator, ConfigurationError, IncomeClient
 
-from .accounts.connecting import Connection, connect
-from .arguments.chosen import Chosen, overfull
-from .arguments.document_types import DocumentTypes, TypesOption
-from .arguments.id_arguments import IdArgument
-from .arguments.id_lines import STANDARD_INPUT
-from .arguments.moments import Moment, When, ends_before_it_begins, span_between
-from .arguments.options import Switch
+from .config import Connection, connect
 from .downloads.bars import Bars
 from .downloads.hosts import HostsOption, download_policy
 from .downloads.manifest import MANIFEST, Manifest
 from .downloads.run import DownloadRun, Wanted
 from .exit_status import ExitStatus
-from .output.package_warnings import say_warnings
-from .output.saying import reason_of
-from .output.tables import QuietOption
-from .stopping.signals import StopSignals
-from .stopping.stoppable import Stoppable
+from .options import (
+    STANDARD_INPUT,
+    Chosen,
+    DocumentTypes,
+    IdArgument,
+    Moment,
+    Switch,
+    TypesOption,
+    When,
+    ends_before_it_begins,
+    overfull,
+    span_between,
+)
+from .output import QuietOption, reason_of
+from .progress import say_warnings
+from .signals import Stoppable, StopSignals
 
 _SERVICE_CONCURRENCY: Final = 16
 _EXTENSION: Final = ".{ext}"
@@ -69,7 +74,29 @@ async def download(
     quiet: QuietOption = False,
     connection: Connection | None = None,
 ) -> int:
-    """Put the files of documents into a folder, and list them there.
+    """Put the files of applications' documents into a folder.
+
+    Whose, is told by ids, by - for those on standard input (one a line, or JSON as
+    applications and poll write it), or by a span of which everything that was
+    updated is meant. Times are ISO 8601, or go back from now: 12h, 7d, beginning.
+
+    The path of each file goes to standard output once it is whole. The folder's
+    manifest.jsonl then gets a line of JSON about it, with its size and SHA-256;
+    neither has an address or a name of anybody. Run it again, and it goes on where
+    it was: a file that is listed and still as it was is not asked for, and what
+    came of the others is not asked for twice. Bars go to standard error if that is
+    a terminal and no pipe takes the paths, and a summary at the end.
+
+    What fails is said, and keeps nothing else from coming. Ctrl-C and SIGTERM stop
+    it, with the parts that came kept for the next run; a second one ends it at
+    once. Parts are hidden files beside the places of the whole ones. The exit
+    status is 0 if all is there, 1 if something failed or no document has a type
+    that was asked for (paystub may be missing), 4 if the credentials are refused,
+    130 after Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the output any
+    more. Address and credentials come from the environment or a file, as for poll.
+
+    Example: income-client download app-000001 app-000002 --to files --type paystub
+    income-client applications -q | income-client download - --to files
 
     Args:
         applications: whose documents; - for ids on standard input, one a line.

@@ -14,18 +14,16 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client.emulator import Emulator
-from income_client.emulator.seconds import stamp
+from income_client.emulator.times import stamp
 
-from .arguments.options import Seconds
-from .arguments.service_times import service_time
 from .callbacks.options import callback_target
 from .callbacks.updates import UpdateCallbacks
 from .emulating.fault_shares import FaultsOption, SharedFaults
 from .emulating.rules import RuleOptions
 from .exit_status import ExitStatus
-from .output.lines import write_text
-from .output.saying import reason_of, say
-from .stopping.signals import StopSignals
+from .options import Seconds, service_time
+from .output import reason_of, say, write_text
+from .signals import StopSignals
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
@@ -49,6 +47,25 @@ async def emulate(
     callback_ca: Path | None = None,
 ) -> int:
     """Run the emulated service on loopback until Ctrl-C or SIGTERM.
+
+    Prints the environment variables that lead a client to it, as lines for a
+    shell. All data is invented, the credentials too; its updates lie in the 90
+    days before --start. Service time passes, and so its present is yours unless
+    you choose another. The exit status is 0 after SIGTERM and 130 after Ctrl-C.
+
+    With --callbacks it sends callbacks, of --updates and of trigger, up to five
+    times more where they are not taken, which is assumed of the service; the
+    contract does not say. Their credentials come from the environment:
+    INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
+    INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET for tokens.
+
+    With --faults things go wrong on a share of the requests, told at the end. A
+    fault is a status from 400 on, or reset, drop, cut, stall, trickle or garbage;
+    its share is a number up to 1 or a percentage, of all requests or of those that
+    are named behind an @: list, application, documents, file, token. The same
+    --seed has the same faults.
+
+    Example: income-client emulate --port 8080 --faults 503:0.05,cut:10%@file
 
     Args:
         port: where to listen; 0 takes a free port.

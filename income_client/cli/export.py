@@ -9,23 +9,17 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, to_arrow
 
-from .accounts.connecting import Connection, made_ready
-from .arguments.misuse import MisuseError
-from .arguments.moments import Moment, When, ends_before_it_begins
-from .arguments.options import Switch
-from .arguments.service_times import service_time
+from .config import Connection, made_ready
 from .exit_status import ExitStatus
 from .exports.end import Format, check_free, is_there, part_beside, places_of
 from .exports.job import ExportJob
 from .exports.part import Part
 from .exports.request import Request
 from .exports.run import WALKERS
-from .output.lines import OutputLines, UnwritableError
-from .output.package_warnings import say_warnings
-from .output.saying import reason_of
-from .output.status_line import StatusLine
-from .stopping.signals import StopSignals
-from .stopping.stoppable import Stoppable
+from .options import MisuseError, Moment, Switch, When, ends_before_it_begins, service_time
+from .output import OutputLines, UnwritableError, reason_of
+from .progress import StatusLine, say_warnings
+from .signals import Stoppable, StopSignals
 
 
 def _place(_: object, to: Path) -> None:
@@ -46,7 +40,28 @@ async def export(
     allow_missing: Switch = False,
     connection: Connection | None = None,
 ) -> int:
-    """Write every application that changed in a span to a file, or to Parquet files.
+    """Write every application that changed in a span to one file.
+
+    Lines of JSON hold all that the service says; with --format parquet a folder of
+    five tables to be joined (see the README): applications, applicants,
+    income_sources, documents and paystub_amounts. A manifest beside the lines, or
+    among the tables, tells the span and what is missing.
+
+    The file is whole at its place, or not there. What has come is kept in a folder
+    beside it, PATH.part: run the same command again, after whatever ended it, and
+    it goes on. The span ends at the service's present when the first run began, and
+    stays; what is updated after that belongs to the next export, and the summary
+    says where that begins. What could not be read is said and tried again by the
+    next run; the file is not made without it unless you say --allow-missing.
+
+    The path goes to standard output, all else to standard error. The exit status is
+    0 if the file is there, 1 if something failed or is missing, 4 if the
+    credentials are refused, 130 after Ctrl-C and 143 after SIGTERM. Address and
+    credentials come from the environment or a file, as for poll. The file holds
+    borrowers' data, so that only you may read it, and no addresses of files unless
+    --addresses is given.
+
+    Example: income-client export --to june.jsonl --updated-after 2026-06-01
 
     Args:
         to: the file, or for Parquet the folder; nothing may be there yet.

@@ -6,12 +6,11 @@ from cyclopts import Parameter
 
 from income_client import ConfigurationError
 
-from .accounts.connecting import Connection, connect
 from .applications import COLUMNS, write_summary
-from .arguments.misuse import MisuseError
+from .config import Connection, connect
 from .exit_status import ExitStatus
-from .output.saying import say
-from .output.tables import OutputOption, QuietOption, RowWriter
+from .options import MisuseError
+from .output import OutputOption, QuietOption, RowWriter, say
 
 
 async def find(
@@ -23,6 +22,10 @@ async def find(
     connection: Connection | None = None,
 ) -> int:
     """Find the application with a reference of your own.
+
+    The exit status is 1 if there is none.
+
+    Example: income-client find LOAN-2026-000123 --output jsonl
 
     Args:
         reference: the application_reference_id under which it was registered.

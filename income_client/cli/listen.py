@@ -18,22 +18,21 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client import BasicAuth, ConfigurationError
-from income_client.emulator.gate import is_loopback
+from income_client.emulator.exchange import is_loopback
 from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 
-from .arguments.misuse import MisuseError
-from .arguments.options import Switch
 from .callbacks.checks import CallbackChecks, callback_checks, made_up
 from .callbacks.forwarding import Forwarding
 from .callbacks.intake import CallbackIntake, Elsewhere, say_refusals
 from .callbacks.lines import callback_line, shown_line
 from .callbacks.options import read_credentials
 from .exit_status import ExitStatus
-from .output.saying import reason_of
-from .output.status_line import StatusLine
-from .stopping.signals import StopSignals
+from .options import MisuseError, Switch
+from .output import reason_of
+from .progress import StatusLine
+from .signals import StopSignals
 
 _STATUS: Final = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.DONE}
 _NOTHING_CHECKED: Final = (
@@ -62,7 +61,23 @@ async def listen(
     payload: Switch = False,
     show_personal_data: Switch = False,
 ) -> int:
-    """Print verified callbacks until Ctrl-C or SIGTERM.
+    """Take callbacks at an address of your own, and print each as a line of JSON.
+
+    A line tells when the callback came, its event and its application, and whether
+    the same bytes came shortly before; on a terminal it is not JSON. It is written
+    before the callback is answered with 200, and with --forward-to only once it has
+    been handed on. What cannot be handed on or written is answered with 503, upon
+    which the service is assumed to send it again. What else is not taken is told on
+    standard error, by reason.
+
+    The credentials that callbacks must carry come from the environment:
+    INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or, for tokens that are
+    sold at --token-path, INCOME_CALLBACK_CLIENT_ID and
+    INCOME_CALLBACK_CLIENT_SECRET; or both. Where none are set and only this
+    machine can ring, some are made up and told. The exit status is 0 after
+    SIGTERM, 130 after Ctrl-C, and 141 when nobody reads the output any more.
+
+    Example: income-client listen --forward-to http://127.0.0.1:8000/hook
 
     Args:
         port: where to listen; 0 takes a free port.

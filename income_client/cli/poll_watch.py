@@ -22,10 +22,8 @@ from income_client import (
     RecordDelivered,
 )
 
-from .output.counts import counted
-from .output.drawing_task import DrawingTask
-from .output.durations import in_short
-from .output.status_line import StatusLine
+from .output import counted, in_short
+from .progress import DrawingTask, StatusLine
 
 _DRAW_SECONDS: Final = 1.0
 """How long the line stands while nothing happens: it counts seconds."""

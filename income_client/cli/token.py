@@ -12,11 +12,10 @@ from income_client import (
     StoredToken,
 )
 
-from .accounts.connecting import Connection, Ready, made_ready
-from .arguments.options import Switch, TableOrJson
+from .config import Connection, Ready, made_ready
 from .exit_status import ExitStatus
-from .output.lines import write_text
-from .output.saying import say
+from .options import Switch, TableOrJson
+from .output import say, write_text
 from .tokens.claims import content_of
 from .tokens.keeper import TokenKeeper
 from .tokens.view import TokenReport, show_token
@@ -31,6 +30,13 @@ async def token(
     reveal: Switch = False,
 ) -> int:
     """Buy an access token, and tell how long it serves and what it says.
+
+    Its claims are shown where it is a JWT, without verifying it and without those
+    that may be about a person. The token itself is only shown by --reveal, which
+    prints nothing else. The exit status is 1 where the credentials need no token,
+    and 4 if it, or they, were refused.
+
+    Example: income-client token
 
     Args:
         connection: where the account comes from.

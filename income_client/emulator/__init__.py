@@ -1,13 +1,12 @@
 """The service, played locally over a real socket with invented data."""
 
-from .callback_answer import CallbackDelivery
-from .callback_target import CallbackTarget
+from .api import Service, respond
+from .callbacks import CallbackDelivery, CallbackTarget
+from .emulator import Emulator
 from .exchange import HttpReply, HttpRequest, RecordedRequest
 from .faults import Fault, FaultKind, Faults
 from .listing import ListReply, Refused, list_reply
 from .rules import FutureBounds, Order, ServiceRules, SpanClamp
-from .server import Emulator
-from .service import Service, respond
 from .world import World
 
 __all__ = [

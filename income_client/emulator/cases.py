@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from .pay import Stub, invent_employment, invent_stubs
 from .people import Person, invent_person
-from .seconds import moment_of
+from .times import moment_of
 
 _EMPLOYERS: Final = (  # noqa: SIM905 - names read best as a text
     "Acme Tool Works|Blue Heron Clinic|Cedar & Sons Logistics|Delta Diner|Foundry Nine|"

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from .cases import Case, Paper, PaperKind, Source
 from .pay import EARNED, WITHHELD, Levy, Stub
 from .people import applicant_json, paystub_applicant_json
-from .seconds import stamp
+from .times import stamp
 
 _ADDRESS_MARK: Final = "@download-address@"
 _PAIRS: Final = (*EARNED, *WITHHELD, "gross_pay", "net_pay")

@@ -1,8 +1,15 @@
-"""One exchange with the emulated service as values; knows no socket and no HTTP library."""
+"""One exchange with the emulated service as values, and which addresses are this machine's."""
 
+import ipaddress
+import re
 from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
 
+import msgspec
 from attrs import field, frozen
+
+from income_client.errors import ConfigurationError
 
 
 @frozen(kw_only=True)
@@ -56,3 +63,58 @@ class RecordedRequest:
     """Kind of the fault that was played, None for a true reply."""
     time: int
     """Service second at which it came."""
+
+
+_HERE: Final = re.compile(
+    r"(?P<scheme>https?)://(localhost|127(\.(0|[1-9][0-9]{0,2})){3}|\[::1\])"
+    r"(:(?P<port>[1-9][0-9]{0,4}))?(/[!-~]*)?"
+)
+_NEVER_IN_AN_ADDRESS: Final = frozenset('#\\<>"{}|^`')
+_HIGHEST_PORT: Final = 65535
+
+
+def check_local_address(name: str, url: object) -> ConfigurationError | None:
+    """Return what is wrong with an address that is to lead to this machine, None if nothing.
+
+    It is returned, since the frame that raises it must not hold the address, whose query may
+    hold a secret.
+
+    Args:
+        name: what the address is called.
+        url: it.
+    """
+    parts = _HERE.fullmatch(url) if isinstance(url, str) else None
+    if parts is None or _NEVER_IN_AN_ADDRESS & set(parts.string):
+        return ConfigurationError(
+            f"{name} is an http or https address of this machine, "
+            "such as http://127.0.0.1:9000/callbacks"
+        )
+    if int(parts["port"] or 1) > _HIGHEST_PORT:
+        return ConfigurationError(f"{name} has no such port")
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host, with or without a port, is this machine and nothing else."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ip = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    # Of an IPv4 address within an IPv6 one, Python says it or not, by its version.
+    return ip.is_loopback and getattr(ip, "ipv4_mapped", None) is None
+
+
+def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
+    """Return a reply of JSON; underscores in header names stand for hyphens."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HttpReply(
+        status=status,
+        headers={"Content-Type": "application/json", **named},
+        body=msgspec.json.encode(content),
+    )

@@ -12,7 +12,7 @@ from attrs import frozen
 from income_client.errors import ConfigurationError
 
 from .arguments import check_figure, check_whole
-from .seconds import DAY
+from .times import DAY
 
 _HOUR: Final = 3600
 _MOST_PER_SECOND: Final = 400

@@ -11,7 +11,7 @@ from attrs import frozen
 from income_client.errors import ConfigurationError
 
 from .rules import ServiceRules
-from .seconds import DAY, START, second_of
+from .times import DAY, START, second_of
 
 _ID_BITS: Final = 40
 _ID_MASK: Final = (1 << _ID_BITS) - 1

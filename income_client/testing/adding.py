@@ -13,7 +13,7 @@ from income_client import (
     ConfigurationError,
     Document,
 )
-from income_client.emulator.seconds import moment_of, second_of
+from income_client.emulator.times import moment_of, second_of
 
 from .given import by_type, given
 from .given_service import GivenEmulator

@@ -10,8 +10,8 @@ from attrs import evolve
 from income_client.emulator import Emulator, Service, ServiceRules
 from income_client.emulator.cases import Paper, Seed, compose_case
 from income_client.emulator.content import DocumentsTemplate
-from income_client.emulator.seconds import stamp
 from income_client.emulator.storage import FileStorage
+from income_client.emulator.times import stamp
 
 from .given import GivenFile, documents_json
 from .given_world import GivenWorld

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from income_client import ApplicationRecord, ConfigurationError
 from income_client.emulator import ServiceRules, World
-from income_client.emulator.seconds import second_of
+from income_client.emulator.times import second_of
 
 from .given import Given
 

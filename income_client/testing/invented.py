@@ -21,7 +21,7 @@ from income_client import (
 )
 from income_client.emulator.pay import EARNED, WITHHELD, Levy, Stub, invent_employment, invent_stubs
 from income_client.emulator.people import invent_person
-from income_client.emulator.seconds import START
+from income_client.emulator.times import START
 
 PRESENT: Final[datetime] = START
 """Where the emulator's time begins, without zone."""

@@ -10,8 +10,8 @@ from attrs import asdict, field, frozen
 from attrs.validators import optional
 
 from income_client.emulator import Fault
+from income_client.emulator.api import Call, call_of
 from income_client.emulator.arguments import figure, whole
-from income_client.emulator.service import Call, call_of
 
 CALLS: Final = tuple(
     call.value

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.emulator.callback_answer import CallbackAnswer, CallbackDelivery, seconds_of
-from income_client.emulator.callback_orders import (
+from income_client.emulator.callbacks import CallbackAnswer, CallbackDelivery, seconds_of
+from income_client.emulator.control import (
     CallbackOrder,
     read_order,
     usual_content,

@@ -7,7 +7,7 @@ import pytest
 
 from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackTarget, Emulator
-from income_client.emulator.callback_answer import CallbackAnswer
+from income_client.emulator.callbacks import CallbackAnswer
 from income_client.errors import ConfigurationError
 
 URL: Final = "http://127.0.0.1:9000/callbacks"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from income_client.emulator import HttpRequest
-from income_client.emulator.service import respond
+from income_client.emulator.api import respond
 from tests.support.emulated_replies import a_service, ask, buy_token, token_request
 
 

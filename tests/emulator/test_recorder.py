@@ -3,7 +3,8 @@
 import aiohttp
 import pytest
 
-from income_client.emulator import Emulator, server
+from income_client.emulator import Emulator
+from income_client.emulator import emulator as server
 from tests.support.emulated_calls import get_status
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.emulator.seconds import http_date, moment_of, parse_bound, second_of, stamp
+from income_client.emulator.times import http_date, moment_of, parse_bound, second_of, stamp
 
 MOMENTS = st.datetimes().map(lambda moment: moment.replace(microsecond=0))
 

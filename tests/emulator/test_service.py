@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from attrs import evolve
 
-from income_client.emulator.service import respond
+from income_client.emulator.api import respond
 from tests.support.emulated_replies import LIST, a_service, ask, ask_json, token_request
 
 STAMP = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}")

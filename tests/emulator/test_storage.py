@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from income_client.emulator import HttpReply, HttpRequest, Service
-from income_client.emulator.signing import Region
+from income_client.emulator.storage import Region
 from income_client.errors import ConfigurationError
 from tests.support.emulated_replies import HOST, LIST, a_service, ask_json
 

@@ -7,7 +7,7 @@ import pytest
 
 from income_client import Event, IncomeClient, RequestAnswered, UnexpectedResponseError
 from income_client.emulator import Fault
-from income_client.emulator.seconds import http_date, stamp
+from income_client.emulator.times import http_date, stamp
 from tests.support.polling import Scene, ids_of, reached, rest, scene
 from tests.support.service import NOW, until
 

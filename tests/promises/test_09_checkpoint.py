@@ -15,7 +15,7 @@ from income_client import (
     SQLiteCheckpointStore,
 )
 from income_client.emulator import Fault
-from income_client.emulator.seconds import http_date, stamp
+from income_client.emulator.times import http_date, stamp
 from tests.support.pollers import pages_of
 from tests.support.polling import NOW_TEXT, Scene, first, ids_of, reached, rest, scene, take
 from tests.support.service import NOW, until

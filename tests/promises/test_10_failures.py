@@ -21,7 +21,7 @@ from income_client import (
     PollFailed,
 )
 from income_client.emulator import Emulator, Fault
-from income_client.emulator.seconds import http_date, stamp
+from income_client.emulator.times import http_date, stamp
 from income_client.records.window import EPOCH
 from income_client.testing import JumpingClock
 from tests.support.pollers import pages_of

@@ -40,10 +40,8 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 """Units that stand beside the layers, or see less than what is below them."""
 
 EMULATOR_PURE: Final = (
-    "arguments", "callback_answer", "callback_orders", "callback_target", "cases",
-    "content", "controls", "exchange", "faults", "files", "gate", "listing",
-    "local_address", "patterns", "pay", "people", "questions", "recording", "rules",
-    "seconds", "service", "signing", "storage", "tokens", "world",
+    "api", "arguments", "cases", "content", "exchange", "faults", "listing", "patterns", "pay",
+    "people", "rules", "storage", "times", "world",
 )  # fmt: skip
 PURE: Final = (
     "errors", "events", "hosts", "settings", "records", "protocol", "wire",
@@ -83,12 +81,12 @@ CLOCK_READS: Final = frozenset(
     {"getenv", "monotonic", "perf_counter", "time_ns", "today", "urandom", "utcnow", "uuid4"}
 )
 
-SERVERS: Final = frozenset({"emulator.listening", "receivers.aiohttp", "receivers.aiohttp_server"})
+SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers.aiohttp_server"})
 """Of those that may know aiohttp, the ones that see its server and nothing of its client."""
 
 CLIENTS: Final = frozenset(
     {
-        "downloads.http", "emulator.callback_sender",
+        "downloads.http", "emulator.callbacks",
         "http.faults", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip

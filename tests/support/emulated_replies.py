@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from income_client.emulator import HttpReply, HttpRequest, Service, ServiceRules, World
-from income_client.emulator.service import respond
+from income_client.emulator.api import respond
 
 LIST = "/v1/income/applications"
 HOST = {"host": "127.0.0.1:8000"}

@@ -16,7 +16,7 @@ from income_client import (
     ConfigurationError,
     OAuth2ClientCredentials,
 )
-from income_client.cli.arguments.misuse import MisuseError
+from income_client.cli.options import MisuseError
 
 from .options import Credentials
 

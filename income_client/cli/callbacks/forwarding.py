@@ -15,9 +15,9 @@ from income_client import (
     OAuth2ClientCredentials,
     Secret,
 )
-from income_client.cli.arguments.misuse import MisuseError
-from income_client.emulator.callback_sender import Post, send
-from income_client.emulator.local_address import check_local_address
+from income_client.cli.options import MisuseError
+from income_client.emulator.callbacks import Post, send
+from income_client.emulator.exchange import check_local_address
 from income_client.receivers import RequestHead
 
 _SECONDS: Final = 15.0

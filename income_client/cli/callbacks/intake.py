@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from income_client import Callback
-from income_client.cli.output.lines import OutputLines
-from income_client.cli.output.printable import printable
+from income_client.cli.output import OutputLines, printable
 
 from .forwarding import Forwarding
 

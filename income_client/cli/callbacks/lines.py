@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from income_client import Callback
-from income_client.cli.output.printable import printable
+from income_client.cli.output import printable
 
 
 def shown_line(callback: Callback) -> bytes:

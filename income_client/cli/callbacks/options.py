@@ -9,9 +9,9 @@ from typing import TypeVar
 from attrs import frozen
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
-from income_client.cli.arguments.misuse import MisuseError
+from income_client.cli.options import MisuseError
 from income_client.emulator import CallbackTarget
-from income_client.emulator.local_address import check_local_address
+from income_client.emulator.exchange import check_local_address
 
 Pair = TypeVar("Pair", BasicAuth, OAuth2ClientCredentials)
 

@@ -3,8 +3,7 @@
 from collections import Counter
 from typing import Final, assert_never
 
-from income_client.cli.output.counts import counted
-from income_client.cli.output.durations import in_words
+from income_client.cli.output import counted, in_words
 
 from .facts import Facts, Verdict
 from .list_facts import (

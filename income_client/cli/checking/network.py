@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from attrs import evolve, frozen
 
-from income_client.cli.output.saying import reason_of
+from income_client.cli.output import reason_of
 
 from .facts import Certificate, Connected, HostFacts, Spoken, Trouble
 from .times import Reading

@@ -15,7 +15,7 @@ from income_client import (
     RetryPolicy,
     Timeouts,
 )
-from income_client.cli.arguments.service_times import BEGINNING
+from income_client.cli.options import BEGINNING
 
 from .facts import Calls, Trouble
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.cli.output.counts import counted
+from income_client.cli.output import counted
 
 from .facts import Configuration, Facts, HostFacts, Trouble, Verdict
 from .times import offset_of

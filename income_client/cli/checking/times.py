@@ -5,7 +5,7 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.cli.output.durations import in_words
+from income_client.cli.output import in_words
 
 _QUARTER: Final = 900
 _LEAST_ZONE: Final = 600

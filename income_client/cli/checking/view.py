@@ -8,10 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from income_client.cli.output.counts import counted
-from income_client.cli.output.lines import write_text
-from income_client.cli.output.plain_lines import print_lines
-from income_client.cli.output.printable import printable
+from income_client.cli.output import counted, print_lines, printable, write_text
 
 from .facts import Finding, Verdict
 

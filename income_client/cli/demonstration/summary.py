@@ -10,8 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from income_client.cli.output.lines import write_text
-from income_client.cli.output.screen import Screen
+from income_client.cli.output import Screen, write_text
 
 from .findings import Borrower, Findings
 

@@ -28,12 +28,9 @@ from rich.table import Column
 from rich.text import Text
 
 from income_client import DownloadProgress
-from income_client.cli.arguments.chosen import Known
-from income_client.cli.output.counts import counted, plural
-from income_client.cli.output.drawing_task import DrawingTask
-from income_client.cli.output.printable import printable
-from income_client.cli.output.screen import Screen
-from income_client.cli.output.status_line import StatusLine
+from income_client.cli.options import Known
+from income_client.cli.output import Screen, counted, plural, printable
+from income_client.cli.progress import DrawingTask, StatusLine
 
 from .manifest import FileKey
 

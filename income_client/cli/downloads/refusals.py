@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from income_client import LinkRefusal, UnsafeLinkError
-from income_client.cli.output.counts import counted
+from income_client.cli.output import counted
 
 _HINTS: Final[Mapping[LinkRefusal, str]] = {
     LinkRefusal.PLAIN_HTTP: "plain http is only for this machine, if --allow-host names it",

@@ -24,11 +24,10 @@ from income_client import (
     IncomeClient,
     UnsafeLinkError,
 )
-from income_client.cli.accounts.service_client import described
-from income_client.cli.arguments.document_types import DocumentTypes
-from income_client.cli.output.lines import OutputLines
-from income_client.cli.output.saying import reason_of
-from income_client.cli.stopping.stoppable import Stoppable
+from income_client.cli.config import described
+from income_client.cli.options import DocumentTypes
+from income_client.cli.output import OutputLines, reason_of
+from income_client.cli.signals import Stoppable
 
 from .bars import Bars
 from .manifest import FileKey, Manifest, ManifestEntry, noted_at

@@ -3,7 +3,7 @@
 from attrs import define
 from rich.filesize import decimal
 
-from income_client.cli.output.counts import counted
+from income_client.cli.output import counted
 
 
 @define

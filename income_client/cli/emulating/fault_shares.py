@@ -14,7 +14,7 @@ from attrs import frozen
 from cyclopts import Parameter, Token
 
 from income_client.emulator import Fault, FaultKind, Faults
-from income_client.emulator.service import Call, call_of
+from income_client.emulator.api import Call, call_of
 
 _PART: Final = re.compile(
     r"(?P<what>[a-z0-9]+):(?P<share>[0-9]*\.?[0-9]+)(?P<percent>%?)(@(?P<call>[a-z_]+))?"

@@ -10,10 +10,9 @@ from attrs import field, frozen
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from income_client.cli.arguments.options import Switch, WholeSeconds
-from income_client.cli.arguments.service_times import service_time
+from income_client.cli.options import Switch, WholeSeconds, service_time
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
-from income_client.emulator.seconds import second_of
+from income_client.emulator.times import second_of
 
 from .sizes import byte_count
 

@@ -9,12 +9,10 @@ from typing import Final
 from rich.filesize import decimal
 
 from income_client import ConfigurationError, IncomeClient, IncomeClientError
-from income_client.cli.arguments.misuse import MisuseError
-from income_client.cli.arguments.moments import read_moment
-from income_client.cli.arguments.service_times import BEGINNING
-from income_client.cli.output.counts import counted
-from income_client.cli.output.status_line import StatusLine
-from income_client.cli.stopping.stoppable import Stoppable
+from income_client.cli.options import BEGINNING, MisuseError, read_moment
+from income_client.cli.output import counted
+from income_client.cli.progress import StatusLine
+from income_client.cli.signals import Stoppable
 
 from .end import (
     Format,

@@ -7,9 +7,8 @@ from typing import Final
 from attrs import frozen
 from rich.text import Text
 
-from income_client.cli.output.counts import counted
-from income_client.cli.output.durations import estimated
-from income_client.cli.output.status_line import StatusLine
+from income_client.cli.output import counted, estimated
+from income_client.cli.progress import StatusLine
 
 _RECENT: Final = 30.0
 """Seconds that the estimate looks back: what was long ago says little of what comes."""

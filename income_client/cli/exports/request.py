@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from attrs import asdict, fields, frozen
 
-from income_client.cli.arguments.service_times import BEGINNING
+from income_client.cli.options import BEGINNING
 
 _LATE: Final = timedelta(seconds=5)
 """How long the service may take to list an update: so far, spans that follow each other overlap."""

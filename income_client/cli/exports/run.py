@@ -14,9 +14,9 @@ from income_client import (
     Window,
     to_json,
 )
-from income_client.cli.output.addresses import without_addresses
-from income_client.cli.output.status_line import StatusLine
-from income_client.cli.stopping.stoppable import Stoppable
+from income_client.cli.output import without_addresses
+from income_client.cli.progress import StatusLine
+from income_client.cli.signals import Stoppable
 
 from .ahead import Ahead
 from .amount import Amount

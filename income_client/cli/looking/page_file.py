@@ -5,7 +5,7 @@ import secrets
 from pathlib import Path
 
 from income_client import ConfigurationError
-from income_client.cli.output.saying import reason_of
+from income_client.cli.output import reason_of
 from income_client.cli.private_files import put, sync, write
 
 

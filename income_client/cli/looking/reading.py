@@ -24,7 +24,7 @@ from income_client import (
     IncomeSource,
     Paystub,
 )
-from income_client.cli.output.printable import printable
+from income_client.cli.output import printable
 
 from .amounts import amount_text
 from .view import (

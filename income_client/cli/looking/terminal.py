@@ -7,8 +7,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from income_client.cli.output.lines import write_text
-from income_client.cli.output.screen import Screen
+from income_client.cli.output import Screen, write_text
 
 from .terminal_columns import Columns
 from .terminal_papers import papers

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from income_client.cli.output.counts import counted
+from income_client.cli.output import counted
 
 from .view import RecordView
 

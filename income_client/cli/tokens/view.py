@@ -10,10 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from income_client.cli.output.durations import counted_down
-from income_client.cli.output.lines import write_text
-from income_client.cli.output.plain_lines import print_lines
-from income_client.cli.output.printable import printable
+from income_client.cli.output import counted_down, print_lines, printable, write_text
 
 from .claims import TokenContent, utc_text
 

@@ -1,31 +1,281 @@
-"""The emulated service as pure functions from request to reply; its time is the world's.
+"""The emulated service as pure functions from request to reply; its time is the world's."""
 
-Knows the paths and the JSON of the contract; refuses to know sockets, and
-imports none of the package's own wire rules.
-"""
-
+import base64
+import binascii
 import enum
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
-from urllib.parse import unquote
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from income_client.settings import BasicAuth, OAuth2ClientCredentials
+from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
 
-from .callback_orders import CONTROL_PATH, CallbackOrder, read_order
 from .cases import Case, Paper, Seed, compose_case
 from .content import DocumentsTemplate, application_body, documents_template
-from .exchange import HttpReply, HttpRequest
-from .files import storage_error
-from .gate import Gate, is_loopback, json_reply
+from .control import CONTROL_PATH, CallbackOrder, read_order
+from .exchange import HttpReply, HttpRequest, is_loopback, json_reply
 from .listing import AppliedWindow, Refused, Selection, applied_window, select_rows
-from .questions import ListQuestion, read_list_question, read_pages
-from .seconds import http_date, stamp
-from .signing import AddressSigner, Region
-from .storage import FileStorage
-from .tokens import TokenMint
+from .storage import AddressSigner, FileStorage, Region, storage_error
+from .times import http_date, parse_bound, stamp
 from .world import World
+
+_HEADER: Final = b'{"alg":"HS256","typ":"JWT"}'
+
+
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+class TokenMint:
+    """Makes access tokens and recognises its own (contract section 5.1).
+
+    Args:
+        seed: what the signing key hangs on.
+
+    Attributes:
+        issued: tokens made so far.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._generation = 0
+        self.issued: int = 0
+
+    def issue(self, client_id: str, *, now: int, lifetime: int) -> str:
+        """Make a token.
+
+        Args:
+            client_id: who bought it.
+            now: the present service second.
+            lifetime: seconds until it expires.
+        """
+        self.issued += 1
+        claims = {
+            "iss": "income-emulator",
+            "sub": client_id,
+            "iat": now,
+            "exp": now + lifetime,
+            "jti": f"{self._generation}-{self.issued}",
+        }
+        content = f"{_encode(_HEADER)}.{_encode(json.dumps(claims).encode())}"
+        return f"{content}.{self._sign(content)}"
+
+    def accepts(self, token: str, *, now: int) -> bool:
+        """Say whether a token is one of ours, not revoked and not expired.
+
+        Args:
+            token: as it came.
+            now: the present service second.
+        """
+        content, _, signature = token.rpartition(".")
+        if not token.isascii() or not hmac.compare_digest(signature, self._sign(content)):
+            return False
+        claims = _claims(content)
+        return claims is not None and now < claims["exp"]
+
+    def revoke_all(self) -> None:
+        """Refuse every token made so far."""
+        self._generation += 1
+
+    def _sign(self, content: str) -> str:
+        key = f"invented key {self._seed} {self._generation}".encode()
+        return _encode(hmac.digest(key, content.encode(), hashlib.sha256))
+
+
+def _claims(content: str) -> dict[str, Any] | None:
+    header, _, claims = content.partition(".")
+    try:
+        if _decode(header) != _HEADER:
+            return None
+        found = json.loads(_decode(claims))
+    except (ValueError, binascii.Error):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+_REALM: Final = 'realm="income emulator"'
+
+
+@frozen(kw_only=True)
+class Gate:
+    """Checks credentials (contract section 5.1); accepts the invented ones only."""
+
+    basic: BasicAuth
+    """User of the API."""
+    oauth2: OAuth2ClientCredentials
+    """Buyer of tokens."""
+    mint: TokenMint
+    """Maker of tokens."""
+
+    def refusal(self, request: HttpRequest, *, now: int) -> HttpReply | None:
+        """Return the 401 for an API request, None if it may pass.
+
+        Args:
+            request: the request.
+            now: the present service second.
+        """
+        scheme, credentials = _presented(request)
+        match scheme:
+            case "basic" if _same(f"Basic {credentials}", self.basic.authorization()):
+                return None
+            case "basic":
+                challenge = f"Basic {_REALM}"
+            case "bearer" if self.mint.accepts(credentials, now=now):
+                return None
+            case "bearer":
+                challenge = 'Bearer error="invalid_token"'
+            case _:
+                challenge = f"Bearer {_REALM}"
+        error = {"error": "unauthorized", "message": "credentials are missing or not valid"}
+        return json_reply(401, error, WWW_Authenticate=challenge)
+
+    def token_reply(self, request: HttpRequest, *, now: int, lifetime: int) -> HttpReply:
+        """Answer a token request.
+
+        Args:
+            request: the request.
+            now: the present service second.
+            lifetime: seconds that a token lives.
+        """
+        problem = _form_problem(request)
+        if problem is not None:
+            return json_reply(400, {"error": problem}, Cache_Control="no-store")
+        scheme, credentials = _presented(request)
+        known = _same(f"Basic {credentials}", self.oauth2.authorization())
+        if scheme != "basic" or not known:
+            return json_reply(
+                401,
+                {"error": "invalid_client"},
+                WWW_Authenticate=f"Basic {_REALM}",
+                Cache_Control="no-store",
+            )
+        token = self.mint.issue(self.oauth2.client_id, now=now, lifetime=lifetime)
+        content = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime}
+        return json_reply(200, content, Cache_Control="no-store")
+
+
+def _presented(request: HttpRequest) -> tuple[str, str]:
+    """Return scheme and credentials, between which one blank stands or several (RFC 9110)."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower(), credentials.lstrip(" ")
+
+
+def _same(text: str, secret: Secret) -> bool:
+    return hmac.compare_digest(text.encode(errors="surrogateescape"), secret.reveal().encode())
+
+
+def _form_problem(request: HttpRequest) -> str | None:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/x-www-form-urlencoded":
+        return "invalid_request"
+    try:
+        form = parse_qsl(request.body.decode("ascii"), keep_blank_values=True)
+    except UnicodeDecodeError:
+        return "invalid_request"
+    grants = [value for name, value in form if name == "grant_type"]
+    if len(grants) != 1:
+        return "invalid_request"
+    return None if grants == ["client_credentials"] else "unsupported_grant_type"
+
+
+DEFAULT_LIMIT: Final = 25
+MOST_ROWS: Final = 1000
+
+_LIMIT_DIGITS: Final = 4
+_BOUNDS: Final = ("updated_after", "updated_before")
+_LIST_NAMES: Final = frozenset((*_BOUNDS, "limit", "application_reference_id"))
+
+
+@frozen(kw_only=True)
+class ListQuestion:
+    """What a list request asks for (contract section 4.1)."""
+
+    after: int | None
+    """``updated_after`` in service seconds, None if unset."""
+    before: int | None
+    """``updated_before`` in service seconds, None if unset."""
+    limit: int
+    """Most rows to return."""
+    reference: str | None
+    """The one reference to select, None for all."""
+
+
+def _parameters(query: str, known: frozenset[str]) -> dict[str, str] | Refused:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError:
+        if query:
+            return Refused(parameter="query", reason="must be name=value pairs in UTF-8")
+        pairs = []
+    for name, _ in pairs:
+        if name not in known:
+            return Refused(parameter="query", reason=f"may hold {', '.join(sorted(known))}")
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        return Refused(parameter="query", reason="must name each parameter once")
+    return found
+
+
+def _limit(found: Mapping[str, str]) -> int | Refused:
+    text = found.get("limit", str(DEFAULT_LIMIT))
+    digits = text.isascii() and text.isdecimal() and len(text) <= _LIMIT_DIGITS
+    if not digits or not 1 <= int(text) <= MOST_ROWS:
+        return Refused(parameter="limit", reason=f"must be an integer from 1 to {MOST_ROWS}")
+    return int(text)
+
+
+def read_list_question(query: str) -> ListQuestion | Refused:
+    """Read the raw query of a list request.
+
+    Args:
+        query: raw, without the question mark.
+    """
+    found = _parameters(query, _LIST_NAMES)
+    if isinstance(found, Refused):
+        return found
+    limit = _limit(found)
+    if isinstance(limit, Refused):
+        return limit
+    bounds: dict[str, int | None] = dict.fromkeys(_BOUNDS)
+    for name in _BOUNDS:
+        if name in found:
+            bounds[name] = parse_bound(found[name])
+            if bounds[name] is None:
+                return Refused(parameter=name, reason="must be YYYY-mm-dd or YYYY-mm-ddTHH:MM:SS")
+    return ListQuestion(
+        after=bounds["updated_after"],
+        before=bounds["updated_before"],
+        limit=limit,
+        reference=found.get("application_reference_id"),
+    )
+
+
+def read_pages(query: str) -> bool | Refused:
+    """Read the raw query of a documents request (contract section 4.3).
+
+    Args:
+        query: raw, without the question mark.
+    """
+    found = _parameters(query, frozenset({"pages"}))
+    if isinstance(found, Refused):
+        return found
+    match found.get("pages", "false"):
+        case "true":
+            return True
+        case "false":
+            return False
+        case _:
+            return Refused(parameter="pages", reason="must be true or false")
+
 
 _APPLICATIONS: Final = "/v1/income/applications"
 _INDEX: Final = (

@@ -1,38 +1,289 @@
-"""The emulated service on real sockets: a thin shell around pure replies.
-
-Everything that it serves is invented. It listens on loopback only, plays faults,
-keeps the clock and fires callbacks; what a reply means is decided elsewhere.
-"""
+"""The emulated service on real sockets: a thin shell around pure replies."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Self
+from http import HTTPStatus
+from typing import Any, Final, Self, TypeAlias
+
+from aiohttp import web
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
+from income_client.settings import BasicAuth, DownloadPolicy, OAuth2ClientCredentials
 
+from .api import Call, Service, call_of, respond
 from .arguments import check_figure, check_moment, check_whole, names_of
-from .callback_answer import CallbackDelivery
-from .callback_desk import CallbackDesk
-from .callback_orders import USUAL_EVENT, CallbackOrder
-from .callback_target import CallbackTarget
-from .controls import ServiceControls
-from .exchange import HttpReply, HttpRequest, RecordedRequest
+from .callbacks import CallbackDelivery, CallbackTarget
+from .control import USUAL_EVENT, CallbackDesk, CallbackOrder
+from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback
 from .faults import Fault, Faults, replacement
-from .gate import is_loopback
-from .listening import Handle, listening
 from .patterns import update_times
 from .playing import play
-from .recording import recorded
 from .rules import ServiceRules, changed_rules
-from .seconds import START, second_of
-from .service import Call, Service, call_of, respond
-from .service_time import ServiceTime
-from .signing import Region
+from .storage import Region, StoredFile
+from .times import START, second_of
 from .world import World
+
+
+class ServiceTime:
+    """The clock on the service's wall.
+
+    Args:
+        start: service second at the beginning.
+        flows: whether time passes by itself.
+        clock: what it passes by.
+    """
+
+    def __init__(self, start: int, *, flows: bool, clock: Clock) -> None:
+        self._seconds = float(start)
+        self._flows = flows
+        self._clock = clock
+        self._since = clock.monotonic()
+
+    def now(self) -> int:
+        """Return the present service second."""
+        passed = self._clock.monotonic() - self._since if self._flows else 0.0
+        return int(self._seconds + passed)
+
+    def advance(self, seconds: float) -> None:
+        """Move forward.
+
+        Args:
+            seconds: how far; fractions add up.
+
+        Raises:
+            ConfigurationError: it is no number, or would lead backward.
+        """
+        check_figure("seconds", seconds)
+        self._seconds += seconds
+
+
+_HIDDEN: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+
+def joined_fields(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return header fields by their name in lower case, repeated ones joined by a comma."""
+    headers: dict[str, str] = {}
+    for name, text in fields:
+        low = name.lower()
+        headers[low] = f"{headers[low]}, {text}" if low in headers else text
+    return headers
+
+
+def recorded(
+    name: str, request: HttpRequest, reply: HttpReply, fault: Fault | None, *, time: int
+) -> RecordedRequest:
+    """Return what is remembered of a request.
+
+    Args:
+        name: what it asked for.
+        request: what came.
+        reply: what was decided on.
+        fault: what is played instead or on the way.
+        time: service second at which it came.
+    """
+    return RecordedRequest(
+        name=name,
+        method=request.method,
+        path=request.path,
+        query=request.query,
+        headers={name: text for name, text in request.headers.items() if name not in _HIDDEN},
+        authorized="authorization" in request.headers,
+        status=0 if fault and fault.withholds else reply.status,
+        fault=None if fault is None else fault.kind.value,
+        time=time,
+    )
+
+
+_PATIENCE: Final = 0.05
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Say whether a record is about more than a request that is not HTTP, answered with 400."""
+    error = record.exc_info[1] if record.exc_info else None
+    is_not_http = getattr(error, "code", None) == HTTPStatus.BAD_REQUEST
+    return not is_not_http and not isinstance(error, web.RequestPayloadError)
+
+
+_logger: Final = logging.getLogger("income_client.emulator.server")
+_logger.addFilter(_is_ours)
+
+Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
+"""Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
+
+
+class _Played(web.StreamResponse):
+    """Stands for a reply that was written, or withheld, by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.force_close()
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Write nothing."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Write nothing."""
+
+
+@asynccontextmanager
+async def listening(handle: Handle, host: str, port: int) -> AsyncIterator[int]:
+    """Serve requests inside; those still open at the end go without a reply.
+
+    Args:
+        handle: replies to them.
+        host: where to listen.
+        port: on which port, 0 for a free one.
+
+    Yields:
+        The port.
+
+    Raises:
+        OSError: it cannot be had.
+    """
+
+    async def handled(request: web.BaseRequest) -> web.StreamResponse:
+        reply = await handle(await _read(request), request.transport)
+        return _Played() if reply is None else _response(reply)
+
+    server = web.Server(handled, handler_cancellation=True, access_log=None, logger=_logger)
+    runner = web.ServerRunner(server, shutdown_timeout=_PATIENCE)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _read(request: web.BaseRequest) -> HttpRequest:
+    path, _, query = request.raw_path.partition("?")
+    headers = joined_fields(request.headers.items())
+    body = await request.read() if request.body_exists else b""
+    return HttpRequest(method=request.method, path=path, query=query, headers=headers, body=body)
+
+
+def _response(reply: HttpReply) -> web.Response:
+    return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
+
+
+class ServiceControls:
+    """Everything about a service but its sockets.
+
+    Args:
+        service: what is controlled.
+        time: its clock on the wall.
+
+    Attributes:
+        world: the applications.
+    """
+
+    def __init__(self, service: Service, time: ServiceTime) -> None:
+        self.world: World = service.world
+        self._service = service
+        self._time = time
+
+    @property
+    def oauth2(self) -> OAuth2ClientCredentials:
+        """The invented client id and secret that buy tokens here."""
+        return self._service.oauth2
+
+    @property
+    def basic(self) -> BasicAuth:
+        """The invented user name and password that are accepted here."""
+        return self._service.basic
+
+    @property
+    def rules(self) -> ServiceRules:
+        """How the service behaves; may be replaced at any time."""
+        return self.world.rules
+
+    @rules.setter
+    def rules(self, rules: ServiceRules) -> None:
+        self.world.rules = rules
+
+    @property
+    def now(self) -> int:
+        """The present service second."""
+        self._keep_time()
+        return self.world.now
+
+    def advance(self, seconds: float) -> None:
+        """Move service time forward; tokens and addresses expire by it.
+
+        Args:
+            seconds: how far; fractions add up.
+
+        Raises:
+            ConfigurationError: that would be backward.
+        """
+        self._time.advance(seconds)
+        self._keep_time()
+
+    def touch(self, application_id: str) -> int:
+        """Update an application now: an amount changes, and its place in the list.
+
+        Args:
+            application_id: which one.
+
+        Returns:
+            The service second of the update.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        self._keep_time()
+        return self.world.touch(application_id)
+
+    @property
+    def download_policy(self) -> DownloadPolicy:
+        """What lets a client read files from here, in every region, and from nowhere else."""
+        return self._service.storage.policy()
+
+    def file_of(self, document_id: str) -> StoredFile:
+        """Return what a document's file is now: content, media type and entity tag.
+
+        Args:
+            document_id: whose.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        return self._service.storage.file_of(document_id)
+
+    def content_of(self, document_id: str) -> bytes:
+        """Return the bytes of a document's file as they are now.
+
+        Args:
+            document_id: whose.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        return self.file_of(document_id).content
+
+    def replace_file(self, document_id: str) -> None:
+        """Put another file in the place of a document's; addresses given out stay good.
+
+        Args:
+            document_id: whose.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        self._service.storage.replace(document_id)
+
+    def revoke_tokens(self) -> None:
+        """Refuse every access token sold so far with 401."""
+        self._service.mint.revoke_all()
+
+    def _keep_time(self) -> None:
+        self.world.advance_to(self._time.now())
+
 
 _API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
 _REMEMBERED: Final = 100_000

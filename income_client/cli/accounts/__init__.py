@@ -1,1 +1,0 @@
-"""Where the service is and who asks: variables, a file, a prompt."""

@@ -1,1 +1,0 @@
-"""Arguments that several sub-commands take: times and ids."""

@@ -1,0 +1,158 @@
+"""Which service a command reads, and as whom: from options, the environment, a file, a prompt.
+
+The rules of precedence are in `income_client.configuration`.
+"""
+
+import getpass
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
+from urllib.parse import urlsplit
+
+from attrs import evolve, frozen
+from cyclopts import Parameter
+
+from income_client import ConfigurationError, IncomeClientError, Secret
+
+from .options import MisuseError
+from .output import printable
+
+if TYPE_CHECKING:
+    from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
+    from income_client.configuration import ClientOptions, Configuration
+
+_CONFIG_HELP: Final = (
+    "Configuration file in TOML, which overrides the environment. Default: $INCOME_CONFIG or "
+    "~/.config/income-client/config.toml, which the environment overrides."
+)
+_PROFILE_HELP: Final = (
+    "Use [profiles.NAME] of the configuration file, which overrides the environment."
+)
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class Connection:
+    """Options of each command that reads the service."""
+
+    config: Annotated[
+        Path | None, Parameter(show_default=False, metavar="FILE", help=_CONFIG_HELP)
+    ] = None
+    profile: Annotated[
+        str | None, Parameter(show_default=False, metavar="NAME", help=_PROFILE_HELP)
+    ] = None
+
+
+@frozen(kw_only=True)
+class Ready:
+    """All that a client is made of."""
+
+    configuration: "Configuration"
+    auth: "BasicAuth | OAuth2ClientCredentials"
+
+    def client(self, **options: Unpack["ClientOptions"]) -> "IncomeClient":
+        """Return a client of the service; an invalid setting raises a `MisuseError`."""
+        from .service_client import ServiceClient
+
+        account = self.configuration.account
+        address = account.base_url or ""
+        try:
+            self.configuration.complete(options)
+            client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **options)
+        except ConfigurationError as error:
+            raise MisuseError(self.configuration.placed(error.message)) from None
+        client.service = authority_of(address)
+        client.token_endpoint = authority_of(account.auth_url or address)
+        client.through = authority_of(options.get("proxy") or "")
+        return client
+
+
+def connect(
+    connection: Connection | None = None, **options: Unpack["ClientOptions"]
+) -> "IncomeClient":
+    """Return a client of the configured service.
+
+    If only the secret is missing, a person at a terminal is asked for it. What is missing or
+    invalid raises a `MisuseError`.
+    """
+    return made_ready(connection).client(**options)
+
+
+def made_ready(connection: Connection | None = None) -> Ready:
+    """Return what `connect` makes a client of, or raise its `MisuseError`."""
+    from income_client.configuration import from_file
+
+    connection = connection or Connection()
+    try:
+        found = _completed(from_file(connection.profile, connection.config))
+        return Ready(configuration=found, auth=found.auth())
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
+
+
+def _completed(found: "Configuration") -> "Configuration":
+    """Ask for the secret if that is all that is missing, and there is somebody to ask."""
+    account = found.account
+    match account.kinds:
+        case (kind,) if account.base_url and kind.secret not in account.given and can_ask():
+            words = kind.secret.replace("_", " ").capitalize()
+            answer = ask(f"{words} of {getattr(account, kind.name)}")
+            if answer is None:
+                return found
+            change: dict[str, Any] = {kind.secret: answer}
+            sources = {**found.sources, kind.secret: "typed in"}
+            return evolve(found, account=evolve(account, **change), sources=sources)
+        case _:
+            return found
+
+
+def described(client: "IncomeClient", error: IncomeClientError) -> str:
+    """Return the message of an error that a client yielded, with the server it is about."""
+    from .service_client import ServiceClient
+
+    return client.described(error) if isinstance(client, ServiceClient) else str(error)
+
+
+def authority_of(address: str) -> str:
+    """Return ``HOST:PORT`` of a valid address, and nothing else of it."""
+    if not address:
+        return ""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def can_ask() -> bool:
+    """Say whether a person sees a question and can answer it."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(what: str) -> Secret | None:
+    """Ask for a secret without echo; None if there was no answer, or it could not be hidden."""
+    try:
+        with _interruptible(), warnings.catch_warnings():
+            # Where it cannot be hidden, it is not asked for.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            answer = getpass.getpass(f"{printable(what)} (not shown): ")
+    except (EOFError, OSError, UnicodeError, getpass.GetPassWarning):
+        return None
+    return Secret(answer) if answer else None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the question: an event loop would take it and wait for the answer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

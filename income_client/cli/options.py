@@ -1,0 +1,356 @@
+"""Arguments and options that several commands have: times, spans, ids, types of documents."""
+
+import asyncio
+import json
+import os
+import re
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from attrs import frozen
+from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
+from cyclopts.types import NonNegativeFloat, NonNegativeInt
+
+from income_client import ConfigurationError
+
+from .output import reason_of
+
+if TYPE_CHECKING:
+    from income_client import (
+        ApplicationDocuments,
+        ApplicationPaginator,
+        DocumentEntry,
+        IncomeClient,
+        Window,
+    )
+
+
+class MisuseError(ConfigurationError):
+    """Invalid arguments or configuration: the command exits with 2."""
+
+
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+"""An option without a value."""
+Seconds = NonNegativeFloat
+WholeSeconds = NonNegativeInt
+TableOrJson = Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"))]
+"""The form of an output that has no rows."""
+
+
+# Times
+
+BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+"""The beginning of time."""
+_SECOND: Final = timedelta(seconds=1)
+_UNITS: Final = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "min": timedelta(minutes=1),
+    "m": timedelta(minutes=1),
+    "s": _SECOND,
+}
+_BACK: Final = re.compile(r"(\d{1,8})(s|min|m|h|d|w)", re.ASCII)
+_BEGINNING: Final = "beginning"
+_NOW: Final = "now"
+_TIMES: Final = "2026-01-31, 2026-01-31T12:00:00, 7d, 12h, now or beginning"
+
+
+def service_time(when: datetime, *, up: bool = False) -> datetime:
+    """Return a time in the service's form: UTC without zone, in whole seconds, rounded."""
+    naive = when if when.utcoffset() is None else when.astimezone(UTC)
+    whole = naive.replace(tzinfo=None, microsecond=0)
+    return whole + _SECOND if up and naive.microsecond else whole
+
+
+@frozen
+class Moment:
+    """A time as it was typed; the beginning of time if neither field is set."""
+
+    at: datetime | None = None
+    """A time; the service's own if it has no zone."""
+    back: timedelta | None = None
+    """How long before the service's present."""
+
+    def seen_from(self, present: datetime) -> datetime:
+        """Return the time that is meant; the service's present counts only for ``back``."""
+        if self.back is None:
+            return BEGINNING if self.at is None else self.at
+        try:
+            return max(present - self.back, BEGINNING)
+        except OverflowError:
+            return BEGINNING
+
+    @property
+    def text(self) -> str:
+        """What one would type for it."""
+        if self.back is None:
+            return _BEGINNING if self.at is None else self.at.isoformat()
+        if not self.back:
+            return _NOW
+        unit = next(name for name, length in _UNITS.items() if not self.back % length)
+        return f"{self.back // _UNITS[unit]}{unit}"
+
+
+NOW: Final = Moment(back=timedelta(0))
+"""The service's present."""
+
+
+def read_moment(text: str) -> Moment:
+    """Return the moment that a text means, or raise a `ValueError`."""
+    if text == _BEGINNING:
+        return Moment()
+    if text == _NOW:
+        return NOW
+    try:
+        if span := _BACK.fullmatch(text):
+            return Moment(back=int(span[1]) * _UNITS[span[2]])
+        return Moment(at=datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        raise ValueError(f"this must be a time such as {_TIMES}") from None
+
+
+def _converted(_: Any, tokens: Sequence[Token]) -> Moment:
+    return read_moment(tokens[0].value)
+
+
+When = Annotated[
+    Moment,
+    Parameter(
+        converter=_converted, n_tokens=1, accepts_keys=False, metavar="TIME", show_default=False
+    ),
+]
+"""An option that takes a time."""
+
+
+@frozen(kw_only=True)
+class Bounds:
+    """The bounds of a walk, as `IncomeClient.list_applications` takes them."""
+
+    after: datetime | None
+    before: datetime | None
+
+
+def ends_before_it_begins(after: Moment | None, before: Moment | None) -> bool:
+    """Say whether two bounds contradict each other, whatever the service's present is."""
+    if after is None or before is None:
+        return False
+    if after.back is not None and before.back is not None:
+        return after.back < before.back
+    if after.at is None or before.at is None:
+        return False
+    # If only one of them has a zone, the service must be asked first.
+    has_zones = after.at.utcoffset() is not None, before.at.utcoffset() is not None
+    return has_zones[0] == has_zones[1] and after.at > before.at
+
+
+async def span_between(
+    client: "IncomeClient", after: Moment | None, before: Moment | None
+) -> Bounds:
+    """Return the bounds that are meant, by the service's own present.
+
+    A span that begins in the future, or ends before it begins, raises a `MisuseError`.
+    """
+    present = BEGINNING
+    if after not in (None, Moment()) or (before is not None and before.back is not None):
+        present = await client.service_time()
+    bounds = Bounds(
+        after=None if after is None else after.seen_from(present),
+        before=None if before is None else before.seen_from(present),
+    )
+    if bounds.after is not None and bounds.after != BEGINNING:
+        begins = service_time(bounds.after)
+        if begins > present:
+            raise MisuseError(
+                f"{begins.isoformat()} is in the future: it is {present.isoformat()} at the service"
+            )
+        if bounds.before is not None and begins > service_time(bounds.before, up=True):
+            raise MisuseError("--updated-after is later than --updated-before")
+    return bounds
+
+
+# Ids of applications
+
+STANDARD_INPUT: Final = "-"
+"""What it is called on a command line."""
+_PIECE: Final = 65536
+_LONGEST_ID: Final = 1000
+
+
+def _id(_: Any, tokens: Sequence[Token]) -> str:
+    # Since a hyphen alone is an argument here, unknown options come along.
+    (token,) = tokens
+    if token.value.startswith("-") and token.value != STANDARD_INPUT:
+        raise UnknownOptionError(token=token, argument_collection=ArgumentCollection())  # type: ignore[no-untyped-call]
+    return token.value
+
+
+IdArgument = Annotated[
+    str,
+    Parameter(
+        name="APPLICATION_ID",
+        allow_leading_hyphen=True,
+        converter=_id,
+        n_tokens=1,
+        accepts_keys=False,
+    ),
+]
+"""One of several ids, or a hyphen for those on standard input."""
+
+
+@frozen(kw_only=True)
+class Known:
+    """How many applications there are so far, and whether these are all."""
+
+    count: int
+    is_all: bool
+
+
+class Chosen:
+    """The applications that a command is about: their ids, each once, as they become known.
+
+    Args:
+        named: ids on the command line, ``-`` for those on standard input.
+        changed: a walk over those that changed in a span.
+        on_known: called with how many there are, each time that this changes.
+    """
+
+    def __init__(
+        self,
+        named: Iterable[str] = (),
+        changed: "ApplicationPaginator | None" = None,
+        *,
+        on_known: Callable[[Known], object] = lambda _: None,
+    ) -> None:
+        named = tuple(named)
+        self._named = tuple(dict.fromkeys(one for one in named if one != STANDARD_INPUT))
+        self._has_input = STANDARD_INPUT in named
+        self._changed = changed
+        self._on_known = on_known
+        self._seen = set(self._named)
+        self._report(is_all=changed is None and not self._has_input)
+
+    @property
+    def saturated(self) -> "tuple[Window, ...]":
+        """Seconds that hold more changes than can be listed."""
+        return () if self._changed is None else self._changed.saturated
+
+    async def ids(self) -> AsyncIterator[str]:
+        """Yield them; standard input without ids raises a `ConfigurationError`."""
+        for one in self._named:
+            yield one
+        if self._has_input:
+            async with aclosing(read_ids()) as read:
+                async for one in read:
+                    if self._is_new(one):
+                        yield one
+        if self._changed is not None:
+            async for row in self._changed:
+                if self._is_new(row.application_id):
+                    yield row.application_id
+        self._report(is_all=True)
+
+    def _is_new(self, one: str) -> bool:
+        if one in self._seen:
+            return False
+        self._seen.add(one)
+        self._report(is_all=False)
+        return True
+
+    def _report(self, *, is_all: bool) -> None:
+        self._on_known(Known(count=len(self._seen), is_all=is_all))
+
+
+def overfull(second: "Window") -> str:
+    """Say that a second holds more changes than can be listed."""
+    return f"the second {second.starts_at.isoformat()} holds more than can be listed"
+
+
+async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
+    """Yield the id in each line of standard input: an id alone, or JSON that has one."""
+    number = 0
+    rest = b""
+    while piece := await _read(descriptor):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            number += 1
+            if line.strip():
+                yield _id_in(line.strip(), number)
+    if rest.strip():
+        yield _id_in(rest.strip(), number + 1)
+
+
+async def _read(descriptor: int) -> bytes:
+    """Return what comes next, from a terminal, a file or a pipe; nothing at the end."""
+    future: Future[bytes] = Future()
+    future.set_running_or_notify_cancel()
+
+    def read() -> None:
+        try:
+            # Past every buffer: the lock of one that is waited for breaks the interpreter's end.
+            future.set_result(os.read(descriptor, _PIECE))
+        except OSError as error:
+            future.set_exception(error)
+
+    # A thread of the loop's own pool would be waited for at the end, even if nothing ever comes.
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    try:
+        return await asyncio.wrap_future(future)
+    except OSError as error:
+        raise ConfigurationError(f"standard input cannot be read: {reason_of(error)}") from None
+
+
+def _id_in(line: bytes, number: int) -> str:
+    try:
+        if line.startswith(b"{"):
+            record = json.loads(line)
+            found = record.get("application", record).get("application_id")
+        else:
+            found = line.decode() if len(line) <= _LONGEST_ID else None
+    except (AttributeError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, str) or not found:
+        raise ConfigurationError(f"line {number:,} of standard input has no id of an application")
+    return found
+
+
+# Types of documents
+
+TypesOption = Annotated[tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)]
+_OF_THE_CONTRACT: Final = "paystub"
+
+
+class DocumentTypes:
+    """Chooses documents by type, and knows which types were found; all types if none is wanted."""
+
+    def __init__(self, wanted: Iterable[str] = ()) -> None:
+        self._wanted = frozenset(wanted)
+        self._found: set[str] | None = None
+
+    def chosen(self, documents: "ApplicationDocuments") -> "list[DocumentEntry]":
+        """Return an application's documents of these types."""
+        self._found = (self._found or set()) | documents.documents.keys()
+        return [
+            entry
+            for entry in documents.all()
+            if not self._wanted or entry.document_type in self._wanted
+        ]
+
+    @property
+    def missing(self) -> str | None:
+        """The types that no document had, in words; None if there are none."""
+        missing = ", ".join(sorted(self._wanted - (self._found or set())))
+        there = ", ".join(sorted(self._found or ())) or "none"
+        return f"no document of type {missing}; there are {there}" if missing else None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether each type was found, or is one that the service has.
+
+        Any other may be misspelt. It is not known if no application was read.
+        """
+        return self._found is None or self._wanted <= self._found | {_OF_THE_CONTRACT}

@@ -1,1 +1,0 @@
-"""Rows, lines and progress: data on standard output, all else on standard error."""

@@ -1,1 +1,0 @@
-"""Signals, and work that ends when they come."""
