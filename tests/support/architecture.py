@@ -60,9 +60,8 @@ PURE: Final = (
     ),
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
-    "cli.checking.facts", "cli.checking.list_facts", "cli.checking.list_rules",
-    "cli.checking.report",
-    "cli.checking.rules", "cli.checking.times", "cli.tokens.claims",
+    "cli.doctor.clocks",
+    "cli.tokens.claims",
     "exporting.rows",
     "testing.adding", "testing.calculations", "testing.factories", "testing.factory_fields",
     "testing.fault_scripts", "testing.given", "testing.given_service", "testing.given_world",
@@ -86,7 +85,7 @@ SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers
 
 CLIENTS: Final = frozenset(
     {
-        "downloads.http", "emulator.callbacks",
+        "cli.doctor.service", "downloads.http", "emulator.callbacks",
         "http.faults", "http.transport", "receivers.key_fetch",
     }
 )  # fmt: skip
