@@ -61,7 +61,6 @@ PURE: Final = (
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
     "cli.doctor.clocks",
-    "cli.tokens.claims",
     "exporting.rows",
     "testing.adding", "testing.calculations", "testing.factories", "testing.factory_fields",
     "testing.fault_scripts", "testing.given", "testing.given_service", "testing.given_world",

@@ -67,7 +67,7 @@ async def doctor(
 
     Args:
         connection: which service, and whose credentials.
-        output: a table to read, or JSON.
+        output: Output format.
 
     Returns:
         The exit status.
