@@ -21,7 +21,8 @@ from income_client import (
 
 from .exit_status import ExitStatus
 from .options import MisuseError
-from .output import Screen, printable, say
+from .output import Screen, error_screen, printable, say
+from .progress import show_log
 
 _DOCTOR: Final = "run income-client doctor to find out more"
 _ABOUT: Final = """Read an income-verification service; try it on an emulated one.
@@ -38,8 +39,11 @@ Exit statuses, the same for every command:
 
 Example: income-client demo
 """
+_VERBOSE: Final = "--verbose"
+_EVERYWHERE: Final = f"Every command also takes {_VERBOSE}, which prints each request and retry."
 _SUMMARIES: Final = {
     "demo": "Read an emulated service and check the result",
+    "configure": "Save address and credentials",
     "doctor": "Check configuration, connection and service",
     "applications": "List the applications updated in a period",
     "find": "Find an application by its reference",
@@ -69,9 +73,10 @@ def command_line(wanted: str = "") -> App:
         name="income-client",
         help=_ABOUT,
         help_format="plaintext",
+        help_epilogue=_EVERYWHERE,
         version=__version__,
         console=Screen(),
-        error_console=Screen(stderr=True),
+        error_console=error_screen(),
         error_formatter=_explained,
         exit_on_error=False,
         suppress_keyboard_interrupt=False,
@@ -93,8 +98,11 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit status.
     """
+    error_screen.cache_clear()  # the streams and the environment are those of now
+    words = [word for word in arguments if word != _VERBOSE]
+    show_log(is_verbose=len(words) < len(arguments))
     try:
-        return command_line(*arguments[:1])(list(arguments)) or ExitStatus.DONE
+        return command_line(*words[:1])(words) or ExitStatus.DONE
     except CycloptsError:
         return ExitStatus.MISUSED
     except IncomeClientError as error:

@@ -17,7 +17,7 @@ from .exports.part import Part
 from .exports.request import Request
 from .exports.run import WALKERS
 from .options import MisuseError, Moment, Switch, When, ends_before_it_begins, service_time
-from .output import OutputLines, UnwritableError, reason_of
+from .output import OutputLines, reason_of
 from .progress import StatusLine, say_warnings
 from .signals import Stoppable, StopSignals
 
@@ -157,6 +157,4 @@ def _tell_path(path: Path) -> None:
         BrokenPipeError: nobody reads any more.
         UnwritableError: standard output takes no more.
     """
-    failure = OutputLines().write(os.fsencode(path))
-    if failure is not None:
-        raise UnwritableError(failure)
+    OutputLines().write(os.fsencode(path))

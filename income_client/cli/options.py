@@ -37,7 +37,9 @@ Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 """An option without a value."""
 Seconds = NonNegativeFloat
 WholeSeconds = NonNegativeInt
-TableOrJson = Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"))]
+TableOrJson = Annotated[
+    Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
+]
 """The form of an output that has no rows."""
 
 

@@ -10,7 +10,8 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError
 from income_client.emulator import CallbackDelivery
-from income_client.emulator.control import USUAL_EVENT, CallbackOrder, OrderFault, RemoteEmulator
+from income_client.emulator.callbacks import USUAL_EVENT
+from income_client.emulator.control import CallbackOrder, OrderFault, RemoteEmulator
 
 from .callbacks.options import read_credentials
 from .exit_status import ExitStatus

@@ -118,7 +118,13 @@ def _first_places(world: World, rules: ServiceRules, places: range, count: int) 
 
 
 def select_rows(
-    world: World, rules: ServiceRules, *, after: int | None, before: int | None, limit: int
+    world: World,
+    rules: ServiceRules,
+    *,
+    after: int | None,
+    before: int | None,
+    limit: int,
+    reference: str | None = None,
 ) -> Selection | Refused:
     """Answer a list question in application numbers (contract section 4.1).
 
@@ -128,10 +134,21 @@ def select_rows(
         after: ``updated_after`` in service seconds, None if unset.
         before: ``updated_before`` in service seconds, None if unset.
         limit: most rows to return.
+        reference: the one reference to select, None for all.
     """
     window = applied_window(rules, after=after, before=before, now=world.now)
     if isinstance(window, Refused):
         return window
+    if reference is not None:
+        number = world.number_by_reference(reference)
+        if number is None:
+            return Selection(window=window, numbers=())
+        # A reference is unique, so that bounds narrow it only where they are given.
+        second = world.listed_second(number)
+        is_late_enough = after is None or second - window.after >= (not rules.lower_closed)
+        is_early_enough = before is None or window.before - second >= (not rules.upper_closed)
+        found = (number,) if is_late_enough and is_early_enough else ()
+        return Selection(window=window, numbers=found)
     world.questions += 1
     places = world.places(rules, window.after, window.before)
     count = min(limit, len(places))

@@ -148,10 +148,10 @@ def test_a_terminal_shows_a_table_and_progress(service_cli: Cli) -> None:
     """Rows are printed above a line of progress, which is erased in the end."""
     shown = service_cli("applications", "--updated-after", "9d", terminal=Terminal())
     assert shown.status == 0
-    assert "\x1b[K\x1b[1mApplication" in shown.screen
-    assert "100% of the span" in shown.screen
+    assert "\x1b[2K\x1b[1mApplication" in shown.screen
+    assert "100% of the period" in shown.screen
     assert "requests" in shown.screen
-    assert shown.screen.replace("\r\n", "\n").splitlines()[-1].endswith("\x1b[K")
+    assert shown.screen.replace("\r\n", "\n").splitlines()[-1].endswith("\x1b[2K")
 
 
 @pytest.mark.income_service(applications=1)

@@ -26,7 +26,7 @@ from income_client import (
 )
 from income_client.cli.config import described
 from income_client.cli.options import DocumentTypes
-from income_client.cli.output import OutputLines, reason_of
+from income_client.cli.output import OutputLines, UnwritableError, reason_of
 from income_client.cli.signals import Stoppable
 
 from .bars import Bars
@@ -159,9 +159,11 @@ class DownloadRun:
 
     def _write(self, entry: ManifestEntry, manifest: Manifest) -> str | None:
         # In this order a crash may repeat a path, and never leaves one out.
-        failure = self._lines.write(os.fsencode(self._folder / entry.path)) or self._lines.keep()
-        if failure is not None:
-            return f"cannot write to standard output: {reason_of(failure)}"
+        try:
+            self._lines.write(os.fsencode(self._folder / entry.path))
+            self._lines.keep()
+        except UnwritableError as error:
+            return str(error)
         try:
             manifest.add(entry)
         except OSError as error:

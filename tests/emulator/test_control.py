@@ -7,7 +7,10 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from income_client.emulator import CallbackTarget, Emulator, Fault
+from income_client import BasicAuth, OAuth2ClientCredentials
+from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault
+from income_client.emulator.control import CallbackOrder, OrderFault, RemoteEmulator
+from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.emulated_calls import basic_header, bearer_header, until
 from tests.support.emulated_replies import a_service, ask
@@ -45,7 +48,6 @@ async def test_an_order_fires_a_callback(session: aiohttp.ClientSession, service
                     "event_type": "extractions",
                     "attempts": [200],
                     "is_json": True,
-                    "delivered": True,
                 },
             )
     assert len(server.seen) == 2
@@ -71,7 +73,6 @@ async def test_an_order_may_change_the_application(
         ({"application_id": "nobody"}, 404),
         ({"application_id": 7}, 400),
         ({"update": "yes"}, 400),
-        ({"url": "http://127.0.0.1:9/"}, 400),
         ([], 400),
         (b"", 400),
         (b"{", 400),
@@ -80,7 +81,7 @@ async def test_an_order_may_change_the_application(
 async def test_a_bad_order_fires_nothing(
     session: aiohttp.ClientSession, service: Emulator, content: Any, status: int
 ) -> None:
-    """What is no order is 400, an unknown application 404; where callbacks go is no part of it."""
+    """An invalid order is 400, an unknown application 404."""
     async with serving(always(reply())) as server:
         service.callbacks = CallbackTarget(server.url)
         assert (await order(session, service, content))[0] == status
@@ -140,3 +141,52 @@ async def test_who_goes_away_gives_up_the_callback(
             await waiting
         await until(lambda: len(service.requests) == 1)
     assert (service.requests[0].name, service.requests[0].status) == ("control", 0)
+
+
+async def test_a_remote_emulator_reports_the_delivery(service: Emulator) -> None:
+    """With either credentials, the caller gets what became of its callback."""
+    name = service.world.ids[0]
+    async with serving(always(reply(400))) as server:
+        service.callbacks = CallbackTarget(server.url)
+        for auth in (service.basic, service.oauth2):
+            delivery = await RemoteEmulator(f"{service.url}/", auth).fire(
+                CallbackOrder(application_id=name, event_type="error")
+            )
+            assert delivery == CallbackDelivery(
+                application_id=name, event_type="error", attempts=(400,), is_json=True
+            )
+
+
+async def test_a_remote_emulator_says_why_not(service: Emulator) -> None:
+    """Each reason for which an order is not carried out has its name."""
+    oauth2 = OAuth2ClientCredentials("somebody", "else")
+    for auth, order, fault in (
+        (service.basic, CallbackOrder(), OrderFault.NO_TARGET),
+        (BasicAuth("somebody", "else"), CallbackOrder(), OrderFault.NOT_AUTHORIZED),
+        (oauth2, CallbackOrder(), OrderFault.NOT_AUTHORIZED),
+    ):
+        assert await RemoteEmulator(service.url, auth).fire(order) is fault
+    service.callbacks = CallbackTarget("http://127.0.0.1:9/")
+    unknown = CallbackOrder(application_id="nobody")
+    remote = RemoteEmulator(service.url, service.basic)
+    assert await remote.fire(unknown) is OrderFault.NO_SUCH_APPLICATION
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (None, OrderFault.NOBODY),
+        (reply(404), OrderFault.NO_EMULATOR),
+        (reply(body=b"{}"), OrderFault.NO_EMULATOR),
+        (reply(body=b'{"attempts": 200}'), OrderFault.NO_EMULATOR),
+        (reply(body=b"OK"), OrderFault.NO_EMULATOR),
+        (b"no HTTP at all\r\n\r\n", OrderFault.NO_EMULATOR),
+    ],
+)
+async def test_what_is_not_an_emulator(answer: bytes | None, fault: OrderFault) -> None:
+    """Something else that answers is not taken for an emulator, nor is a port without an answer."""
+    for auth in (BasicAuth("a", "b"), OAuth2ClientCredentials("a", "b")):
+        async with serving(always(answer)) as server:
+            assert await RemoteEmulator(server.url, auth).fire(CallbackOrder()) is fault
+    with pytest.raises(ConfigurationError, match="url must be"):
+        RemoteEmulator("http://example.com", BasicAuth("a", "b"))
