@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from income_client import IncomeClientError
+from income_client import IncomeClientError, RateLimitedError
 from income_client.cli.config import Connection, Ready, authority_of, made_ready
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import MisuseError, TableOrJson
@@ -33,8 +33,8 @@ _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _SHOWN: Final = 3
 """Characters of a client id or user name, enough to tell it from another one."""
 _CONFIGURE: Final = (
-    "set INCOME_BASE_URL, and INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and "
-    "INCOME_PASSWORD, or name a file with --config"
+    "run income-client configure, or name a file with --config, or set INCOME_BASE_URL, and "
+    "INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and INCOME_PASSWORD"
 )
 _STYLES: Final = {
     Verdict.OK: "green",
@@ -124,7 +124,7 @@ class Report:
                 return
         try:
             self.findings[name] = await check()
-        except UnansweredError as error:
+        except (UnansweredError, RateLimitedError) as error:
             self.findings[name] = Finding(Verdict.SKIPPED, error.message)
         except IncomeClientError as error:
             self.findings[name] = Finding(Verdict.WARNING, f"a request failed: {error.message}")

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from income_client import (
     Event,
     IncomeClientError,
     InvalidRequestError,
+    RateLimitedError,
     RetryPolicy,
     Timeouts,
     TokenRenewed,
@@ -39,7 +39,6 @@ T = TypeVar("T")
 
 _TIMEOUTS: Final = Timeouts(connect=5.0, read=10.0, deadline=15.0)
 _DEADLINE: Final = 15.0
-_ENOUGH_FAILURES: Final = 3
 _SECOND: Final = timedelta(seconds=1)
 _FURTHEST_ZONE: Final = timedelta(hours=26)
 """No two zones are further apart: a bound beyond is not the present of any."""
@@ -85,9 +84,8 @@ class Service:
         self._has_proxy = ready.configuration.account.proxy is not None
         self._ends_at = time.monotonic() + MOST_SECONDS - _DEADLINE
         self._end: IncomeClientError | None = None
-        self._failures = 0
         self._seconds: list[float] = []
-        self._throttled: IncomeClientError | None = None
+        self._throttled: RateLimitedError | None = None
         self._token_lifetime: float | None = None
         # Seen by the client's hooks
         self._requests = 0
@@ -146,22 +144,13 @@ class Service:
         began = time.perf_counter()
         try:
             answer = await method(*args, **kwargs)
-        except IncomeClientError as error:
-            raise self._failed(error) from error
-        self._failures = 0
+        except RateLimitedError as error:
+            self._throttled = error
+            self._end = UnansweredError("not asked: the service wants fewer requests")
+            raise
         if self.calls > 1:  # the first one requests the token and opens the connection
             self._seconds.append(time.perf_counter() - began)
         return answer
-
-    def _failed(self, error: IncomeClientError) -> IncomeClientError:
-        """Return what a failed call raises: its error, or that it was the last one."""
-        self._failures = self._failures + 1 if error.retryable else 0
-        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-            self._throttled = error
-            self._end = UnansweredError("not asked: the service wants fewer requests")
-        elif self._failures >= _ENOUGH_FAILURES:
-            self._end = UnansweredError(f"not asked: {self._failures} calls in a row have failed")
-        return error if self._end is None or self.calls == 1 else self._end
 
     async def _page(
         self, after: datetime | None, before: datetime | None, limit: int | None
@@ -237,7 +226,7 @@ class Service:
         """Read some of the applications that the list has."""
         try:
             self._large = await self._large_page()
-        except UnansweredError:
+        except (UnansweredError, RateLimitedError):
             raise
         except IncomeClientError as error:
             return Finding(Verdict.FAILED, error.message, self._advice(error))
@@ -262,10 +251,10 @@ class Service:
             return Finding(Verdict.NOTE, "none is listed")
         if not problems:
             return Finding(Verdict.OK, f"{len(chosen)} of {len(chosen)} read")
-        ((problem, times),) = problems.most_common(1)
+        ((problem, _),) = problems.most_common(1)
         return Finding(
             Verdict.WARNING if self._samples else Verdict.FAILED,
-            f"{problems.total()} of {len(chosen)} not read; {times} times {problem}",
+            f"{problems.total()} of {len(chosen)} not read, most often: {problem}",
             "what polls cannot read is kept as dead letters; tell the service's owner",
         )
 
@@ -288,14 +277,10 @@ class Service:
         return before if abs(before - now) <= _FURTHEST_ZONE else now
 
     @property
-    def _echoes(self) -> list[Reading]:
-        """Upper bounds that the service applied itself, and that are its present."""
-        present = self._present
-        return [one for one in self._presents if abs(one.time - present) <= _FURTHEST_ZONE]
-
-    @property
     def _frame(self) -> Offset | None:
-        return offset_of(self._echoes)
+        """How far the list's clock is ahead, by upper bounds that are the service's present."""
+        present = self._present
+        return offset_of(one for one in self._presents if abs(one.time - present) <= _FURTHEST_ZONE)
 
     async def check_bounds(self) -> Finding:
         """Say whether the bounds are inclusive, by looking for rows at their very second."""
@@ -361,22 +346,18 @@ class Service:
             page = await self._page(large.updated_after, large.updated_before, limit)
             small = len(page.applications)
         hidden = await self._hidden() if rows < LARGEST and self._samples else None
-        owner = "tell the service's owner"
         if hidden:
-            return Finding(
-                Verdict.FAILED,
-                f"a page of {rows} rows, fewer than the limit, hid {hidden} or more",
-                f"applications get lost: give limit={rows} to walks, and {owner}",
-            )
-        for asked, given in ((LARGEST, rows), (limit, small)):
-            if given > asked:
-                text = f"{given} rows where {asked} were asked for"
-                return Finding(Verdict.WARNING, text, f"walks take such pages for full; {owner}")
-        if small < limit:
-            text = f"{small} rows where {limit} were asked for and there are more"
-            return Finding(
-                Verdict.WARNING, text, f"{owner}: a short page is taken for all there is"
-            )
+            problem = f"a page of {rows} rows, fewer than the limit, hid {hidden} or more"
+            advice = f"applications get lost: give limit={rows} to walks, and {_OWNER}"
+            return Finding(Verdict.FAILED, problem, advice)
+        problem = ""
+        if rows > LARGEST or small > limit:
+            given, asked = (rows, LARGEST) if rows > LARGEST else (small, limit)
+            problem = f"{given} rows where {asked} were asked for"
+        elif small < limit:
+            problem = f"{small} rows where {limit} were asked for and there are more"
+        if problem:
+            return Finding(Verdict.WARNING, problem, _OWNER)
         default = len(self._first.applications)
         text = f"asked for {LARGEST}, got {rows}"
         text += ", all that there are" if hidden == 0 else ""
@@ -422,9 +403,7 @@ class Service:
         """Compare the present that the list answers with the Date headers."""
         frame, utc = self._frame, self._utc
         if frame is None:
-            if not self._echoes:
-                return Finding(Verdict.SKIPPED, "no page has the present as its upper bound")
-            return Finding(Verdict.WARNING, "the upper bounds of pages contradict each other")
+            return Finding(Verdict.SKIPPED, "the upper bounds of pages do not tell the time")
         if utc is None:
             return Finding(Verdict.SKIPPED, "no Date header to compare upper bounds with")
         shift = zone_shift(frame, utc)
@@ -502,6 +481,7 @@ CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str
 }
 """Checks in their order, and those that they need; a connection if none."""
 
+_OWNER: Final = "tell the service's owner"
 _ADVICE: Final = {
     "PermissionDeniedError": "the credentials are right, and do not allow this: ask the service's "
     "owner what the account may read, and from which addresses",
