@@ -24,7 +24,7 @@ from income_client import (
 )
 from income_client.cli.config import Ready
 from income_client.cli.options import BEGINNING
-from income_client.cli.output import counted, in_short, in_words
+from income_client.cli.output import counted, in_words
 
 from .clocks import Offset, Reading, offset_of, zone_name, zone_shift
 from .network import Finding, UnansweredError, Verdict, milliseconds
@@ -176,10 +176,9 @@ class Service:
             return Finding(Verdict.FAILED, error.message + number, self._advice(error))
         if self._is_basic:
             return Finding(Verdict.OK, "user name and password are accepted")
-        lifetime = (
-            "" if self._token_lifetime is None else f"; valid for {in_short(self._token_lifetime)}"
-        )
-        return Finding(Verdict.OK, f"an access token was issued and accepted{lifetime}")
+        lifetime = self._token_lifetime or 0.0
+        words = in_words(max(lifetime, 60 * round(lifetime / 60)))  # the client's margin aside
+        return Finding(Verdict.OK, f"an access token was issued and accepted; valid for {words}")
 
     def _advice(self, error: IncomeClientError) -> str:
         kind = type(error).__name__
