@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -341,6 +342,25 @@ def test_a_service_that_begins_to_fail_is_a_finding(
     assert len(income_service.requests) - skip <= 10
 
 
+@several
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
+@pytest.mark.parametrize("field", ["last_updated_at", "updated_after", "updated_before", "Date"])
+def test_a_time_at_the_end_of_the_calendar_is_a_finding(
+    field: str, time: str, doctor: Doctor, income_service: IncomeService
+) -> None:
+    """However far from the present a reply's times are, there is a report."""
+    date = format_datetime(datetime.fromisoformat(time).replace(tzinfo=UTC), usegmt=True)
+
+    def change(piece: bytes) -> bytes:
+        piece = re.sub(rf'("{field}":")[-:0-9T]+'.encode(), rb"\g<1>" + time.encode(), piece)
+        return re.sub(rf"\r\n{field}: [^\r]+".encode(), f"\r\nDate: {date}".encode(), piece)
+
+    with beside(changing(income_service.url, replies=change)) as port:
+        status, found = doctor(INCOME_BASE_URL=f"http://127.0.0.1:{port}")
+    assert status in (0, 1)
+    assert found["credentials"]["verdict"] == "ok"
+
+
 # The connection
 
 
@@ -384,6 +404,8 @@ def test_a_token_endpoint_that_is_down_is_reported(doctor: Doctor) -> None:
     assert found["connection"]["verdict"] == "ok"
     assert found["connection (token endpoint)"]["verdict"] == "failed"
     assert found["credentials"]["finding"] == "needs connection (token endpoint)"
+    # Another run, so that the service has accepted the connection before it is stopped.
+    assert doctor()[0] == 0
 
 
 @pytest.fixture(scope="module")

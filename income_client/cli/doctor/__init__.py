@@ -128,6 +128,9 @@ class Report:
             self.findings[name] = Finding(Verdict.SKIPPED, error.message)
         except IncomeClientError as error:
             self.findings[name] = Finding(Verdict.WARNING, f"a request failed: {error.message}")
+        except (OverflowError, ValueError):
+            text = "the service sent a time at the end of the calendar"
+            self.findings[name] = Finding(Verdict.FAILED, text, "tell the service's owner")
 
 
 async def examine(service: "Service", report: Report) -> None:

@@ -13,14 +13,21 @@ import aiohttp
 
 from income_client import (
     ApplicationPage,
+    AuthenticationError,
     BasicAuth,
+    DecodeError,
     Event,
     IncomeClientError,
     InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
     RateLimitedError,
     RetryPolicy,
+    ServerError,
     Timeouts,
+    TokenError,
     TokenRenewed,
+    UnexpectedResponseError,
 )
 from income_client.cli.config import Ready
 from income_client.cli.options import BEGINNING
@@ -168,10 +175,7 @@ class Service:
         try:
             self._first = await self._page(None, None, None)
         except IncomeClientError as error:
-            self.is_refused = type(error).__name__ in {
-                "AuthenticationError",
-                "PermissionDeniedError",
-            }
+            self.is_refused = isinstance(error, AuthenticationError | PermissionDeniedError)
             number = f" (request id {error.request_id})" if error.request_id else ""
             return Finding(Verdict.FAILED, error.message + number, self._advice(error))
         if self._is_basic:
@@ -181,8 +185,7 @@ class Service:
         return Finding(Verdict.OK, f"an access token was issued and accepted; valid for {words}")
 
     def _advice(self, error: IncomeClientError) -> str:
-        kind = type(error).__name__
-        if kind == "AuthenticationError":
+        if isinstance(error, AuthenticationError):
             if self._token_lifetime is not None:
                 return (
                     "a token was issued, and the service refused it: check that INCOME_AUTH_URL is "
@@ -195,7 +198,7 @@ class Service:
             if self._has_proxy
             else "try again; the connection itself was good before"
         )
-        return _ADVICE.get(kind, unreachable)
+        return _ADVICE.get(type(error), unreachable)
 
     async def check_clock(self) -> Finding:
         """Compare this machine's clock with the service's Date headers."""
@@ -481,16 +484,16 @@ CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str
 """Checks in their order, and those that they need; a connection if none."""
 
 _OWNER: Final = "tell the service's owner"
-_ADVICE: Final = {
-    "PermissionDeniedError": "the credentials are right, and do not allow this: ask the service's "
+_ADVICE: Final[dict[type[IncomeClientError], str]] = {
+    PermissionDeniedError: "the credentials are right, and do not allow this: ask the service's "
     "owner what the account may read, and from which addresses",
-    "RateLimitedError": "try again later; another process may use the same credentials",
-    "TokenError": "the token endpoint has a problem: check INCOME_AUTH_URL, and try again later",
-    "UnexpectedResponseError": "something other than the service may answer: check the address",
-    "DecodeError": "the service's reply breaks the contract: tell its owner",
-    "InvalidRequestError": "the service refuses the request itself: tell its owner",
-    "NotFoundError": "there is no list at this address: check the path of INCOME_BASE_URL",
-    "ServerError": "the service has a problem: try again later, then tell its owner",
+    RateLimitedError: "try again later; another process may use the same credentials",
+    TokenError: "the token endpoint has a problem: check INCOME_AUTH_URL, and try again later",
+    UnexpectedResponseError: "something other than the service may answer: check the address",
+    DecodeError: "the service's reply breaks the contract: tell its owner",
+    InvalidRequestError: "the service refuses the request itself: tell its owner",
+    NotFoundError: "there is no list at this address: check the path of INCOME_BASE_URL",
+    ServerError: "the service has a problem: try again later, then tell its owner",
 }
 
 
