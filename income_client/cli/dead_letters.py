@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KIND_OF_ERROR: Final = re.compile(r"^[A-Za-z]+Error: (?=.)", re.ASCII)
 
 
-def _told(row: Mapping[str, object]) -> str:
+def _shown(row: Mapping[str, object]) -> str:
     """Return the reason without the kind of the error, and the id that is shown beside it."""
     reason = _KIND_OF_ERROR.sub("", str(row["reason"]), count=1)
     return reason.replace(f"({row['application_id']})", "", 1)
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
     Column("first_tried_at", "Since", dropped=1),
     Column("last_tried_at", "Last try", dropped=2),
     Column("next_try_at", "Next try"),
-    Column("reason", "Reason", is_prose=True, told=_told),
+    Column("reason", "Reason", is_prose=True, shown=_shown),
 )
 
 

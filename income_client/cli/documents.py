@@ -55,7 +55,7 @@ async def documents(
         applications: Ids of applications; - reads them from standard input.
         type_: Only documents of this type, such as paystub. May be repeated.
         pages: Include the pages of each document.
-        addresses: Include the signed addresses of files in JSON. Whoever has one can read the file.
+        addresses: Include the signed addresses of files in JSON; anybody can use them.
         output: Format of the output.
         quiet: Print ids of documents only, one a line.
         connection: The service.

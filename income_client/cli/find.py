@@ -42,7 +42,8 @@ async def find(
         try:
             found = await client.find_application(reference)
         except ConfigurationError as error:
-            raise MisuseError(error.message) from None
+            message = error.message.replace("application_reference_id", "REFERENCE")
+            raise MisuseError(message) from None
     if found is None:
         say(f"no application has the reference {reference}")
         return ExitStatus.FAILED

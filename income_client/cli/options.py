@@ -188,6 +188,8 @@ def _id(_: Any, tokens: Sequence[Token]) -> str:
     (token,) = tokens
     if token.value.startswith("-") and token.value != STANDARD_INPUT:
         raise UnknownOptionError(token=token, argument_collection=ArgumentCollection())  # type: ignore[no-untyped-call]
+    if not token.value:
+        raise ValueError("an id must not be empty")
     return token.value
 
 

@@ -329,9 +329,9 @@ class Column:
     key: str
     """Which value of a row; its name in CSV."""
     heading: str
-    """What stands above it in a table."""
+    """What is above it in a table."""
     justify: Literal["left", "right"] = "left"
-    """On which side its values stand."""
+    """On which side its values are."""
     style: str = ""
     """How they look, in Rich's words."""
     dropped: int = 0
@@ -341,7 +341,7 @@ class Column:
     """
     is_prose: bool = False
     """Whether it is made narrow there before other columns are."""
-    told: Callable[[Mapping[str, object]], object] | None = None
+    shown: Callable[[Mapping[str, object]], object] | None = None
     """Makes of a row what a table shows in place of the value."""
 
 
@@ -451,7 +451,8 @@ _FIRST_ROWS: Final = 20
 class _Table:
     """Lines of a table; its first rows, a screenful or so, decide how wide the columns are.
 
-    A cell without room goes on below, so that nothing of it is lost. In a file nothing is broken.
+    A cell without room is continued below, so that nothing of it is lost; in a file it is not
+    broken.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -467,7 +468,7 @@ class _Table:
     def add(self, row: Mapping[str, object]) -> Iterator[bytes]:
         """Take a row, and yield what is ready."""
         cells = [
-            cell_text(column.told(row) if column.told else row.get(column.key))
+            cell_text(column.shown(row) if column.shown else row.get(column.key))
             for column in self._columns
         ]
         if self._widths:

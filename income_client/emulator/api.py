@@ -281,8 +281,8 @@ class Service:
             raise _bad_parameter(found.parameter, found.reason)
         rows = ",".join(map(self._row, found.numbers))
         return (
-            f'{{"updated_after":"{stamp(found.window.after)}",'
-            f'"updated_before":"{stamp(found.window.before)}","applications":[{rows}]}}'
+            f'{{"updated_after":"{stamp(found.after)}",'
+            f'"updated_before":"{stamp(found.before)}","applications":[{rows}]}}'
         ).encode()
 
     def _row(self, number: int) -> str:

@@ -23,6 +23,7 @@ from income_client.settings import (
     DownloadPolicy,
     OAuth2ClientCredentials,
     check_not_negative,
+    check_whole,
     invalid,
 )
 
@@ -115,8 +116,7 @@ class Emulator:
             raise invalid("start", "a datetime without zone", start)
         check_not_negative("latency", latency)
         check_integer("seed", seed)
-        check_integer("port", port)
-        check_not_negative("port", port)
+        check_whole("port", port)
         rules = changed_rules(rules, knobs, names_of(Emulator))
         # Time flows while the applications are invented, too.
         self._clock: Clock = clock or SystemClock()

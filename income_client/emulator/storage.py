@@ -34,7 +34,7 @@ _SIGNED: Final = re.compile(
     re.ASCII,
 )
 _DISPOSITION: Final = quote('attachment; filename="', safe="")
-_RANGE: Final = re.compile(r"bytes=(?P<first>\d*)-(?P<last>\d*)\Z", re.ASCII)
+_RANGE: Final = re.compile(r"bytes=(?P<first>\d{0,18})-(?P<last>\d{0,18})\Z", re.ASCII)
 _KINDS: Final = {"pdf": "application/pdf", "png": "image/png"}
 _PDF_ENDS: Final = (b"%PDF-1.4\n% Invented by an emulator; nobody's data.\n", b"\n%%EOF\n")
 _PNG_ENDS: Final = (

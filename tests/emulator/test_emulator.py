@@ -160,7 +160,7 @@ async def test_listens_on_loopback_only(host: str) -> None:
         ({"start": datetime(2026, 6, 30, tzinfo=UTC)}, "start must be a datetime without zone"),
         ({"latency": -1}, "latency must be a finite number, 0 or more"),
         ({"latency": float("nan")}, "latency must be a finite number, 0 or more"),
-        ({"port": -1}, "port must be a finite number, 0 or more"),
+        ({"port": -1}, "port must be a whole number, 0 or more"),
         ({"rules": {"order": "shuffled"}}, "rules must be ServiceRules"),
         ({"token_lifetime": 1.5}, "token_lifetime must be a whole number, 1 or more"),
         ({"colour": "red"}, "Emulator has no option colour; there are applications, .*file_redir"),

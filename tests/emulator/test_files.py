@@ -192,7 +192,11 @@ def test_ranges(asked: str, expected: range | None) -> None:
     assert part.headers["ETag"] == whole.headers["ETag"]
 
 
-@pytest.mark.parametrize("asked", ["bytes=", "bytes=-", "items=0-1", "bytes=0-1,3-4", "bytes=x-"])
+@pytest.mark.parametrize(
+    "asked",
+    ["bytes=", "bytes=-", "items=0-1", "bytes=0-1,3-4", "bytes=x-", f"bytes=0-{'9' * 5000}"],
+    ids=["none", "dash", "items", "two", "letter", "huge"],
+)
 def test_ranges_not_understood(asked: str) -> None:
     """A range that is not understood gives the whole file."""
     service = a_service(100, file_bytes=100)
