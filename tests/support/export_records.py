@@ -27,6 +27,11 @@ def known_record() -> ApplicationRecord:
     return record_of(APPLICATION, DOCUMENTS)
 
 
+def records() -> st.SearchStrategy[ApplicationRecord]:
+    """Return any that the service could send, amounts with any digits included."""
+    return st.builds(record_of, applications(), st.none() | documents_replies())
+
+
 def fitting_records() -> st.SearchStrategy[ApplicationRecord]:
     """Return any that the service could send, with amounts that columns can hold."""
     return st.builds(

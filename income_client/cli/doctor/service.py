@@ -17,6 +17,7 @@ from income_client import (
     BasicAuth,
     DecodeError,
     Event,
+    IncomeClient,
     IncomeClientError,
     InvalidRequestError,
     NotFoundError,
@@ -84,9 +85,9 @@ class Service:
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.calls = 0
+        self.calls: int = 0
         self.on_call: Callable[[int], object] = lambda _: None
-        self.is_refused = False
+        self.is_refused: bool = False
         self._is_basic = isinstance(ready.auth, BasicAuth)
         self._has_proxy = ready.configuration.account.proxy is not None
         self._ends_at = time.monotonic() + MOST_SECONDS - _DEADLINE
@@ -102,7 +103,7 @@ class Service:
         self._presents: list[Reading] = []
         self._samples: list[tuple[str, datetime]] = []
         self._shift = 0
-        self.client = ready.client(
+        self.client: IncomeClient = ready.client(
             timeouts=_TIMEOUTS,
             retry=RetryPolicy(max_attempts=1),
             on_event=self._on_event,
