@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from income_client.emulator import Fault, ServiceRules
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli, Ran, Terminal
 from tests.support.fronts import Change, changing, proxying, terminating, unchanged
 from tests.support.served import served
 
@@ -27,8 +27,15 @@ MOST_REQUESTS: Final = 40
 WORDS: Final = {False: "exclusive", True: "inclusive"}
 several: Final = pytest.mark.income_service(applications=60)
 
+PRESENT: Final[dict[str, Any]] = {"applications": [NOW] * 3, "upper_closed": True}
+
 Found = dict[str, dict[str, Any]]
 Doctor = Callable[..., tuple[int, Found]]
+
+
+def findings(ran: Ran) -> Found:
+    """Return the findings by what they are about."""
+    return {row["check"]: row for row in json.loads(ran.stdout)["findings"]}
 
 
 @pytest.fixture
@@ -37,7 +44,7 @@ def doctor(service_cli: Cli) -> Doctor:
 
     def run(*arguments: str, **env: str) -> tuple[int, Found]:
         ran = service_cli("doctor", "--output", "json", *arguments, env=env)
-        return ran.status, {row["check"]: row for row in json.loads(ran.stdout)["findings"]}
+        return ran.status, findings(ran)
 
     return run
 
@@ -87,35 +94,26 @@ def test_a_zone_changes_no_verdict(doctor: Doctor, income_service: IncomeService
 
 
 @pytest.mark.parametrize(
-    "reason",
+    ("settings", "reason"),
     [
-        pytest.param(
-            "the service lists no application", marks=pytest.mark.income_service(applications=0)
-        ),
-        pytest.param(
-            "the service refuses bounds in the future",
-            marks=pytest.mark.income_service(
-                applications=[NOW] * 3, future="refuse", upper_closed=True
-            ),
-        ),
-        pytest.param(
-            "the service answered for another window",
-            marks=pytest.mark.income_service(
-                applications=[NOW] * 3, future="clamp", upper_closed=True
-            ),
-        ),
-        pytest.param(
+        ({"applications": 0}, "the service lists no application"),
+        ({**PRESENT, "future": "refuse"}, "the service refuses bounds in the future"),
+        ({**PRESENT, "future": "clamp"}, "the service answered for another window"),
+        (
+            {"applications": [NOW - 5000] * 20_000, "order": "random"},
             "more rows share those seconds",
-            marks=pytest.mark.income_service(applications=[NOW - 5000] * 20_000, order="random"),
         ),
     ],
     ids=["no rows", "refused", "clamped", "saturated"],
 )
-def test_what_cannot_be_told_has_its_reason(reason: str, doctor: Doctor) -> None:
+def test_what_cannot_be_determined_has_its_reason(
+    settings: dict[str, Any], reason: str, cli: Cli
+) -> None:
     """No verdict without evidence, and the reason why there is none."""
-    _, found = doctor()
-    assert found["bounds"]["verdict"] == "note"
-    assert found["bounds"]["finding"].startswith(f"cannot be determined: {reason}")
+    with IncomeService(**settings) as service:
+        bounds = findings(cli.at(service)("doctor", "-o", "json"))["bounds"]
+    assert bounds["verdict"] == "note"
+    assert bounds["finding"].startswith(f"cannot be determined: {reason}")
 
 
 @pytest.mark.income_service(applications=4)
@@ -225,27 +223,24 @@ def test_applications_that_cannot_be_read_are_counted_without_ids(
 
 
 @pytest.mark.parametrize(
-    "world",
+    "settings",
     [
-        pytest.param("many", marks=pytest.mark.income_service(applications=5000)),
-        pytest.param("few", marks=pytest.mark.income_service(applications=40)),
-        pytest.param(
-            "narrow windows", marks=pytest.mark.income_service(applications=500, max_span=7 * DAY)
-        ),
-        pytest.param(
-            "another clock", marks=pytest.mark.income_service(applications=40, clock_offset=7200)
-        ),
+        {"applications": 5000},
+        {"applications": 40},
+        {"applications": 500, "max_span": 7 * DAY},
+        {"applications": 40, "clock_offset": 7200},
     ],
+    ids=["many", "few", "narrow windows", "another clock"],
 )
-def test_it_asks_no_more_than_it_says(
-    world: str, doctor: Doctor, income_service: IncomeService
-) -> None:
+def test_it_asks_no_more_than_it_says(settings: dict[str, Any], cli: Cli) -> None:
     """In any world it stays within 40 requests, one at a time, and changes nothing."""
-    doctor(INCOME_AUTH_URL=income_service.url.replace("127.0.0.1", "localhost"))
-    assert len(income_service.requests) <= MOST_REQUESTS
-    assert income_service.max_in_flight == 1
-    assert income_service.token_requests == 1
-    assert {each.method for each in income_service.requests} == {"GET", "POST"}
+    with IncomeService(**settings) as service:
+        elsewhere = {"INCOME_AUTH_URL": service.url.replace("127.0.0.1", "localhost")}
+        assert cli.at(service)("doctor", env=elsewhere).status == 0
+        assert len(service.requests) <= MOST_REQUESTS
+        assert service.max_in_flight == 1
+        assert service.token_requests == 1
+        assert {each.method for each in service.requests} == {"GET", "POST"}
 
 
 @several
@@ -408,75 +403,49 @@ def test_a_token_endpoint_that_is_down_is_reported(doctor: Doctor) -> None:
     assert doctor()[0] == 0
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    """Who signs the certificates."""
-    return trustme.CA(organization_name="An Authority")
-
-
-@pytest.fixture
-def trusted(authority: trustme.CA, tmp_path: Path) -> str:
-    """The authority in a file."""
-    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
-    return str(tmp_path / "authority.pem")
-
-
-@several
-@pytest.mark.parametrize(("days", "verdict"), [(40, "ok"), (20, "note"), (6, "warning")], ids=str)
-def test_a_trusted_certificate_has_its_days(
-    days: int,
-    verdict: str,
-    authority: trustme.CA,
-    trusted: str,
-    doctor: Doctor,
-    income_service: IncomeService,
-) -> None:
-    """Three weeks before its end it is worth a note, and a week before a warning."""
-    ends = datetime.now(UTC) + timedelta(days=days, hours=12)
-    issued = authority.issue_cert("localhost", common_name="localhost", not_after=ends)
-    with beside(terminating(issued, income_service.url)) as port:
-        there = f"https://localhost:{port}"
-        status, found = doctor(INCOME_CA_FILE=trusted, INCOME_BASE_URL=there)
-    assert status == 0
-    assert found["DNS"]["finding"].startswith("localhost is ")
-    assert "TLSv1." in found["connection"]["finding"]
-    assert found["certificate"]["verdict"] == verdict
-    assert "An Authority" in found["certificate"]["finding"]
-    assert f"{days} days" in found["certificate"]["finding"]
-    assert found["bounds"]["verdict"] == "ok"
-
-
 @several
 @pytest.mark.parametrize(
-    ("name", "is_known", "days", "words"),
+    ("name", "days", "check", "verdict", "words"),
     [
-        ("localhost", False, 40, ("unable to get local issuer certificate", "INCOME_CA_FILE")),
-        ("api.example.com", True, 40, ("Hostname mismatch", "host name in the address")),
-        ("localhost", True, -1, ("certificate has expired", "clock is wrong: it says 20")),
+        ("localhost", 40, "certificate", "ok", "issued by An Authority, valid for 40 days"),
+        ("localhost", 20, "certificate", "note", "valid for 20 days"),
+        ("localhost", 6, "certificate", "warning", "valid for 6 days"),
+        ("localhost", -1, "connection", "failed", "certificate has expired"),
+        ("api.example.com", 40, "connection", "failed", "Hostname mismatch"),
+        ("untrusted", 40, "connection", "failed", "unable to get local issuer certificate"),
     ],
-    ids=["unknown authority", "another name", "expired"],
 )
-def test_a_certificate_that_is_not_trusted_stops_it(
+def test_certificates_are_judged(
     name: str,
-    is_known: bool,
     days: int,
-    words: tuple[str, str],
-    authority: trustme.CA,
-    trusted: str,
+    check: str,
+    verdict: str,
+    words: str,
+    tmp_path: Path,
     doctor: Doctor,
     income_service: IncomeService,
 ) -> None:
-    """What is wrong with it is reported, with advice, and no credentials are sent."""
-    ends = datetime.now(UTC) + timedelta(days=days)
-    issued = authority.issue_cert(name, not_after=ends)
-    known = {"INCOME_CA_FILE": trusted} if is_known else {}
+    """Their end is announced, and one that is not trusted stops all, with advice for its reason."""
+    advice = {"expired": "clock is wrong: it says 20", "Hostname": "host name", "get": "CA_FILE"}
+    authority = trustme.CA(organization_name="An Authority")
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    known = {} if name == "untrusted" else {"INCOME_CA_FILE": str(tmp_path / "authority.pem")}
+    host = "localhost" if name == "untrusted" else name
+    ends = datetime.now(UTC) + timedelta(days=days, hours=12)
+    issued = authority.issue_cert(host, common_name=host, not_after=ends)
     with beside(terminating(issued, income_service.url)) as port:
         status, found = doctor(INCOME_BASE_URL=f"https://localhost:{port}", **known)
-    assert (status, found["connection"]["verdict"]) == (1, "failed")
-    assert words[0] in found["connection"]["finding"]
-    assert words[1] in found["connection"]["advice"]
-    assert found["credentials"]["finding"] == "needs connection"
-    assert len(income_service.requests) == 0
+    assert (status, found[check]["verdict"]) == (int(verdict == "failed"), verdict)
+    assert words in found[check]["finding"]
+    if status:
+        assert any(
+            word in words and said in found[check]["advice"] for word, said in advice.items()
+        )
+        assert found["credentials"]["finding"] == "needs connection"
+        assert len(income_service.requests) == 0
+    else:
+        assert found["DNS"]["finding"].startswith("localhost is ")
+        assert "TLSv1." in found["connection"]["finding"]
 
 
 @pytest.mark.parametrize(
@@ -487,8 +456,7 @@ def test_clocks_are_compared(ahead: int, verdict: str, cli: Cli) -> None:
     start = datetime.now(UTC).replace(tzinfo=None, microsecond=0) + timedelta(seconds=ahead)
     with IncomeService(20, start=start, time_flows=True) as service:
         ran = cli.at(service)("doctor", "-o", "json")
-    (clock,) = (row for row in json.loads(ran.stdout)["findings"] if row["check"] == "clock")
-    assert clock["verdict"] == verdict
+    assert findings(ran)["clock"]["verdict"] == verdict
 
 
 @several
@@ -535,7 +503,7 @@ def test_what_a_proxy_hides_is_skipped(service_cli: Cli, income_service: IncomeS
         proxy = f"http://user:hush@127.0.0.1:{port}"
         ran = service_cli("doctor", "-o", "json", env={"INCOME_PROXY": proxy})
     assert ran.status == 0
-    found = {row["check"]: row for row in json.loads(ran.stdout)["findings"]}
+    found = findings(ran)
     assert f"127.0.0.1:{port}" in found["proxy"]["finding"]
     assert "INCOME_PROXY" in found["configuration"]["finding"]
     assert found["connection"]["verdict"] == "skipped"
