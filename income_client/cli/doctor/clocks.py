@@ -1,6 +1,7 @@
-"""Two clocks compared by what one tells in whole seconds to the other; reads neither."""
+"""Two clocks compared by times in whole seconds that one of them sends; reads neither."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from attrs import frozen
@@ -12,56 +13,53 @@ _LEAST_ZONE: Final = 600
 """Seconds below which two times differ by their clocks, and not by their zones."""
 
 
-@frozen(kw_only=True)
+@frozen
 class Reading:
-    """A time told in whole seconds, some time between two moments of this machine."""
+    """A time in whole seconds, from a reply to a request."""
 
-    second: int
-    """What was told, in seconds since 1970 of its frame."""
+    time: datetime
+    """As it was sent; its zone is not looked at."""
     sent_at: float
-    """When it was asked for, in seconds since 1970."""
+    """When the request was sent, in seconds since 1970 by this machine's clock."""
     received_at: float
-    """When the answer was here."""
+    """When the reply was received, likewise."""
+
+    @property
+    def second(self) -> int:
+        """It, in seconds since 1970."""
+        return int(self.time.replace(tzinfo=UTC).timestamp())
 
 
-@frozen(kw_only=True)
+@frozen
 class Offset:
     """How far another clock is ahead of this machine's."""
 
     seconds: float
-    """The middle of what is possible."""
     error: float
     """How far to either side it may be."""
 
     def __str__(self) -> str:
         apart = abs(self.seconds)
         if apart <= self.error:
-            return f"the same, to {self.error:.1f} s"
-        side = "ahead" if self.seconds > 0 else "behind"
-        return f"{in_words(apart)} {side}, ± {self.error:.1f} s"
+            return f"equal to this machine's, ± {self.error:.1f} s"
+        side = "ahead of" if self.seconds > 0 else "behind"
+        return f"{in_words(apart)} {side} this machine's, ± {self.error:.1f} s"
 
 
 def offset_of(readings: Iterable[Reading]) -> Offset | None:
-    """Return what all readings allow, None if there is none or they contradict each other.
+    """Return the offset that all readings allow, None if there is none.
 
-    Each allows from the told second less the moment of the answer, to the end of
-    that second less the moment of the question.
+    Each allows from the time sent less the moment of the reply, to the end of
+    that second less the moment of the request.
     """
     readings = tuple(readings)
     low = max((each.second - each.received_at for each in readings), default=0.0)
     high = min((each.second + 1 - each.sent_at for each in readings), default=-1.0)
-    if low > high:
-        return None
-    return Offset(seconds=(low + high) / 2, error=(high - low) / 2)
+    return None if low > high else Offset((low + high) / 2, (high - low) / 2)
 
 
 def zone_shift(frame: Offset, utc: Offset) -> int:
-    """Return how far a zone is ahead of UTC, in quarters of an hour turned into seconds.
-
-    Args:
-        frame: of a clock that tells the zone's time.
-        utc: of one that tells UTC.
-    """
+    """Return how many seconds a clock's zone is ahead of UTC, in quarters of an hour."""
     apart = frame.seconds - utc.seconds
     return round(apart / _QUARTER) * _QUARTER if abs(apart) >= _LEAST_ZONE else 0
 
