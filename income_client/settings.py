@@ -119,8 +119,8 @@ def _check_whole(name: str, value: object) -> None:
 counting: Final = _validated(check_count)
 positive: Final = _validated(check_positive)
 not_negative: Final = _validated(check_not_negative)
-_whole: Final = _validated(_check_whole)
-_flag: Final = _validated(check_flag)
+whole: Final = _validated(_check_whole)
+flag: Final = _validated(check_flag)
 
 
 class Secret:
@@ -341,7 +341,7 @@ class RetryPolicy:
     """Longest pause of our own choice, in seconds."""
     max_retry_after: float = field(default=60.0, validator=not_negative)
     """Longest Retry-After that is waited for, in seconds; beyond it the error is raised."""
-    budget: int = field(default=500, validator=_whole)
+    budget: int = field(default=500, validator=whole)
     """Tokens that all calls of a client share: a retry takes 5 (10 after a time-out)."""
 
 
@@ -380,13 +380,13 @@ class DownloadPolicy:
         default=("*.amazonaws.com",), converter=_entries, validator=_readable
     )
     """Hosts whose addresses are used (contract section 2.3)."""
-    require_https: bool = field(default=True, validator=_flag)
+    require_https: bool = field(default=True, validator=flag)
     """Whether an address in plain http is refused."""
-    allow_private_networks: bool = field(default=False, validator=_flag)
+    allow_private_networks: bool = field(default=False, validator=flag)
     """Whether hosts may be in private networks, and on this machine if they are named so."""
     max_bytes: int = field(default=2**30, validator=counting)
     """Longest file, in bytes."""
-    max_redirects: int = field(default=3, validator=_whole)
+    max_redirects: int = field(default=3, validator=whole)
     """Redirects that are followed in a row, each checked like the address itself."""
     minimum_rate: float = field(default=1024.0, validator=not_negative)
     """Bytes a second below which a connection is given up; 0 for none."""

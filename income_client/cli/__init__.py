@@ -30,13 +30,13 @@ def main() -> None:
 def _status() -> int:
     try:
         # Loading takes a moment, and Ctrl-C in it is as quiet as later on.
-        from .app import run  # noqa: PLC0415
+        from .app import run
 
         return _flushed(run(sys.argv[1:]))
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
     except BrokenPipeError:
-        from .output import discard_rest  # noqa: PLC0415
+        from .output import discard_rest
 
         discard_rest()
         return ExitStatus.PIPE_CLOSED
@@ -49,7 +49,7 @@ def _flushed(status: int) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        from .output import UnwritableError, discard_rest, say  # noqa: PLC0415
+        from .output import UnwritableError, discard_rest, say
 
         discard_rest()
         if status == ExitStatus.DONE:

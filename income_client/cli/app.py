@@ -19,12 +19,43 @@ from income_client import (
     __version__,
 )
 
-from .command_table import ABOUT, COMMANDS
 from .exit_status import ExitStatus
 from .options import MisuseError
 from .output import Screen, printable, say
 
 _DOCTOR: Final = "run income-client doctor to find out more"
+_ABOUT: Final = """Read an income-verification service; try it on an emulated one.
+
+Exit statuses, the same for every command:
+
+  0    success
+  1    something failed, is missing or was not found
+  2    invalid arguments or configuration
+  4    the service refused the credentials
+  130  interrupted by Ctrl-C
+  141  the reader of the output has gone
+  143  terminated by SIGTERM before all was done
+
+Example: income-client demo
+"""
+_SUMMARIES: Final = {
+    "demo": "Read an emulated service and check the result",
+    "doctor": "Check configuration, connection and service",
+    "applications": "List the applications updated in a period",
+    "find": "Find an application by its reference",
+    "application": "Show the income and the documents of an application",
+    "documents": "List the documents of applications",
+    "download": "Download the files of documents",
+    "export": "Export the applications updated in a period to a file",
+    "poll": "Print each update, and remember what was printed",
+    "dead-letters": "List what a poller could not read",
+    "token": "Request an access token and describe it",
+    "listen": "Receive callbacks and print them",
+    "trigger": "Have a running emulator send callbacks",
+    "emulate": "Run an emulated service",
+    "completion": "Print a completion script for a shell",
+}
+"""Commands in the order of the help. That of a command itself is its function's docstring."""
 _MEANT: Final[Mapping[tuple[str, ...], str]] = {
     ("export", "--output"): "--format",
     ("export", "-o"): "--format",
@@ -32,11 +63,11 @@ _MEANT: Final[Mapping[tuple[str, ...], str]] = {
 """Options of other sub-commands by what the same is called in this one."""
 
 
-def command_line() -> App:
-    """Return the command with its sub-commands, none of them loaded."""
+def command_line(wanted: str = "") -> App:
+    """Return the command line; only the wanted command is loaded, once it is called."""
     app = App(
         name="income-client",
-        help=ABOUT,
+        help=_ABOUT,
         help_format="plaintext",
         version=__version__,
         console=Screen(),
@@ -46,8 +77,9 @@ def command_line() -> App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for place, (name, text) in enumerate(COMMANDS.items()):
+    for place, (name, summary) in enumerate(_SUMMARIES.items()):
         module = name.replace("-", "_")
+        text = None if name == wanted else summary
         app.command(f"income_client.cli.{module}:{module}", name=name, help=text, sort_key=place)
     return app
 
@@ -62,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
         The exit status.
     """
     try:
-        return command_line()(list(arguments)) or ExitStatus.DONE
+        return command_line(*arguments[:1])(list(arguments)) or ExitStatus.DONE
     except CycloptsError:
         return ExitStatus.MISUSED
     except IncomeClientError as error:

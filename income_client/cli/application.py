@@ -32,7 +32,20 @@ async def application(
     addresses: Switch = False,
     connection: Connection | None = None,
 ) -> int:
-    """Show an application: its income by year, and the documents behind each amount.
+    """Show an application: its income by year, and what supports each amount.
+
+    Bars show the income of each year and source, on one scale for all applicants.
+    The documents behind an amount stand beside it, and all of them with their pay
+    periods on a time line. What rests on a document that is suspected fraudulent is
+    red, and said so. Who the borrowers are is hidden unless --show-personal-data is
+    given.
+
+    With --html the same goes to a page that needs no other file, has no script and
+    asks for nothing; only you can read it (mode 0600). JSON is the service's own,
+    with all that names the borrowers; it leaves the addresses of files out unless
+    --addresses is given.
+
+    Example: income-client application app-000001 --html app-000001.html
 
     Args:
         application_id: the service's id of it.

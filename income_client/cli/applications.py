@@ -51,6 +51,15 @@ async def applications(
 ) -> int:
     """List the applications that were updated in a span, each once.
 
+    Times are ISO 8601, the service's own if they have no zone, or go back from its
+    present: 90min, 12h, 7d, 2w, now, beginning. Rows come as they are found, in no
+    order. The output is a table on a terminal and JSON lines elsewhere, unless
+    --output says table, jsonl, csv or json; -q gives ids alone, for other commands.
+    The list has no time of update; application shows it. Where a second holds more
+    applications than the service can list, that is said, and the exit status is 1.
+
+    Example: income-client applications --updated-after 7d
+
     Args:
         updated_after: where the span begins; the beginning of time by default.
         updated_before: where it ends; the present by default.

@@ -10,6 +10,12 @@ from .output import write_text
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     """Print the script that completes the command in a shell.
 
+    Where such scripts go: for bash the file income-client in the folder
+    ~/.local/share/bash-completion/completions, for zsh the file _income-client in a
+    folder of $fpath, for fish ~/.config/fish/completions/income-client.fish.
+
+    Example: income-client completion bash
+
     Args:
         shell: which one.
 

@@ -1,4 +1,7 @@
-"""The client that a command reads with: from the environment, a file and a prompt."""
+"""Which service a command reads, and as whom: from options, the environment, a file, a prompt.
+
+The rules of precedence are in `income_client.configuration`.
+"""
 
 import getpass
 import signal
@@ -8,48 +11,130 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Final, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
 from urllib.parse import urlsplit
 
 from attrs import evolve, frozen
 from cyclopts import Parameter
 
-from income_client import (
-    BasicAuth,
-    ConfigurationError,
-    DownloadPolicy,
-    IncomeClient,
-    IncomeClientError,
-    OAuth2ClientCredentials,
-    OnEvent,
-    RetryPolicy,
-    Secret,
-    Timeouts,
-    TokenStore,
-    TransportError,
-)
-from income_client.configuration import ClientOptions as ConstructorOptions
-from income_client.configuration import Configuration, from_file
+from income_client import ConfigurationError, IncomeClientError, Secret
 
 from .options import MisuseError
 from .output import printable
 
+if TYPE_CHECKING:
+    from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
+    from income_client.configuration import ClientOptions, Configuration
+
+_CONFIG_HELP: Final = (
+    "Configuration file in TOML, which overrides the environment. Default: $INCOME_CONFIG or "
+    "~/.config/income-client/config.toml, which the environment overrides."
+)
+_PROFILE_HELP: Final = (
+    "Use [profiles.NAME] of the configuration file, which overrides the environment."
+)
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class Connection:
+    """Options of each command that reads the service."""
+
+    config: Annotated[
+        Path | None, Parameter(show_default=False, metavar="FILE", help=_CONFIG_HELP)
+    ] = None
+    profile: Annotated[
+        str | None, Parameter(show_default=False, metavar="NAME", help=_PROFILE_HELP)
+    ] = None
+
+
+@frozen(kw_only=True)
+class Ready:
+    """All that a client is made of."""
+
+    configuration: "Configuration"
+    auth: "BasicAuth | OAuth2ClientCredentials"
+
+    def client(self, **options: Unpack["ClientOptions"]) -> "IncomeClient":
+        """Return a client of the service; an invalid setting raises a `MisuseError`."""
+        from .service_client import ServiceClient
+
+        account = self.configuration.account
+        address = account.base_url or ""
+        try:
+            self.configuration.complete(options)
+            client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **options)
+        except ConfigurationError as error:
+            raise MisuseError(self.configuration.placed(error.message)) from None
+        client.service = authority_of(address)
+        client.token_endpoint = authority_of(account.auth_url or address)
+        client.through = authority_of(options.get("proxy") or "")
+        return client
+
+
+def connect(
+    connection: Connection | None = None, **options: Unpack["ClientOptions"]
+) -> "IncomeClient":
+    """Return a client of the configured service.
+
+    If only the secret is missing, a person at a terminal is asked for it. What is missing or
+    invalid raises a `MisuseError`.
+    """
+    return made_ready(connection).client(**options)
+
+
+def made_ready(connection: Connection | None = None) -> Ready:
+    """Return what `connect` makes a client of, or raise its `MisuseError`."""
+    from income_client.configuration import from_file
+
+    connection = connection or Connection()
+    try:
+        found = _completed(from_file(connection.profile, connection.config))
+        return Ready(configuration=found, auth=found.auth())
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
+
+
+def _completed(found: "Configuration") -> "Configuration":
+    """Ask for the secret if that is all that is missing, and there is somebody to ask."""
+    account = found.account
+    match account.kinds:
+        case (kind,) if account.base_url and kind.secret not in account.given and can_ask():
+            words = kind.secret.replace("_", " ").capitalize()
+            answer = ask(f"{words} of {getattr(account, kind.name)}")
+            if answer is None:
+                return found
+            change: dict[str, Any] = {kind.secret: answer}
+            sources = {**found.sources, kind.secret: "typed in"}
+            return evolve(found, account=evolve(account, **change), sources=sources)
+        case _:
+            return found
+
+
+def described(client: "IncomeClient", error: IncomeClientError) -> str:
+    """Return the message of an error that a client yielded, with the server it is about."""
+    from .service_client import ServiceClient
+
+    return client.described(error) if isinstance(client, ServiceClient) else str(error)
+
+
+def authority_of(address: str) -> str:
+    """Return ``HOST:PORT`` of a valid address, and nothing else of it."""
+    if not address:
+        return ""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
+
 
 def can_ask() -> bool:
-    """Say whether somebody sees a question and can answer it."""
+    """Say whether a person sees a question and can answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(what: str) -> Secret | None:
-    """Ask for a secret on the terminal, without showing it.
-
-    Args:
-        what: what to ask for, in words.
-
-    Returns:
-        The answer; None if there was none, or if it could not be hidden.
-    """
+    """Ask for a secret without echo; None if there was no answer, or it could not be hidden."""
     try:
         with _interruptible(), warnings.catch_warnings():
             # Where it cannot be hidden, it is not asked for.
@@ -62,7 +147,7 @@ def ask(what: str) -> Secret | None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C end the question: an event loop would take it, and wait for the answer."""
+    """Let Ctrl-C end the question: an event loop would take it and wait for the answer."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -71,166 +156,3 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-_TOKEN: Final = "token:"  # noqa: S105 - what errors of token requests begin with
-
-
-@frozen(kw_only=True)
-class Servers:
-    """The servers that a client asks, each as ``HOST:PORT``."""
-
-    service: str
-    """The service."""
-    tokens: str
-    """The token endpoint."""
-    proxy: str | None
-    """What stands between, None for nothing."""
-
-    def place_of(self, error: TransportError) -> str:
-        """Return where an error came from, as it is added to its message."""
-        asked = self.tokens if error.message.startswith(_TOKEN) else self.service
-        return f"at {asked}" + ("" if self.proxy is None else f" through the proxy {self.proxy}")
-
-
-class ServiceClient(IncomeClient):
-    """A client that has errors tell their server once they leave its block.
-
-    Attributes:
-        servers: the servers that it asks; None where nobody said so.
-    """
-
-    servers: Servers | None = None
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it, and add the server to an error that says nothing of one."""
-        if self.servers is not None and isinstance(exc, TransportError):
-            exc.add_note(self.servers.place_of(exc))
-        await super().__aexit__(exc_type, exc, traceback)
-
-
-def described(client: IncomeClient, error: IncomeClientError) -> str:
-    """Return an error's message, with the server that gave no reply if that is what it is about.
-
-    Args:
-        client: whose error it is.
-        error: one that does not leave the client's block, which would add the server itself.
-    """
-    servers = client.servers if isinstance(client, ServiceClient) else None
-    if servers is None or not isinstance(error, TransportError):
-        return str(error)
-    return f"{error} {servers.place_of(error)}"
-
-
-def authority_of(address: str) -> str:
-    """Return ``HOST:PORT`` of an address that a client has accepted, and nothing else of it."""
-    parts = urlsplit(address)
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{f'[{host}]' if ':' in host else host}:{port}"
-
-
-_TYPED: Final = "typed in"
-_CONFIG_HELP: Final = (
-    "TOML file with base_url, and client_id and client_secret or username and password, perhaps "
-    "proxy and ca_file; mode 0600 if it holds a secret. Given here, it overrides the environment. "
-    "Default: $INCOME_CONFIG, or ~/.config/income-client/config.toml; the environment overrides "
-    "these."
-)
-_PROFILE_HELP: Final = (
-    "Use [profiles.NAME] of that file, which overrides the environment. What it leaves out comes "
-    "from the environment and the file's top level; with another address only proxy and ca_file."
-)
-
-
-@Parameter(name="*")
-@frozen(kw_only=True)
-class Connection:
-    """Options of each sub-command that reads the service."""
-
-    config: Annotated[Path | None, Parameter(show_default=False, help=_CONFIG_HELP)] = None
-    """File that keeps address and credentials; None for where it is by default."""
-    profile: Annotated[
-        str | None, Parameter(show_default=False, metavar="NAME", help=_PROFILE_HELP)
-    ] = None
-    """Which table of it goes over its other keys, if any."""
-
-
-class ClientOptions(TypedDict, total=False):
-    """What a sub-command may choose of its client, as `IncomeClient` takes it."""
-
-    on_event: OnEvent | None
-    timeouts: Timeouts | None
-    retry: RetryPolicy | None
-    concurrency: int
-    downloads: DownloadPolicy | None
-    token_store: TokenStore | None
-
-
-@frozen(kw_only=True)
-class Ready:
-    """What a client is made of."""
-
-    configuration: Configuration
-    """Where the service is, and where each setting comes from."""
-    auth: BasicAuth | OAuth2ClientCredentials
-    """The credentials."""
-
-    def client(self, **options: Unpack[ClientOptions]) -> IncomeClient:
-        """Return a client of this service, or raise a `MisuseError` for an invalid setting."""
-        configuration = self.configuration
-        account = configuration.account
-        address = account.base_url or ""
-        arguments = cast("ConstructorOptions", dict(options))
-        try:
-            configuration.complete(arguments)
-            client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **arguments)
-        except ConfigurationError as error:
-            raise MisuseError(configuration.placed(error.message)) from None
-        proxy = arguments.get("proxy")
-        client.servers = Servers(
-            service=authority_of(address),
-            tokens=authority_of(account.auth_url or address),
-            proxy=None if proxy is None else authority_of(proxy),
-        )
-        return client
-
-
-def connect(connection: Connection | None = None, **options: Unpack[ClientOptions]) -> IncomeClient:
-    """Return a client of the service that the environment or the file names.
-
-    Where only the secret is missing, a person at a terminal is asked for it. Raises a
-    `MisuseError` if something is missing or invalid.
-    """
-    return made_ready(connection).client(**options)
-
-
-def made_ready(connection: Connection | None = None) -> Ready:
-    """Return what `connect` makes a client of, or raise its `MisuseError`."""
-    connection = connection or Connection()
-    try:
-        found = _asked(from_file(connection.profile, connection.config))
-        return Ready(configuration=found, auth=found.auth())
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
-
-
-def _asked(found: Configuration) -> Configuration:
-    """Ask for the secret if that is all that is missing, and somebody can be asked."""
-    account = found.account
-    match account.kinds:
-        case (kind,) if account.base_url and kind.secret not in account.given and can_ask():
-            words = kind.secret.replace("_", " ").capitalize()
-            answer = ask(f"{words} of {getattr(account, kind.name)}")
-            if answer is None:
-                return found
-            change: dict[str, Any] = {kind.secret: answer}
-            sources = {**found.sources, kind.secret: _TYPED}
-            return evolve(found, account=evolve(account, **change), sources=sources)
-        case _:
-            return found

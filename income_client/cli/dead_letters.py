@@ -37,7 +37,16 @@ async def dead_letters(
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
-    """List what a poller could not read so far.
+    """List what a poller could not read so far, and tries again later.
+
+    Ids, or seconds of the list that hold more than the service can list; the
+    reason, and times of the service. It looks into the file that poll --store
+    keeps, whether the poller runs or not, and changes nothing. The output is a
+    table on a terminal and JSON lines elsewhere; -q gives ids of applications
+    alone. The exit status is 0 whether there are any or not, and 1 if there is no
+    such file or name.
+
+    Example: income-client dead-letters --store polls.db
 
     Args:
         store: file in which the poller keeps how far it has come.

@@ -31,6 +31,11 @@ async def demo(
 ) -> int:
     """Read a whole emulated service of invented data, and say what was found.
 
+    Progress goes to standard error, the summary to standard output. The exit
+    status is 1 if the summary does not agree with what the service holds.
+
+    Example: income-client demo --applications 20000
+
     Args:
         applications: how many the service holds.
         seed: what everything invented hangs on.

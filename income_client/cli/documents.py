@@ -49,6 +49,16 @@ async def documents(
 ) -> int:
     """List documents of applications, with the data read from them.
 
+    JSON holds all of it, a document a line, with its application and its type, and
+    so it names the borrowers. The addresses of files are left out unless
+    --addresses is given: who has one can read the file. The output is a table on a
+    terminal and JSON lines elsewhere. Ids come from standard input where - stands
+    for them. The exit status is 1 if the documents of an application could not be
+    read, while the others are listed, or if no document has a type that was asked
+    for (paystub may be missing); 4 if the credentials are refused.
+
+    Example: income-client documents app-000001 --type paystub
+
     Args:
         applications: whose documents; - for ids on standard input.
         type_: only documents of this type, such as paystub; may be repeated.

@@ -74,7 +74,29 @@ async def download(
     quiet: QuietOption = False,
     connection: Connection | None = None,
 ) -> int:
-    """Put the files of documents into a folder, and list them there.
+    """Put the files of applications' documents into a folder.
+
+    Whose, is told by ids, by - for those on standard input (one a line, or JSON as
+    applications and poll write it), or by a span of which everything that was
+    updated is meant. Times are ISO 8601, or go back from now: 12h, 7d, beginning.
+
+    The path of each file goes to standard output once it is whole. The folder's
+    manifest.jsonl then gets a line of JSON about it, with its size and SHA-256;
+    neither has an address or a name of anybody. Run it again, and it goes on where
+    it was: a file that is listed and still as it was is not asked for, and what
+    came of the others is not asked for twice. Bars go to standard error if that is
+    a terminal and no pipe takes the paths, and a summary at the end.
+
+    What fails is said, and keeps nothing else from coming. Ctrl-C and SIGTERM stop
+    it, with the parts that came kept for the next run; a second one ends it at
+    once. Parts are hidden files beside the places of the whole ones. The exit
+    status is 0 if all is there, 1 if something failed or no document has a type
+    that was asked for (paystub may be missing), 4 if the credentials are refused,
+    130 after Ctrl-C, 143 after SIGTERM, and 141 when nobody reads the output any
+    more. Address and credentials come from the environment or a file, as for poll.
+
+    Example: income-client download app-000001 app-000002 --to files --type paystub
+    income-client applications -q | income-client download - --to files
 
     Args:
         applications: whose documents; - for ids on standard input, one a line.

@@ -48,6 +48,25 @@ async def emulate(
 ) -> int:
     """Run the emulated service on loopback until Ctrl-C or SIGTERM.
 
+    Prints the environment variables that lead a client to it, as lines for a
+    shell. All data is invented, the credentials too; its updates lie in the 90
+    days before --start. Service time passes, and so its present is yours unless
+    you choose another. The exit status is 0 after SIGTERM and 130 after Ctrl-C.
+
+    With --callbacks it sends callbacks, of --updates and of trigger, up to five
+    times more where they are not taken, which is assumed of the service; the
+    contract does not say. Their credentials come from the environment:
+    INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
+    INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET for tokens.
+
+    With --faults things go wrong on a share of the requests, told at the end. A
+    fault is a status from 400 on, or reset, drop, cut, stall, trickle or garbage;
+    its share is a number up to 1 or a percentage, of all requests or of those that
+    are named behind an @: list, application, documents, file, token. The same
+    --seed has the same faults.
+
+    Example: income-client emulate --port 8080 --faults 503:0.05,cut:10%@file
+
     Args:
         port: where to listen; 0 takes a free port.
         applications: how many the service holds.

@@ -91,7 +91,28 @@ async def export(
     allow_missing: Switch = False,
     connection: Connection | None = None,
 ) -> int:
-    """Write every application that changed in a span to a file, or to Parquet files.
+    """Write every application that changed in a span to one file.
+
+    Lines of JSON hold all that the service says; with --format parquet a folder of
+    five tables to be joined (see the README): applications, applicants,
+    income_sources, documents and paystub_amounts. A manifest beside the lines, or
+    among the tables, tells the span and what is missing.
+
+    The file is whole at its place, or not there. What has come is kept in a folder
+    beside it, PATH.part: run the same command again, after whatever ended it, and
+    it goes on. The span ends at the service's present when the first run began, and
+    stays; what is updated after that belongs to the next export, and the summary
+    says where that begins. What could not be read is said and tried again by the
+    next run; the file is not made without it unless you say --allow-missing.
+
+    The path goes to standard output, all else to standard error. The exit status is
+    0 if the file is there, 1 if something failed or is missing, 4 if the
+    credentials are refused, 130 after Ctrl-C and 143 after SIGTERM. Address and
+    credentials come from the environment or a file, as for poll. The file holds
+    borrowers' data, so that only you may read it, and no addresses of files unless
+    --addresses is given.
+
+    Example: income-client export --to june.jsonl --updated-after 2026-06-01
 
     Args:
         to: the file, or for Parquet the folder; nothing may be there yet.

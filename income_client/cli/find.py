@@ -23,6 +23,10 @@ async def find(
 ) -> int:
     """Find the application with a reference of your own.
 
+    The exit status is 1 if there is none.
+
+    Example: income-client find LOAN-2026-000123 --output jsonl
+
     Args:
         reference: the application_reference_id under which it was registered.
         output: how; a table on a terminal, else JSON lines.

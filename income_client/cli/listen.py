@@ -61,7 +61,23 @@ async def listen(
     payload: Switch = False,
     show_personal_data: Switch = False,
 ) -> int:
-    """Print verified callbacks until Ctrl-C or SIGTERM.
+    """Take callbacks at an address of your own, and print each as a line of JSON.
+
+    A line tells when the callback came, its event and its application, and whether
+    the same bytes came shortly before; on a terminal it is not JSON. It is written
+    before the callback is answered with 200, and with --forward-to only once it has
+    been handed on. What cannot be handed on or written is answered with 503, upon
+    which the service is assumed to send it again. What else is not taken is told on
+    standard error, by reason.
+
+    The credentials that callbacks must carry come from the environment:
+    INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or, for tokens that are
+    sold at --token-path, INCOME_CALLBACK_CLIENT_ID and
+    INCOME_CALLBACK_CLIENT_SECRET; or both. Where none are set and only this
+    machine can ring, some are made up and told. The exit status is 0 after
+    SIGTERM, 130 after Ctrl-C, and 141 when nobody reads the output any more.
+
+    Example: income-client listen --forward-to http://127.0.0.1:8000/hook
 
     Args:
         port: where to listen; 0 takes a free port.

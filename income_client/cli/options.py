@@ -1,94 +1,83 @@
-"""Arguments and options that several commands have: times, ids, document types."""
+"""Arguments and options that several commands have: times, spans, ids, types of documents."""
 
 import asyncio
-import contextlib
 import json
 import os
 import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import Future
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from attrs import frozen
 from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
-from cyclopts.validators import Number
+from cyclopts.types import NonNegativeFloat, NonNegativeInt
 
-from income_client import (
-    ApplicationDocuments,
-    ApplicationPaginator,
-    ConfigurationError,
-    DocumentEntry,
-    IncomeClient,
-    Window,
-)
+from income_client import ConfigurationError
 
 from .output import reason_of
 
+if TYPE_CHECKING:
+    from income_client import (
+        ApplicationDocuments,
+        ApplicationPaginator,
+        DocumentEntry,
+        IncomeClient,
+        Window,
+    )
+
 
 class MisuseError(ConfigurationError):
-    """Arguments or settings that cannot be meant, wherever they come from."""
+    """Invalid arguments or configuration: the command exits with 2."""
 
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 """An option without a value."""
-Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
-"""A span of time."""
-WholeSeconds = Annotated[int, Parameter(validator=Number(gte=0))]
-"""The same where a part of a second has no meaning."""
+Seconds = NonNegativeFloat
+WholeSeconds = NonNegativeInt
 TableOrJson = Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"))]
-"""How one thing is shown, of which there are no rows."""
+"""The form of an output that has no rows."""
 
+
+# Times
 
 BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
 """The beginning of time."""
-
 _SECOND: Final = timedelta(seconds=1)
+_UNITS: Final = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "min": timedelta(minutes=1),
+    "m": timedelta(minutes=1),
+    "s": _SECOND,
+}
+_BACK: Final = re.compile(r"(\d{1,8})(s|min|m|h|d|w)", re.ASCII)
+_BEGINNING: Final = "beginning"
+_NOW: Final = "now"
+_TIMES: Final = "2026-01-31, 2026-01-31T12:00:00, 7d, 12h, now or beginning"
 
 
 def service_time(when: datetime, *, up: bool = False) -> datetime:
-    """Return a time as the service has it: in UTC, without zone, in whole seconds.
-
-    Args:
-        when: aware, or in the service's time already.
-        up: whether parts of a second become a whole one, or none.
-    """
+    """Return a time in the service's form: UTC without zone, in whole seconds, rounded."""
     naive = when if when.utcoffset() is None else when.astimezone(UTC)
     whole = naive.replace(tzinfo=None, microsecond=0)
     return whole + _SECOND if up and naive.microsecond else whole
 
 
-_BACK: Final = re.compile(r"(\d{1,8})(s|min|m|h|d|w)", re.ASCII)
-_UNITS: Final = {
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "min": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
-_LONGEST_FIRST: Final = sorted(_UNITS.items(), key=lambda unit: -unit[1])
-_BEGINNING: Final = "beginning"
-_NOW: Final = "now"
-_NO_TIME: Final = timedelta(0)
-
-
 @frozen
 class Moment:
-    """A time that somebody typed; neither field is set for the beginning of time."""
+    """A time as it was typed; the beginning of time if neither field is set."""
 
     at: datetime | None = None
-    """A time; the service's own where it carries no zone."""
+    """A time; the service's own if it has no zone."""
     back: timedelta | None = None
     """How long before the service's present."""
 
     def seen_from(self, present: datetime) -> datetime:
-        """Return the time that is meant, the beginning of time at the earliest.
-
-        Args:
-            present: service time; looked at only where ``back`` is set.
-        """
+        """Return the time that is meant; the service's present counts only for ``back``."""
         if self.back is None:
             return BEGINNING if self.at is None else self.at
         try:
@@ -101,37 +90,28 @@ class Moment:
         """What one would type for it."""
         if self.back is None:
             return _BEGINNING if self.at is None else self.at.isoformat()
-        fitting = (name for name, unit in _LONGEST_FIRST if self.back % unit == _NO_TIME)
-        unit = next(fitting)
-        return f"{self.back // _UNITS[unit]}{unit}" if self.back else _NOW
+        if not self.back:
+            return _NOW
+        unit = next(name for name, length in _UNITS.items() if not self.back % length)
+        return f"{self.back // _UNITS[unit]}{unit}"
 
 
-NOW: Final = Moment(back=_NO_TIME)
+NOW: Final = Moment(back=timedelta(0))
 """The service's present."""
 
 
 def read_moment(text: str) -> Moment:
-    """Return the moment that a text means.
-
-    Args:
-        text: ISO 8601, a span such as ``7d`` or ``12h``, ``now`` or ``beginning``.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """Return the moment that a text means, or raise a `ValueError`."""
     if text == _BEGINNING:
         return Moment()
     if text == _NOW:
         return NOW
-    span = _BACK.fullmatch(text)
     try:
-        if span is not None:
+        if span := _BACK.fullmatch(text):
             return Moment(back=int(span[1]) * _UNITS[span[2]])
         return Moment(at=datetime.fromisoformat(text))
     except (ValueError, OverflowError):
-        raise ValueError(
-            "this is no time; 2026-01-31, 2026-01-31T12:00:00, 7d, 12h, now and beginning are"
-        ) from None
+        raise ValueError(f"this must be a time such as {_TIMES}") from None
 
 
 def _converted(_: Any, tokens: Sequence[Token]) -> Moment:
@@ -141,7 +121,7 @@ def _converted(_: Any, tokens: Sequence[Token]) -> Moment:
 When = Annotated[
     Moment,
     Parameter(
-        converter=_converted, n_tokens=1, accepts_keys=False, metavar="WHEN", show_default=False
+        converter=_converted, n_tokens=1, accepts_keys=False, metavar="TIME", show_default=False
     ),
 ]
 """An option that takes a time."""
@@ -152,40 +132,28 @@ class Bounds:
     """The bounds of a walk, as `IncomeClient.list_applications` takes them."""
 
     after: datetime | None
-    """Lower bound; None where none is given, which means the beginning of time."""
     before: datetime | None
-    """Upper bound; None where none is given, which means the present."""
 
 
 def ends_before_it_begins(after: Moment | None, before: Moment | None) -> bool:
-    """Say whether two bounds cannot be meant together, wherever the service's present is.
-
-    Args:
-        after: lower bound, if any.
-        before: upper bound, if any.
-    """
+    """Say whether two bounds contradict each other, whatever the service's present is."""
     if after is None or before is None:
         return False
     if after.back is not None and before.back is not None:
         return after.back < before.back
     if after.at is None or before.at is None:
         return False
-    # Where only one of them has a zone, nobody knows before the service is asked.
+    # If only one of them has a zone, the service must be asked first.
     has_zones = after.at.utcoffset() is not None, before.at.utcoffset() is not None
     return has_zones[0] == has_zones[1] and after.at > before.at
 
 
-async def span_between(client: IncomeClient, after: Moment | None, before: Moment | None) -> Bounds:
+async def span_between(
+    client: "IncomeClient", after: Moment | None, before: Moment | None
+) -> Bounds:
     """Return the bounds that are meant, by the service's own present.
 
-    Args:
-        client: of the service; it is asked for its time where that matters.
-        after: lower bound, if any.
-        before: upper bound, if any.
-
-    Raises:
-        MisuseError: the span begins later than the service's present, or than it ends.
-        IncomeClientError: the service does not tell its time.
+    A span that begins in the future, or ends before it begins, raises a `MisuseError`.
     """
     present = BEGINNING
     if after not in (None, Moment()) or (before is not None and before.back is not None):
@@ -205,157 +173,58 @@ async def span_between(client: IncomeClient, after: Moment | None, before: Momen
     return bounds
 
 
-STANDARD_INPUT: Final = "-"
-"""What stands for it on a command line."""
+# Ids of applications
 
+STANDARD_INPUT: Final = "-"
+"""What it is called on a command line."""
 _PIECE: Final = 65536
-_AHEAD: Final = 16
 _LONGEST_ID: Final = 1000
 
 
-@frozen
-class _Fault:
-    """Why there are no more ids."""
-
-    text: str
-    """In words, without any content."""
-
-
-async def read_ids(descriptor: int = 0) -> AsyncIterator[str]:
-    """Yield the id in each line: an id alone, or JSON that has one, as ``poll`` writes it.
-
-    Args:
-        descriptor: of what to read; standard input unless given.
-
-    Raises:
-        ConfigurationError: it cannot be read, or a line has no id.
-    """
-    # What holds the lines, which may be records of somebody's, is gone when this raises.
-    async with contextlib.aclosing(_ids(descriptor)) as ids:
-        async for one in ids:
-            if isinstance(one, _Fault):
-                break
-            yield one
-        else:
-            return
-    raise ConfigurationError(one.text)
-
-
-async def _ids(descriptor: int) -> AsyncGenerator[str | _Fault, None]:
-    """Yield the id in each line, or why there are no more."""
-    number = 0
-    rest = b""
-    async with contextlib.aclosing(_pieces(descriptor)) as pieces:
-        async for piece in pieces:
-            if isinstance(piece, OSError):
-                yield _Fault(f"standard input cannot be read: {reason_of(piece)}")
-                return
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                number += 1
-                if line.strip():
-                    yield _id_in(line, number)
-    if rest.strip():
-        yield _id_in(rest, number + 1)
-
-
-async def _pieces(descriptor: int) -> AsyncGenerator[bytes | OSError, None]:
-    """Yield what comes, as it comes; no more is read ahead than there is use for."""
-    loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | OSError] = asyncio.Queue(_AHEAD)
-
-    def pump() -> None:
-        # Past every buffer: the lock of one that is waited for breaks the interpreter's end.
-        piece: bytes | OSError = b"..."
-        while piece and not isinstance(piece, OSError):
-            try:
-                piece = os.read(descriptor, _PIECE)
-            except OSError as error:
-                piece = error
-            put = queue.put(piece)
-            try:
-                asyncio.run_coroutine_threadsafe(put, loop).result()
-            except (CancelledError, RuntimeError):  # the loop has ended meanwhile
-                put.close()
-                return
-
-    # A terminal, a file and a pipe are read alike; whoever never comes is not waited for.
-    threading.Thread(target=pump, name="standard input", daemon=True).start()
-    while piece := await queue.get():
-        yield piece
-        if isinstance(piece, OSError):
-            return
-
-
-def _id_in(line: bytes, number: int) -> str | _Fault:
-    found = _found(line.strip())
-    if found is None:
-        return _Fault(f"line {number:,} of standard input has no id of an application")
-    return found
-
-
-def _found(line: bytes) -> str | None:
-    if not line.startswith(b"{"):
-        try:
-            return line.decode() if len(line) <= _LONGEST_ID else None
-        except UnicodeDecodeError:
-            return None
-    try:
-        said = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    inner = said.get("application")
-    if isinstance(inner, dict):
-        said = inner
-    found = said.get("application_id")
-    return found if isinstance(found, str) and found else None
-
-
 def _id(_: Any, tokens: Sequence[Token]) -> str:
-    # Since a hyphen alone is an argument here, options that nobody knows come along.
+    # Since a hyphen alone is an argument here, unknown options come along.
     (token,) = tokens
     if token.value.startswith("-") and token.value != STANDARD_INPUT:
         raise UnknownOptionError(token=token, argument_collection=ArgumentCollection())  # type: ignore[no-untyped-call]
     return token.value
 
 
-_PARAMETER = Parameter(
-    name="APPLICATION_ID", allow_leading_hyphen=True, converter=_id, n_tokens=1, accepts_keys=False
-)
-IdArgument = Annotated[str, _PARAMETER]
+IdArgument = Annotated[
+    str,
+    Parameter(
+        name="APPLICATION_ID",
+        allow_leading_hyphen=True,
+        converter=_id,
+        n_tokens=1,
+        accepts_keys=False,
+    ),
+]
 """One of several ids, or a hyphen for those on standard input."""
 
 
 @frozen(kw_only=True)
 class Known:
-    """How many applications there are."""
+    """How many applications there are so far, and whether these are all."""
 
     count: int
-    """Those known so far."""
     is_all: bool
-    """Whether no more will come."""
-
-
-def overfull(second: Window) -> str:
-    """Say that a second holds more changes than can be asked for."""
-    return f"the second {second.starts_at.isoformat()} holds more than can be listed"
 
 
 class Chosen:
-    """Ids, each once, as they become known.
+    """The applications that a command is about: their ids, each once, as they become known.
 
     Args:
-        named: what stands on the command line, ``-`` for standard input.
+        named: ids on the command line, ``-`` for those on standard input.
         changed: a walk over those that changed in a span.
-        on_known: told how many there are, each time that this changes.
+        on_known: called with how many there are, each time that this changes.
     """
 
     def __init__(
         self,
         named: Iterable[str] = (),
-        changed: ApplicationPaginator | None = None,
+        changed: "ApplicationPaginator | None" = None,
         *,
-        on_known: Callable[[Known], None],
+        on_known: Callable[[Known], object] = lambda _: None,
     ) -> None:
         named = tuple(named)
         self._named = tuple(dict.fromkeys(one for one in named if one != STANDARD_INPUT))
@@ -363,59 +232,106 @@ class Chosen:
         self._changed = changed
         self._on_known = on_known
         self._seen = set(self._named)
-        self._tell(is_all=changed is None and not self._has_input)
+        self._report(is_all=changed is None and not self._has_input)
 
     @property
-    def saturated(self) -> tuple[Window, ...]:
-        """Seconds that hold more changes than can be asked for."""
+    def saturated(self) -> "tuple[Window, ...]":
+        """Seconds that hold more changes than can be listed."""
         return () if self._changed is None else self._changed.saturated
 
     async def ids(self) -> AsyncIterator[str]:
-        """Yield them.
-
-        Raises:
-            ConfigurationError: standard input is none of ids.
-            IncomeClientError: the service does not tell them.
-        """
+        """Yield them; standard input without ids raises a `ConfigurationError`."""
         for one in self._named:
             yield one
         if self._has_input:
-            async for one in read_ids():
-                if self._is_new(one):
-                    yield one
+            async with aclosing(read_ids()) as read:
+                async for one in read:
+                    if self._is_new(one):
+                        yield one
         if self._changed is not None:
             async for row in self._changed:
                 if self._is_new(row.application_id):
                     yield row.application_id
-        self._tell(is_all=True)
+        self._report(is_all=True)
 
     def _is_new(self, one: str) -> bool:
         if one in self._seen:
             return False
         self._seen.add(one)
-        self._tell(is_all=False)
+        self._report(is_all=False)
         return True
 
-    def _tell(self, *, is_all: bool) -> None:
+    def _report(self, *, is_all: bool) -> None:
         self._on_known(Known(count=len(self._seen), is_all=is_all))
 
+
+def overfull(second: "Window") -> str:
+    """Say that a second holds more changes than can be listed."""
+    return f"the second {second.starts_at.isoformat()} holds more than can be listed"
+
+
+async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
+    """Yield the id in each line of standard input: an id alone, or JSON that has one."""
+    number = 0
+    rest = b""
+    while piece := await _read(descriptor):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            number += 1
+            if line.strip():
+                yield _id_in(line.strip(), number)
+    if rest.strip():
+        yield _id_in(rest.strip(), number + 1)
+
+
+async def _read(descriptor: int) -> bytes:
+    """Return what comes next, from a terminal, a file or a pipe; nothing at the end."""
+    future: Future[bytes] = Future()
+    future.set_running_or_notify_cancel()
+
+    def read() -> None:
+        try:
+            # Past every buffer: the lock of one that is waited for breaks the interpreter's end.
+            future.set_result(os.read(descriptor, _PIECE))
+        except OSError as error:
+            future.set_exception(error)
+
+    # A thread of the loop's own pool would be waited for at the end, even if nothing ever comes.
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    try:
+        return await asyncio.wrap_future(future)
+    except OSError as error:
+        raise ConfigurationError(f"standard input cannot be read: {reason_of(error)}") from None
+
+
+def _id_in(line: bytes, number: int) -> str:
+    try:
+        if line.startswith(b"{"):
+            record = json.loads(line)
+            found = record.get("application", record).get("application_id")
+        else:
+            found = line.decode() if len(line) <= _LONGEST_ID else None
+    except (AttributeError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, str) or not found:
+        raise ConfigurationError(f"line {number:,} of standard input has no id of an application")
+    return found
+
+
+# Types of documents
 
 TypesOption = Annotated[tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)]
 _OF_THE_CONTRACT: Final = "paystub"
 
 
 class DocumentTypes:
-    """Chooses documents by type.
-
-    Args:
-        wanted: the types to choose; every one where this is empty.
-    """
+    """Chooses documents by type, and knows which types were found; all types if none is wanted."""
 
     def __init__(self, wanted: Iterable[str] = ()) -> None:
         self._wanted = frozenset(wanted)
         self._found: set[str] | None = None
 
-    def chosen(self, documents: ApplicationDocuments) -> list[DocumentEntry]:
+    def chosen(self, documents: "ApplicationDocuments") -> "list[DocumentEntry]":
         """Return an application's documents of these types."""
         self._found = (self._found or set()) | documents.documents.keys()
         return [
@@ -433,10 +349,8 @@ class DocumentTypes:
 
     @property
     def are_known(self) -> bool:
-        """Whether each type was found, or is one that the service is known to have.
+        """Whether each type was found, or is one that the service has.
 
-        Any other may be misspelt. It cannot be known where no application was read.
+        Any other may be misspelt. It is not known if no application was read.
         """
-        if self._found is None:
-            return True
-        return self._wanted <= self._found | {_OF_THE_CONTRACT}
+        return self._found is None or self._wanted <= self._found | {_OF_THE_CONTRACT}

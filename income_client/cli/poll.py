@@ -64,7 +64,31 @@ async def poll(
     addresses: Switch = False,
     connection: Connection | None = None,
 ) -> int:
-    """Write every update as a line of JSON, and keep how far it has come.
+    """Write every update of every application to standard output, as lines of JSON.
+
+    A line is the service's own JSON, without the addresses of files unless
+    --addresses is given. On a terminal it is time, id and reference, unless
+    --show-personal-data is given. It is written before the file notes that it was,
+    so that nothing is lost in a crash; at worst the last lines come again. Run it
+    again with the same file, and it goes on where it was. What could not be read is
+    kept in the file, and tried again later.
+
+    Ctrl-C and SIGTERM stop it once the lines at hand are written and noted; a
+    second one ends it at once. The exit status is 0 after SIGTERM, or 143 if that
+    cut --once short; 130 after Ctrl-C, 141 when nobody reads the output any more,
+    1 after a failure, 2 where settings cannot be meant, and 4 where the credentials
+    are refused. What fails for a while is tried again for ever, so a service
+    manager need only start it (systemd: Restart=on-failure; the README has a unit),
+    and cron runs it with --once. One name has one process: the newer goes on, and
+    the older ends with 1.
+
+    Address and credentials come from the environment, INCOME_BASE_URL, and
+    INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and
+    INCOME_PASSWORD; or from the file of --config. So do INCOME_PROXY and
+    INCOME_CA_FILE, of an HTTP proxy and of a private authority. On a terminal a
+    line tells how far it has come, in service time.
+
+    Example: income-client poll --store polls.db --start 7d >> all.jsonl
 
     Args:
         store: file that keeps how far it has come; made if there is none.

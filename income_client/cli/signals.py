@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: asked to stop the first time, ended the second."""
+"""Ctrl-C and SIGTERM: the first asks a command to stop, the second ends it at once."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Final, TypeVar
 
-_NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
+T = TypeVar("T")
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
@@ -24,34 +25,26 @@ class StopSignals:
         self.received: signal.Signals | None = None
         self._stop = stop
         self._loop = asyncio.get_running_loop()
-        for number in _NUMBERS:
-            # Has the signal itself wake up the loop, also when it comes just before the loop
-            # waits. Windows has no such handlers.
+        for number in _SIGNALS:
+            # The loop's own handler, which Windows lacks, wakes up the loop even if the signal
+            # comes just before it waits. The other one runs even while a write blocks the loop.
             with contextlib.suppress(NotImplementedError):
-                self._loop.add_signal_handler(number, _do_nothing)
-            # In place of the loop's handler: this one runs even while a write blocks the loop.
+                self._loop.add_signal_handler(number, lambda: None)
             signal.signal(number, self._receive)
 
     def _receive(self, number: int, _: FrameType | None) -> None:
-        for each in _NUMBERS:
+        for each in _SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         self.received = signal.Signals(number)
         with contextlib.suppress(RuntimeError):  # the loop is closed: all is over anyway
             self._loop.call_soon_threadsafe(self._stop)
 
 
-def _do_nothing() -> None:
-    """Stand in for a handler of the loop, which only has to wake up."""
-
-
-T = TypeVar("T")
-
-
 class Stoppable:
-    """Waits for one thing at a time, until it is to stop.
+    """Waits for one thing at a time until it is stopped.
 
     Attributes:
-        is_stopped: whether it is.
+        is_stopped: whether it was.
     """
 
     def __init__(self) -> None:
@@ -59,19 +52,18 @@ class Stoppable:
         self._until: asyncio.Timeout | None = None
 
     def stop(self) -> None:
-        """End what is waited for, and all that would be."""
+        """End what is being waited for, and whatever would be."""
         self.is_stopped = True
         if self._until is not None:
             self._until.reschedule(0)
 
     async def wait_for(self, awaitable: Awaitable[T]) -> T | None:
-        """Return what comes of something, None if it is to stop before."""
+        """Return the result of something; None if stopped before."""
         try:
             async with asyncio.timeout(0 if self.is_stopped else None) as self._until:
                 return await awaitable
         except TimeoutError:
-            # One from further in says nothing about stopping.
-            if not self.is_stopped:
+            if not self.is_stopped:  # it comes from further in
                 raise
             return None
         finally:

@@ -31,6 +31,13 @@ async def token(
 ) -> int:
     """Buy an access token, and tell how long it serves and what it says.
 
+    Its claims are shown where it is a JWT, without verifying it and without those
+    that may be about a person. The token itself is only shown by --reveal, which
+    prints nothing else. The exit status is 1 where the credentials need no token,
+    and 4 if it, or they, were refused.
+
+    Example: income-client token
+
     Args:
         connection: where the account comes from.
         output: a table to read, or JSON.

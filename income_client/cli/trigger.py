@@ -10,7 +10,8 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError
 from income_client.emulator import CallbackDelivery
-from income_client.emulator.control import USUAL_EVENT, CallbackOrder, OrderFault, RemoteEmulator
+from income_client.emulator.callbacks import USUAL_EVENT
+from income_client.emulator.control import CallbackOrder, OrderFault, RemoteEmulator
 
 from .callbacks.options import read_credentials
 from .exit_status import ExitStatus
@@ -29,7 +30,32 @@ async def trigger(
     update: Annotated[bool, Parameter(negative="--no-update", show_default=False)] = True,
     count: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
 ) -> int:
-    """Have a running emulator fire callbacks.
+    """Have a running emulator fire callbacks, and say what became of each.
+
+    A line tells the application, the event and what each attempt came to: the
+    status of the answer, or why there was none:
+
+      refused      nobody listens at that port
+      unreachable  no way leads there, or its name has no address
+      tls          certificates do not fit, on one side or the other
+      timeout      no answer in ten seconds
+      dropped      the connection was closed before the answer
+      reset        the connection was torn down
+      cut_short    the answer ended in the middle
+      unreadable   what came is no HTTP
+      failed       something else went wrong
+      closed       the emulator has ended
+
+    With token_ before it the same is about the token that the callback needed:
+    token_401 is the answer to its client id and secret. After 429, 500, 502, 503
+    and 504 it is sent again up to five times, as is assumed of the service.
+
+    The emulator is one that was started with --callbacks; its address and
+    credentials come from the environment, as emulate prints them. The exit status
+    is 0 if all callbacks were answered with 200, 4 if the emulator refused the
+    credentials, else 1.
+
+    Example: income-client trigger --event extractions --count 3
 
     Args:
         application_id: what they are about; each about another application unless given.

@@ -15,7 +15,7 @@ from typing import Final, Self, TypeVar
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
 from income_client.events import FileFinished
-from income_client.http.faults import cleaned
+from income_client.http.faults import without_frames
 from income_client.http.retry import Retrier, RetryBudget
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationDocuments, Document
@@ -120,7 +120,7 @@ class Downloader:
             except asyncio.CancelledError as error:
                 ending = error.with_traceback(None)
             except Exception as bug:  # noqa: BLE001 - raised again
-                ending = cleaned(bug)
+                ending = without_frames(bug)
             else:
                 self._report(download, file, began)
                 return file

@@ -1,57 +1,138 @@
-"""Callbacks of the emulated service: where they go, how they are sent and what came of it."""
+"""Callbacks of the emulated service: where they go, how they are sent and what came of it.
+
+What the contract leaves open about callbacks (sections 5.2 and 6) is a field of
+`CallbackTarget`. Nothing of a borrower's is sent.
+"""
 
 import asyncio
 import errno
+import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from ssl import SSLContext, SSLError
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import aiohttp
 import msgspec
-from attrs import Attribute, field, frozen
+from attrs import Attribute, define, field, frozen
 from attrs.validators import optional
 from yarl import URL
 
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError
-from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
+from income_client.settings import (
+    BasicAuth,
+    OAuth2ClientCredentials,
+    Secret,
+    check_not_negative,
+    check_type,
+    flag,
+    invalid,
+    positive,
+)
 
-from .arguments import check_figure, instance
 from .exchange import check_local_address
 
+USUAL_EVENT: Final = "income_calculations"
+"""An event that is assumed; others are ``extractions`` and ``error``."""
+
+Fields: TypeAlias = tuple[tuple[str, str], ...]
+"""Header fields in their order."""
+
+_RETRIED: Final = frozenset({429, 500, 502, 503, 504})
+_LONGEST_ANSWER: Final = 64 * 1024
 _LONGEST_NUMBER: Final = 9
+_OWN_FIELDS: Final = (
+    ("Accept", "application/json"),
+    ("Accept-Encoding", "identity"),
+    ("User-Agent", "income-emulator"),
+)
+_FORM_TYPE: Final = ("Content-Type", "application/x-www-form-urlencoded")
+_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
+_FIELD_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_FIELD_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_FAULTS: Final = (
+    (aiohttp.ClientSSLError, "tls"),
+    (SSLError, "tls"),
+    (TimeoutError, "timeout"),
+    (aiohttp.ClientConnectorError, "unreachable"),
+    (aiohttp.ServerDisconnectedError, "dropped"),
+    (OSError, "reset"),
+    (aiohttp.ClientPayloadError, "cut_short"),
+    (aiohttp.ClientResponseError, "unreadable"),
+)
+"""What an error is called; the first that fits."""
 
 
-@frozen(kw_only=True)
-class CallbackAnswer:
-    """The answer of an endpoint, or the fault that stands for having none."""
+def is_local(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate the field of an address."""
+    check_local_address(attribute.name, value)
 
-    status: int | None = None
-    """HTTP status; None where no answer came."""
-    fault: str = ""
-    """Why none came: refused, unreachable, tls, timeout, dropped, reset, cut_short, unreadable,
-    failed or closed; ``token_`` and one of these, or a status, where no token could be had."""
-    body: bytes = field(default=b"", repr=False)
-    """The content."""
-    retry_after: float | None = None
-    """Seconds that the answer asks for; a date is not read."""
 
-    @property
-    def is_fault(self) -> bool:
-        """Whether no answer came."""
-        return self.status is None
+def is_auth(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Validate the field of credentials."""
+    check_type(attribute.name, value, BasicAuth, OAuth2ClientCredentials)
 
-    @property
-    def outcome(self) -> int | str:
-        """The status, or the name of the fault."""
-        return self.fault if self.status is None else self.status
 
-    @property
-    def is_json(self) -> bool:
-        """Whether the content is JSON, which the service is assumed to require."""
-        return json_of(self.body) is not None
+def _is_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    check_type(attribute.name, value, SSLContext)
+
+
+def _pauses(value: Any) -> tuple[float, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise invalid("pauses", "several numbers of seconds", value)
+    return tuple(check_not_negative("each of the pauses", one) for one in value)
+
+
+@frozen
+class CallbackTarget:
+    """An endpoint for callbacks, and how they are sent to it (contract sections 5.2 and 6).
+
+    The contract does not say when callbacks are sent again. It is assumed here that the
+    service expects 200, and sends again up to five times after 429, 500, 502, 503 and 504;
+    all of that can be changed.
+
+    Raises:
+        ConfigurationError: an address leads elsewhere than to this machine, or an
+            argument is invalid.
+    """
+
+    url: str = field(validator=is_local, repr=False)
+    """Where callbacks go: http or https, this machine, without user name or fragment."""
+    auth: BasicAuth | OAuth2ClientCredentials | None = field(
+        default=None, kw_only=True, validator=is_auth
+    )
+    """What the partner has supplied; None for callbacks without an Authorization header."""
+    token_url: str | None = field(
+        default=None, kw_only=True, validator=optional(is_local), repr=False
+    )
+    """The token endpoint, on this machine as well; needed for OAuth 2.0."""
+    ssl: SSLContext | None = field(default=None, kw_only=True, validator=_is_context)
+    """The TLS context; one with a certificate makes it mutual TLS."""
+    pauses: tuple[float, ...] = field(
+        default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_pauses
+    )
+    """Seconds before each time that a callback is sent again, as assumed; empty: sent once."""
+    timeout: float = field(default=10.0, kw_only=True, validator=positive)
+    """Seconds until an attempt, or the request for a token, is given up."""
+    renews_on_401: bool = field(default=True, kw_only=True, validator=flag)
+    """Whether a 401 makes it request a new token and send at once, a single time."""
+    honours_retry_after: bool = field(default=False, kw_only=True, validator=flag)
+    """Whether Retry-After lengthens a pause."""
+    resends_unanswered: bool = field(default=False, kw_only=True, validator=flag)
+    """Whether it sends again when no answer came, or no token could be had."""
+
+    def __attrs_post_init__(self) -> None:
+        is_oauth2 = isinstance(self.auth, OAuth2ClientCredentials)
+        if is_oauth2 and self.token_url is None:
+            raise ConfigurationError("token_url is needed where auth is OAuth2ClientCredentials")
+        if self.token_url is not None and not is_oauth2:
+            raise ConfigurationError("token_url is given, and auth is not OAuth2ClientCredentials")
+        is_https = any(url.startswith("https:") for url in (self.url, self.token_url or ""))
+        if self.ssl is not None and not is_https:
+            raise ConfigurationError("ssl is given, and no address is https")
 
 
 @frozen(kw_only=True)
@@ -84,10 +165,10 @@ class CallbackDelivery:
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Self | None:
-        """Return the delivery that another process tells of, None where it tells of none.
+        """Return the delivery that another process reports, None where there is none.
 
         Args:
-            facts: what it tells, as `facts` returned it there.
+            facts: what it reports, as `facts` returned it there.
         """
         attempts = facts.get("attempts")
         names = [facts.get("application_id"), facts.get("event_type")]
@@ -105,414 +186,87 @@ class CallbackDelivery:
         )
 
 
-def json_of(body: bytes) -> tuple[Any] | None:
-    """Return the one value of a JSON text, None if it is none."""
-    try:
-        return (msgspec.json.decode(body),)
-    except ValueError:
-        return None
-
-
-def seconds_of(text: str | None) -> float | None:
-    """Return the seconds of a Retry-After header, None where it tells none."""
-    text = (text or "").strip()
-    is_number = text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER
-    return float(text) if is_number else None
-
-
-_LONGEST_BODY: Final = 64 * 1024
-_OWN_FIELDS: Final = (
-    ("Accept", "application/json"),
-    ("Accept-Encoding", "identity"),
-    ("User-Agent", "income-emulator"),
-)
-_FAULTS: Final = (
-    (aiohttp.ClientSSLError, "tls"),
-    (SSLError, "tls"),
-    (TimeoutError, "timeout"),
-    (aiohttp.ClientConnectorError, "unreachable"),
-    (aiohttp.ServerDisconnectedError, "dropped"),
-    (OSError, "reset"),
-    (aiohttp.ClientPayloadError, "cut_short"),
-    (aiohttp.ClientResponseError, "unreadable"),
-)
-"""What an error is called; the first that fits."""
-
-
 @frozen(kw_only=True)
-class Post:
-    """What is sent, and how."""
+class CallbackAnswer:
+    """The answer to one POST."""
 
-    url: str = field(repr=False)
-    """Where to, on this machine."""
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    """Header fields in their order; one that stands here takes the place of a usual one."""
-    body: bytes = field(repr=False)
+    outcome: int | str
+    """The status, or the fault for which there is none: refused, unreachable, tls, timeout,
+    dropped, reset, cut_short, unreadable, failed or closed; ``token_`` and one of these, or
+    a status, where no token could be had."""
+    body: bytes = field(default=b"", repr=False)
     """The content."""
-    tls: SSLContext | None = None
-    """In place of the default TLS context."""
-    timeout: float
-    """Seconds for the whole."""
+    retry_after: float | None = None
+    """Seconds that the answer asks for; a date is not read."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the content is JSON, which the service is assumed to require."""
+        try:
+            msgspec.json.decode(self.body)
+        except ValueError:
+            return False
+        return True
 
 
-async def send(post: Post) -> CallbackAnswer:
-    """Send once and read the answer; raises nothing but cancellation."""
-    try:
-        async with asyncio.timeout(post.timeout), _session() as session:
-            return await _exchange(session, post)
-    except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
-        fault = _name_of(error)
-    return CallbackAnswer(fault=fault)
+class TokenError(Exception):
+    """No token could be had."""
+
+    def __init__(self, outcome: int | str) -> None:
+        super().__init__(outcome)
+        self.outcome: int | str = outcome
+        """What its request came to."""
 
 
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        trust_env=False,
-    )
+@define
+class _CachedToken:
+    """The access token of one target, and when it expires by the clock."""
+
+    authorization: Secret | None = None
+    expires: float = 0.0
+    lock: asyncio.Lock = field(factory=asyncio.Lock)
 
 
-async def _exchange(session: aiohttp.ClientSession, post: Post) -> CallbackAnswer:
-    async with session.post(
-        URL(post.url, encoded=True),
-        data=post.body,
-        headers=_with_usual(post.headers),
-        allow_redirects=False,
-        timeout=aiohttp.ClientTimeout(total=None, sock_read=post.timeout),
-        ssl=True if post.tls is None else post.tls,
-    ) as reply:
-        return CallbackAnswer(
-            status=reply.status,
-            body=await _start_of(reply),
-            retry_after=seconds_of(reply.headers.get("Retry-After")),
-        )
-
-
-def _with_usual(fields: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    given = list(fields)
-    names = {name.lower() for name, _ in given}
-    return [one for one in _OWN_FIELDS if one[0].lower() not in names] + given
-
-
-async def _start_of(reply: aiohttp.ClientResponse) -> bytes:
-    """Read a body; one that is too long counts as none."""
-    body = bytearray()
-    async for piece in reply.content.iter_any():
-        body += piece
-        if len(body) > _LONGEST_BODY:
-            reply.close()
-            return b""
-    return bytes(body)
-
-
-def _name_of(error: Exception) -> str:
-    # Within TLS 1.3 a certificate is refused after the handshake, as a broken connection.
-    if isinstance(error.__cause__, SSLError):
-        return "tls"
-    if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-        return "refused"
-    return next((name for kind, name in _FAULTS if isinstance(error, kind)), "failed")
-
-
-_SENT_AGAIN: Final = frozenset(
-    {
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
-)
-_IS_BOOL: Final = instance(bool, "True or False")
-
-
-def _address(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    fault = check_local_address(attribute.name, value)
-    del value  # it may hold a secret, and crash reporters send the locals of frames
-    if fault is not None:
-        raise fault
-
-
-def _figures(value: Any) -> tuple[float, ...]:
-    try:
-        figures = tuple(value)
-    except TypeError:
-        raise ConfigurationError("pauses are several numbers of seconds") from None
-    for figure in figures:
-        check_figure("each of the pauses", figure)
-    return figures
-
-
-def _positive(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_figure(attribute.name, value)
-    if not value:
-        raise ConfigurationError(f"{attribute.name} is a number above 0")
-
-
-@frozen
-class CallbackTarget:
-    """An endpoint for callbacks, and how they are sent to it (contract sections 5.2 and 6).
-
-    The contract does not say when callbacks are sent again. It is assumed here that the
-    service expects 200, and sends again up to five times after 429, 500, 502, 503 and 504;
-    all of that can be changed.
-
-    Raises:
-        ConfigurationError: an address leads elsewhere than to this machine, or an
-            argument cannot be meant.
-    """
-
-    url: str = field(validator=_address, repr=False)
-    """Where callbacks go: http or https, this machine, without user name or fragment."""
-    auth: BasicAuth | OAuth2ClientCredentials | None = field(
-        default=None,
-        kw_only=True,
-        validator=optional(
-            instance((BasicAuth, OAuth2ClientCredentials), "BasicAuth or OAuth2ClientCredentials")
-        ),
-    )
-    """What the partner has supplied; None for callbacks without an Authorization header."""
-    token_url: str | None = field(
-        default=None, kw_only=True, validator=optional(_address), repr=False
-    )
-    """Where tokens are bought, on this machine as well; needed for OAuth 2.0."""
-    ssl: SSLContext | None = field(
-        default=None, kw_only=True, validator=optional(instance(SSLContext, "an SSLContext"))
-    )
-    """The TLS context; one with a certificate makes it mutual TLS."""
-    pauses: tuple[float, ...] = field(
-        default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_figures
-    )
-    """Seconds before each time that a callback is sent again, as assumed; empty: sent once."""
-    timeout: float = field(default=10.0, kw_only=True, validator=_positive)
-    """Seconds until an attempt, or the request for a token, is given up."""
-    renews_on_401: bool = field(default=True, kw_only=True, validator=_IS_BOOL)
-    """Whether a 401 makes it buy a new token and send at once, a single time."""
-    honours_retry_after: bool = field(default=False, kw_only=True, validator=_IS_BOOL)
-    """Whether Retry-After lengthens a pause."""
-    resends_unanswered: bool = field(default=False, kw_only=True, validator=_IS_BOOL)
-    """Whether it sends again when no answer came, or no token could be had."""
-
-    def __attrs_post_init__(self) -> None:
-        is_oauth2 = isinstance(self.auth, OAuth2ClientCredentials)
-        addresses = [self.url] if self.token_url is None else [self.url, self.token_url]
-        is_plain = not any(one.startswith("https:") for one in addresses)
-        fault = None
-        if is_oauth2 and self.token_url is None:
-            fault = "token_url is needed where auth is OAuth2ClientCredentials"
-        elif self.token_url is not None and not is_oauth2:
-            fault = "token_url is given, and auth is no OAuth2ClientCredentials"
-        elif self.ssl is not None and is_plain:
-            fault = "ssl is given, and no address is https"
-        if fault is not None:
-            del self, addresses
-            raise ConfigurationError(fault)
-
-    def pause_after(self, answer: CallbackAnswer, resent: int) -> float | None:
-        """Return the seconds until a callback is sent again, None if it is not.
-
-        Args:
-            answer: what the last attempt came to.
-            resent: how often it was sent again so far.
-        """
-        is_passing = answer.status in _SENT_AGAIN
-        if resent >= len(self.pauses) or not (
-            is_passing or (self.resends_unanswered and answer.is_fault)
-        ):
-            return None
-        pause = self.pauses[resent]
-        if self.honours_retry_after and answer.retry_after is not None:
-            return max(pause, answer.retry_after)
-        return pause
-
-    def tls_for(self, url: str) -> SSLContext | None:
-        """Return the TLS context for one of the addresses, None for the default one.
-
-        Args:
-            url: `url` or `token_url`.
-        """
-        return self.ssl if url.startswith("https:") else None
-
-
-_FORM: Final = b"grant_type=client_credentials"
-_FORM_TYPE: Final = ("Content-Type", "application/x-www-form-urlencoded")
-_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
-
-
-@frozen(kw_only=True)
-class Token:
-    """A token that was bought."""
-
-    authorization: Secret
-    """The value of the Authorization header."""
-    lifetime: float
-    """Seconds that it is good for, from then on."""
-
-
-class _Purse:
-    """The token of one target."""
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.token: Token | None = None
-        self.expires = 0.0
-
-
-class CallbackCredentials:
-    """What callbacks carry, by target.
+class CallbackSender:
+    """Sends callbacks to endpoints of this machine, several at a time.
 
     Args:
-        clock: what the life of tokens goes by.
+        clock: what pauses and the lifetime of tokens are measured by.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._purses: dict[CallbackTarget, _Purse] = {}
-
-    async def of(self, target: CallbackTarget) -> Secret | CallbackAnswer | None:
-        """Return the value of the Authorization header, None for none.
-
-        Returns:
-            An answer in its place that says why no token could be had.
-        """
-        match target.auth:
-            case None:
-                return None
-            case BasicAuth():
-                return target.auth.authorization()
-            case OAuth2ClientCredentials():
-                return await self._token_of(target, target.auth)
-
-    def drop(self, target: CallbackTarget, used: Secret) -> None:
-        """Forget a token that was not accepted, unless there is a newer one already."""
-        purse = self._purses.get(target)
-        if purse is not None and purse.token is not None and purse.token.authorization is used:
-            purse.token = None
-
-    async def _token_of(
-        self, target: CallbackTarget, auth: OAuth2ClientCredentials
-    ) -> Secret | CallbackAnswer:
-        purse = self._purses.setdefault(target, _Purse())
-        async with purse.turn:
-            token = purse.token
-            if token is None or self._clock.monotonic() >= purse.expires:
-                url = target.token_url or ""
-                bought = await buy_token(url, auth, tls=target.tls_for(url), seconds=target.timeout)
-                if isinstance(bought, CallbackAnswer):
-                    return bought
-                token = purse.token = bought
-                purse.expires = self._clock.monotonic() + token.lifetime
-            return token.authorization
-
-
-async def buy_token(
-    url: str, auth: OAuth2ClientCredentials, *, tls: SSLContext | None = None, seconds: float
-) -> Token | CallbackAnswer:
-    """Buy a token; raises nothing but cancellation.
-
-    Args:
-        url: where, on this machine.
-        auth: who buys it.
-        tls: in place of the default TLS context.
-        seconds: how long it may take.
-
-    Returns:
-        An answer in its place that says why it could not be had.
-    """
-    answer = await send(
-        Post(
-            url=url,
-            headers=(_FORM_TYPE, ("Authorization", auth.authorization().reveal())),
-            body=_FORM,
-            tls=tls,
-            timeout=seconds,
-        )
-    )
-    if answer.status != HTTPStatus.OK:
-        return CallbackAnswer(fault=f"token_{answer.outcome}")
-    return _read(answer.body)
-
-
-def _read(body: bytes) -> Token | CallbackAnswer:
-    parsed = json_of(body)
-    content = parsed[0] if parsed and isinstance(parsed[0], dict) else {}
-    token, kind, lifetime = map(content.get, ("access_token", "token_type", "expires_in"))
-    is_token = isinstance(token, str) and _TOKEN.fullmatch(token) is not None
-    if not is_token or str(kind).lower() != "bearer" or type(lifetime) is not int:
-        return CallbackAnswer(fault="token_unreadable")
-    return Token(authorization=Secret(f"Bearer {token}"), lifetime=lifetime)
-
-
-_JSON_TYPE: Final = ("Content-Type", "application/json")
-_CLOSED: Final = "closed"
-
-
-@frozen(kw_only=True)
-class Parcel:
-    """What every attempt carries besides its credentials."""
-
-    body: bytes = field(repr=False)
-    """The content."""
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Header fields, each in place of the usual ones of its name."""
-
-
-class Journey:
-    """One parcel's attempts so far.
-
-    Attributes:
-        attempts: what each came to.
-        last: the last answer.
-    """
-
-    def __init__(self) -> None:
-        self.attempts: list[int | str] = []
-        self.last: CallbackAnswer = CallbackAnswer(fault=_CLOSED)
-
-    def note(self, answer: CallbackAnswer) -> None:
-        """Add what one more attempt came to."""
-        self.attempts.append(answer.outcome)
-        self.last = answer
-
-
-class CallbackPost:
-    """Sends parcels to endpoints of this machine, several at a time.
-
-    Args:
-        clock: what pauses and the life of tokens go by.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._credentials = CallbackCredentials(clock)
+        self._tokens: defaultdict[CallbackTarget, _CachedToken] = defaultdict(_CachedToken)
         self._under_way: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    async def deliver(self, target: CallbackTarget, parcel: Parcel) -> Journey:
-        """Send until it is taken or the target gives up; raises nothing but cancellation.
+    async def deliver(
+        self, target: CallbackTarget, body: bytes, headers: Fields = ()
+    ) -> list[CallbackAnswer]:
+        """Send until it is taken or the target gives up, and return the answer of each attempt.
 
-        Once this is closed nothing is sent, and every journey is one ``closed``.
+        Once this is closed, the last attempt is ``closed``.
+
+        Args:
+            target: where to.
+            body: the content.
+            headers: header fields, each in place of the usual ones of its name.
         """
-        journey = Journey()
-        if self._is_closed:
-            journey.note(CallbackAnswer(fault=_CLOSED))
-            return journey
-        task = asyncio.create_task(self._travel(target, parcel, journey))
-        self._under_way.add(task)
-        try:
-            await asyncio.wait({task})
-        finally:
-            self._under_way.discard(task)
-            if not task.done():
-                task.cancel()
+        answers: list[CallbackAnswer] = []
+        if not self._is_closed:
+            task = asyncio.create_task(self._send(target, body, headers, answers))
+            self._under_way.add(task)
+            try:
                 await asyncio.wait({task})
-        if task.cancelled():
-            journey.note(CallbackAnswer(fault=_CLOSED))
-        else:
-            task.result()
-        return journey
+            finally:
+                self._under_way.discard(task)
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()
+                return answers
+        return [*answers, CallbackAnswer(outcome="closed")]
 
     def open(self) -> None:
         """Send again after `close`."""
@@ -527,41 +281,245 @@ class CallbackPost:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _travel(self, target: CallbackTarget, parcel: Parcel, journey: Journey) -> None:
+    async def _send(
+        self, target: CallbackTarget, body: bytes, headers: Fields, answers: list[CallbackAnswer]
+    ) -> None:
         resent = 0
         may_renew = target.renews_on_401 and isinstance(target.auth, OAuth2ClientCredentials)
         while True:
-            authorization = await self._credentials.of(target)
-            if isinstance(authorization, CallbackAnswer):
-                answer = authorization
+            authorization = None
+            try:
+                authorization = await self._authorization(target)
+            except TokenError as error:
+                answer = CallbackAnswer(outcome=f"token_{error.outcome}")
             else:
-                answer = await _send(target, parcel, authorization)
-            journey.note(answer)
-            is_refused = answer.status == HTTPStatus.UNAUTHORIZED
-            if is_refused and may_renew and isinstance(authorization, Secret):
+                answer = await _post_callback(target, body, headers, authorization)
+            answers.append(answer)
+            if answer.outcome == HTTPStatus.UNAUTHORIZED and may_renew:
                 may_renew = False
-                self._credentials.drop(target, authorization)
+                self._forget_token(target, authorization)
                 continue
-            pause = target.pause_after(answer, resent)
+            pause = _pause_after(answer, resent, target)
             if pause is None:
                 return
             resent += 1
             await self._clock.sleep(pause)
 
+    async def _authorization(self, target: CallbackTarget) -> Secret | None:
+        """Return the value of the Authorization header (contract section 5.2), None for none."""
+        if not isinstance(target.auth, OAuth2ClientCredentials):
+            return None if target.auth is None else target.auth.authorization()
+        cached = self._tokens[target]
+        async with cached.lock:
+            if cached.authorization is None or self._clock.monotonic() >= cached.expires:
+                url = target.token_url or ""
+                cached.authorization, lifetime = await request_token(
+                    url, target.auth, tls=_tls_for(target, url), seconds=target.timeout
+                )
+                cached.expires = self._clock.monotonic() + lifetime
+            return cached.authorization
 
-async def _send(
-    target: CallbackTarget, parcel: Parcel, authorization: Secret | None
+    def _forget_token(self, target: CallbackTarget, used: Secret | None) -> None:
+        """Forget a token that was not accepted, unless there is a newer one already."""
+        cached = self._tokens[target]
+        if cached.authorization is used:
+            cached.authorization = None
+
+
+def _pause_after(answer: CallbackAnswer, resent: int, target: CallbackTarget) -> float | None:
+    """Return the seconds until a callback is sent again, None if it is not."""
+    is_unanswered = isinstance(answer.outcome, str)
+    is_retried = target.resends_unanswered if is_unanswered else answer.outcome in _RETRIED
+    if not is_retried or resent >= len(target.pauses):
+        return None
+    asked = answer.retry_after if target.honours_retry_after else None
+    return max(target.pauses[resent], asked or 0.0)
+
+
+async def _post_callback(
+    target: CallbackTarget, body: bytes, headers: Fields, authorization: Secret | None
 ) -> CallbackAnswer:
-    usual = [_JSON_TYPE]
+    usual = [("Content-Type", "application/json")]
     if authorization is not None:
         usual.append(("Authorization", authorization.reveal()))
-    given = {name.lower() for name, _ in parcel.headers}
-    headers = (*(one for one in usual if one[0].lower() not in given), *parcel.headers)
-    post = Post(
-        url=target.url,
-        headers=headers,
-        body=parcel.body,
-        tls=target.tls_for(target.url),
-        timeout=target.timeout,
+    return await post(
+        target.url,
+        body,
+        headers=_replaced(usual, headers),
+        tls=_tls_for(target, target.url),
+        seconds=target.timeout,
     )
-    return await send(post)
+
+
+def _tls_for(target: CallbackTarget, url: str) -> SSLContext | None:
+    return target.ssl if url.startswith("https:") else None
+
+
+async def request_token(
+    url: str,
+    auth: OAuth2ClientCredentials,
+    *,
+    seconds: float,
+    tls: SSLContext | None = None,
+) -> tuple[Secret, int]:
+    """Request an access token, as the service's own are requested (contract section 5.1).
+
+    Args:
+        url: the token endpoint, on this machine.
+        auth: who requests it.
+        seconds: for the whole.
+        tls: in place of the default TLS context.
+
+    Returns:
+        The value of the Authorization header, and the seconds until it expires.
+
+    Raises:
+        TokenError: there is none.
+    """
+    headers = (_FORM_TYPE, ("Authorization", auth.authorization().reveal()))
+    form = b"grant_type=client_credentials"
+    answer = await post(url, form, headers=headers, tls=tls, seconds=seconds)
+    if answer.outcome != HTTPStatus.OK:
+        raise TokenError(answer.outcome)
+    content = json_object(answer.body) or {}
+    token, kind, lifetime = map(content.get, ("access_token", "token_type", "expires_in"))
+    is_token = isinstance(token, str) and _TOKEN.fullmatch(token) is not None
+    if not is_token or str(kind).lower() != "bearer" or type(lifetime) is not int:
+        raise TokenError("unreadable")
+    return Secret(f"Bearer {token}"), lifetime
+
+
+async def post(
+    url: str,
+    body: bytes,
+    *,
+    headers: Fields,
+    seconds: float,
+    tls: SSLContext | None = None,
+) -> CallbackAnswer:
+    """Send one POST; raises nothing but cancellation.
+
+    Redirects are not followed, and cookies, proxies and netrc are not used.
+
+    Args:
+        url: where to, on this machine.
+        body: the content.
+        headers: header fields in their order, each in place of the usual ones of its name.
+        seconds: for the whole.
+        tls: in place of the default TLS context.
+    """
+    try:
+        async with asyncio.timeout(seconds), _session() as session:
+            return await _exchange(session, url, body, headers, tls)
+    except Exception as error:  # noqa: BLE001 - any of them is the outcome
+        return CallbackAnswer(outcome=_name_of(error))
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(force_close=True),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+async def _exchange(
+    session: aiohttp.ClientSession, url: str, body: bytes, headers: Fields, tls: SSLContext | None
+) -> CallbackAnswer:
+    async with session.post(
+        URL(url, encoded=True),
+        data=body,
+        headers=_replaced(_OWN_FIELDS, headers),
+        allow_redirects=False,
+        ssl=True if tls is None else tls,
+    ) as reply:
+        return CallbackAnswer(
+            outcome=reply.status,
+            body=await _start_of(reply),
+            retry_after=_seconds_of(reply.headers.get("Retry-After", "")),
+        )
+
+
+async def _start_of(reply: aiohttp.ClientResponse) -> bytes:
+    """Read a body; one that is too long counts as none."""
+    body = bytearray()
+    async for piece in reply.content.iter_any():
+        body += piece
+        if len(body) > _LONGEST_ANSWER:
+            reply.close()
+            return b""
+    return bytes(body)
+
+
+def _seconds_of(text: str) -> float | None:
+    """Return the seconds of a Retry-After header, None for anything but a whole number."""
+    text = text.strip()
+    is_number = text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER
+    return float(text) if is_number else None
+
+
+def _name_of(error: Exception) -> str:
+    # Within TLS 1.3 a certificate is refused after the handshake, as a broken connection.
+    if isinstance(error.__cause__, SSLError):
+        return "tls"
+    if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
+        return "refused"
+    return next((name for kind, name in _FAULTS if isinstance(error, kind)), "failed")
+
+
+def _replaced(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
+    """Return the given header fields, and the usual ones of other names before them."""
+    names = {name.lower() for name, _ in given}
+    return (*(one for one in usual if one[0].lower() not in names), *given)
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a body, None for anything else."""
+    try:
+        content = msgspec.json.decode(body)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def usual_payload(
+    event_type: str | None, application_id: str | None, reference: str | None
+) -> bytes:
+    """Return the payload that is assumed (contract section 6); what is None is left out."""
+    fields = {
+        "event_type": event_type,
+        "application_id": application_id,
+        "application_reference_id": reference,
+    }
+    return msgspec.json.encode({name: text for name, text in fields.items() if text is not None})
+
+
+def payload_bytes(payload: Any) -> bytes:
+    """Return a payload's bytes: those given, or JSON.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if isinstance(payload, bytes | bytearray):
+        return bytes(payload)
+    try:
+        text = json.dumps(payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
+    except (TypeError, ValueError, RecursionError):
+        raise invalid("payload", "bytes or what JSON can hold", payload) from None
+
+
+def header_fields(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> Fields:
+    """Return header fields as pairs.
+
+    Raises:
+        ConfigurationError: one cannot be sent as a header field.
+    """
+    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    if not all(
+        _FIELD_NAME.fullmatch(name) and _FIELD_VALUE.fullmatch(text) for name, text in pairs
+    ):
+        raise ConfigurationError("headers must be names and values of header fields")
+    return pairs

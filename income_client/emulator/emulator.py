@@ -1,4 +1,8 @@
-"""The emulated service on real sockets: a thin shell around pure replies."""
+"""The emulated service on real sockets: its servers, its clock, its log and its controls.
+
+Everything that it serves is invented. It listens on loopback only; what a reply says is
+decided elsewhere.
+"""
 
 import asyncio
 import logging
@@ -13,183 +17,160 @@ from aiohttp import web
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
-from income_client.settings import BasicAuth, DownloadPolicy, OAuth2ClientCredentials
+from income_client.settings import (
+    BasicAuth,
+    DownloadPolicy,
+    OAuth2ClientCredentials,
+    check_not_negative,
+    invalid,
+)
 
 from .api import Call, Service, call_of, respond
-from .arguments import check_figure, check_moment, check_whole, names_of
-from .callbacks import CallbackDelivery, CallbackTarget
-from .control import USUAL_EVENT, CallbackDesk, CallbackOrder
-from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback
+from .callbacks import (
+    USUAL_EVENT,
+    CallbackDelivery,
+    CallbackSender,
+    CallbackTarget,
+    header_fields,
+    payload_bytes,
+    usual_payload,
+)
+from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder, read_order
+from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
 from .faults import Fault, Faults, replacement
 from .patterns import update_times
 from .playing import play
-from .rules import ServiceRules, changed_rules
+from .rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
 from .times import START, second_of
 from .world import World
 
-
-class ServiceTime:
-    """The clock on the service's wall.
-
-    Args:
-        start: service second at the beginning.
-        flows: whether time passes by itself.
-        clock: what it passes by.
-    """
-
-    def __init__(self, start: int, *, flows: bool, clock: Clock) -> None:
-        self._seconds = float(start)
-        self._flows = flows
-        self._clock = clock
-        self._since = clock.monotonic()
-
-    def now(self) -> int:
-        """Return the present service second."""
-        passed = self._clock.monotonic() - self._since if self._flows else 0.0
-        return int(self._seconds + passed)
-
-    def advance(self, seconds: float) -> None:
-        """Move forward.
-
-        Args:
-            seconds: how far; fractions add up.
-
-        Raises:
-            ConfigurationError: it is no number, or would lead backward.
-        """
-        check_figure("seconds", seconds)
-        self._seconds += seconds
-
-
-_HIDDEN: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
-
-
-def joined_fields(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return header fields by their name in lower case, repeated ones joined by a comma."""
-    headers: dict[str, str] = {}
-    for name, text in fields:
-        low = name.lower()
-        headers[low] = f"{headers[low]}, {text}" if low in headers else text
-    return headers
-
-
-def recorded(
-    name: str, request: HttpRequest, reply: HttpReply, fault: Fault | None, *, time: int
-) -> RecordedRequest:
-    """Return what is remembered of a request.
-
-    Args:
-        name: what it asked for.
-        request: what came.
-        reply: what was decided on.
-        fault: what is played instead or on the way.
-        time: service second at which it came.
-    """
-    return RecordedRequest(
-        name=name,
-        method=request.method,
-        path=request.path,
-        query=request.query,
-        headers={name: text for name, text in request.headers.items() if name not in _HIDDEN},
-        authorized="authorization" in request.headers,
-        status=0 if fault and fault.withholds else reply.status,
-        fault=None if fault is None else fault.kind.value,
-        time=time,
-    )
-
-
-_PATIENCE: Final = 0.05
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Say whether a record is about more than a request that is not HTTP, answered with 400."""
-    error = record.exc_info[1] if record.exc_info else None
-    is_not_http = getattr(error, "code", None) == HTTPStatus.BAD_REQUEST
-    return not is_not_http and not isinstance(error, web.RequestPayloadError)
-
-
-_logger: Final = logging.getLogger("income_client.emulator.server")
-_logger.addFilter(_is_ours)
-
-Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
+_Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
 """Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
 
-
-class _Played(web.StreamResponse):
-    """Stands for a reply that was written, or withheld, by hand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.force_close()
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Write nothing."""
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Write nothing."""
+_API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
+_SECRET_FIELDS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
+_MAX_REQUESTS: Final = 100_000
+_SHUTDOWN_TIMEOUT: Final = 0.05
+_CALLBACK_STRIDE: Final = 7919
+"""From one application to the next: a prime, so that callbacks are about each in turn."""
 
 
-@asynccontextmanager
-async def listening(handle: Handle, host: str, port: int) -> AsyncIterator[int]:
-    """Serve requests inside; those still open at the end go without a reply.
+class Emulator:
+    """An income-verification service on loopback, whose data is all invented.
 
     Args:
-        handle: replies to them.
-        host: where to listen.
-        port: on which port, 0 for a free one.
-
-    Yields:
-        The port.
-
-    Raises:
-        OSError: it cannot be had.
-    """
-
-    async def handled(request: web.BaseRequest) -> web.StreamResponse:
-        reply = await handle(await _read(request), request.transport)
-        return _Played() if reply is None else _response(reply)
-
-    server = web.Server(handled, handler_cancellation=True, access_log=None, logger=_logger)
-    runner = web.ServerRunner(server, shutdown_timeout=_PATIENCE)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
-async def _read(request: web.BaseRequest) -> HttpRequest:
-    path, _, query = request.raw_path.partition("?")
-    headers = joined_fields(request.headers.items())
-    body = await request.read() if request.body_exists else b""
-    return HttpRequest(method=request.method, path=path, query=query, headers=headers, body=body)
-
-
-def _response(reply: HttpReply) -> web.Response:
-    return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
-
-
-class ServiceControls:
-    """Everything about a service but its sockets.
-
-    Args:
-        service: what is controlled.
-        time: its clock on the wall.
+        applications: how many, spread over the ``days`` before ``start``; or for
+            each one the second of its last update, counted from 1970-01-01T00:00:00.
+        seed: a whole number; the same one gives the same data.
+        days: span of the update times, in days.
+        pattern: uniform, bursts, growth, diurnal, pareto, bmodel or seconds.
+        start: service time at the beginning, without zone.
+        time_flows: whether service time passes by itself, besides `advance`.
+        latency: seconds from a request's arrival to its reply, which is decided at arrival.
+        host: a loopback address.
+        port: port of the API, 0 for a free one; document files have their own.
+        rules: how the service behaves where the contract is silent.
+        clock: what latency, passing time and pauses go by; the machine's unless given.
+        callbacks: where `fire_callback` leads; callbacks are only sent when asked for.
+        **knobs: single fields of `ServiceRules`, such as ``order="shuffled"``.
 
     Attributes:
         world: the applications.
+        faults: misbehaviour to be played.
+        requests: what was asked so far, in order of arrival; at least the last 100,000.
+        url: address of the API and of the token endpoint, once started.
+        files_url: address of the host of document files, once started.
+        max_in_flight: most API requests that were seen at the same time.
+        token_requests: token requests answered so far, refused ones included.
+
+    Raises:
+        ConfigurationError: an argument is invalid.
     """
 
-    def __init__(self, service: Service, time: ServiceTime) -> None:
-        self.world: World = service.world
-        self._service = service
-        self._time = time
+    def __init__(
+        self,
+        applications: int | Sequence[int] = 5000,
+        *,
+        seed: int = 7,
+        days: float = 90,
+        pattern: str = "bursts",
+        start: datetime = START,
+        time_flows: bool = False,
+        latency: float = 0.0,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        rules: ServiceRules | None = None,
+        clock: Clock | None = None,
+        callbacks: CallbackTarget | None = None,
+        **knobs: Any,
+    ) -> None:
+        named = f"[{host}]" if ":" in host else host
+        if not is_loopback(named):
+            raise ConfigurationError("the emulator listens on loopback only")
+        if not _is_naive(start):
+            raise invalid("start", "a datetime without zone", start)
+        check_not_negative("latency", latency)
+        check_integer("seed", seed)
+        check_integer("port", port)
+        check_not_negative("port", port)
+        rules = changed_rules(rules, knobs, names_of(Emulator))
+        now = second_of(start)
+        times = update_times(applications, pattern, seed=seed, days=days, now=now)
+        self.faults: Faults = Faults()
+        self.requests: list[RecordedRequest] = []
+        self.url: str = ""
+        self.files_url: str = ""
+        self.max_in_flight: int = 0
+        self.token_requests: int = 0
+        self.callbacks = callbacks
+        self._service = self._make_service(times, seed=seed, now=now, rules=rules)
+        self.world: World = self._service.world
+        self._clock: Clock = clock or SystemClock()
+        self._began = self._clock.monotonic()
+        self._time_flows = time_flows
+        self._time = float(now)
+        self._sender = CallbackSender(self._clock)
+        self._callbacks_fired = 0
+        self._latency = latency
+        self._host = host
+        self._named = named
+        self._port = port
+        self._in_flight = 0
+        self._closing = asyncio.Event()
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        self._closing = asyncio.Event()
+        self._sender.open()
+        async with AsyncExitStack() as stack:
+            for region in Region:
+                answer = partial(self._service.respond_file, region=region)
+                handle = partial(self._handle, answer=answer)
+                self._service.storage.urls[region] = await self._listen(stack, handle, port=0)
+            self.url = await self._listen(stack, self._handle_api, port=self._port)
+            self._open = stack.pop_all()
+        self.files_url = self._service.storage.urls[Region.FIRST]
+
+    async def close(self) -> None:
+        """Stop listening; requests still open end without a reply, callbacks as ``closed``."""
+        self._closing.set()
+        await self._sender.close()
+        await self._open.aclose()
+        # Cancelled handlers need a turn of the loop to leave it.
+        await asyncio.sleep(0)
 
     @property
     def oauth2(self) -> OAuth2ClientCredentials:
-        """The invented client id and secret that buy tokens here."""
+        """The invented client id and secret for which there are access tokens here."""
         return self._service.oauth2
 
     @property
@@ -207,6 +188,17 @@ class ServiceControls:
         self.world.rules = rules
 
     @property
+    def callbacks(self) -> CallbackTarget | None:
+        """Where callbacks go, None for nowhere; may be replaced at any time."""
+        return self._callbacks
+
+    @callbacks.setter
+    def callbacks(self, target: CallbackTarget | None) -> None:
+        if target is not None and not isinstance(target, CallbackTarget):
+            raise invalid("callbacks", "a CallbackTarget or None", target)
+        self._callbacks = target
+
+    @property
     def now(self) -> int:
         """The present service second."""
         self._keep_time()
@@ -221,7 +213,8 @@ class ServiceControls:
         Raises:
             ConfigurationError: that would be backward.
         """
-        self._time.advance(seconds)
+        check_not_negative("seconds", seconds)
+        self._time += seconds
         self._keep_time()
 
     def touch(self, application_id: str) -> int:
@@ -267,7 +260,7 @@ class ServiceControls:
         return self.file_of(document_id).content
 
     def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's; addresses given out stay good.
+        """Put another file in the place of a document's; addresses given out stay valid.
 
         Args:
             document_id: whose.
@@ -278,115 +271,8 @@ class ServiceControls:
         self._service.storage.replace(document_id)
 
     def revoke_tokens(self) -> None:
-        """Refuse every access token sold so far with 401."""
-        self._service.mint.revoke_all()
-
-    def _keep_time(self) -> None:
-        self.world.advance_to(self._time.now())
-
-
-_API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
-_REMEMBERED: Final = 100_000
-_WITHHELD: Final = HttpReply(status=0)
-
-
-class Emulator(ServiceControls):
-    """An income-verification service on loopback, whose data is all invented.
-
-    Args:
-        applications: how many, spread over the ``days`` before ``start``; or for
-            each one the second of its last update, counted from 1970-01-01T00:00:00.
-        seed: what everything invented hangs on, a whole number.
-        days: span of the update times, in days.
-        pattern: uniform, bursts, growth, diurnal, pareto, bmodel or seconds.
-        start: service time at the beginning, without zone.
-        time_flows: whether service time passes by itself, besides `advance`.
-        latency: seconds from a request's arrival to its reply, which is decided at arrival.
-        host: a loopback address.
-        port: port of the API, 0 for a free one; document files have their own.
-        rules: how the service behaves where the contract is silent.
-        clock: what latency, passing time and pauses go by; the machine's unless given.
-        callbacks: where `fire_callback` leads; callbacks are only sent when asked for.
-        **knobs: single fields of `ServiceRules`, such as ``order="shuffled"``.
-
-    Attributes:
-        world: the applications.
-        faults: misbehaviour to be played.
-        requests: what was asked so far, in order of arrival; at least the last 100,000.
-        url: address of the API and of the token endpoint, once started.
-        files_url: address of the host of document files, once started.
-        max_in_flight: most API requests that were seen at the same time.
-
-    Raises:
-        ConfigurationError: an argument cannot be meant.
-    """
-
-    def __init__(
-        self,
-        applications: int | Sequence[int] = 5000,
-        *,
-        seed: int = 7,
-        days: float = 90,
-        pattern: str = "bursts",
-        start: datetime = START,
-        time_flows: bool = False,
-        latency: float = 0.0,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        rules: ServiceRules | None = None,
-        clock: Clock | None = None,
-        callbacks: CallbackTarget | None = None,
-        **knobs: Any,
-    ) -> None:
-        named = f"[{host}]" if ":" in host else host
-        if not is_loopback(named):
-            raise ConfigurationError("the emulator listens on loopback only")
-        check_moment("start", start)
-        check_figure("latency", latency)
-        check_whole("seed", seed)
-        check_whole("port", port, least=0)
-        rules = changed_rules(rules, knobs, names_of(Emulator))
-        now = second_of(start)
-        times = update_times(applications, pattern, seed=seed, days=days, now=now)
-        clock = clock or SystemClock()
-        service = self._make_service(times, seed=seed, now=now, rules=rules)
-        super().__init__(service, ServiceTime(now, flows=time_flows, clock=clock))
-        self.faults: Faults = Faults()
-        self.requests: list[RecordedRequest] = []
-        self.url: str = ""
-        self.files_url: str = ""
-        self.max_in_flight: int = 0
-        self._clock = clock
-        self._callbacks = CallbackDesk(self.world, callbacks, self._clock)
-        self._latency = latency
-        self._host = host
-        self._named = named
-        self._port = port
-        self._in_flight = 0
-        self._token_requests = 0
-        self._closing = asyncio.Event()
-        self._open = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
-
-    @property
-    def token_requests(self) -> int:
-        """Token requests answered so far, refused ones included."""
-        return self._token_requests
-
-    @property
-    def callbacks(self) -> CallbackTarget | None:
-        """Where callbacks go, None for nowhere; may be replaced at any time."""
-        return self._callbacks.target
-
-    @callbacks.setter
-    def callbacks(self, target: CallbackTarget | None) -> None:
-        self._callbacks.target = target
+        """Refuse every access token given out so far with 401."""
+        self._service.tokens.revoke_all()
 
     async def fire_callback(
         self,
@@ -411,7 +297,7 @@ class Emulator(ServiceControls):
             target: where to, in place of `callbacks`.
             payload: what it says, in place of the usual: bytes, or what JSON can hold.
             headers: header fields, each in place of the usual one of its name; as pairs,
-                one may stand twice.
+                a name may come twice.
             update: whether the application changes first, as `touch` does it.
 
         Returns:
@@ -419,32 +305,46 @@ class Emulator(ServiceControls):
 
         Raises:
             ConfigurationError: there is no target or no such application, or an
-                argument cannot be meant.
+                argument is invalid.
         """
-        self._keep_time()
         order = CallbackOrder(application_id=application_id, event_type=event_type, update=update)
-        return await self._callbacks.fire(order, target=target, payload=payload, headers=headers)
+        target = target or self._callbacks
+        if target is None:
+            raise ConfigurationError("the emulator has no target for callbacks")
+        return await self._fire(order, target, payload, headers)
 
-    async def start(self) -> None:
-        """Begin to listen."""
-        self._closing = asyncio.Event()
-        self._callbacks.open()
-        async with AsyncExitStack() as stack:
-            for region in Region:
-                answer = partial(self._service.respond_file, region=region)
-                handle = partial(self._handle, answer=answer)
-                self._service.storage.urls[region] = await self._listen(stack, handle, port=0)
-            self.url = await self._listen(stack, self._handle_api, port=self._port)
-            self._open = stack.pop_all()
-        self.files_url = self._service.files_url
-
-    async def close(self) -> None:
-        """Stop listening; requests still open end without a reply, callbacks as ``closed``."""
-        self._closing.set()
-        await self._callbacks.close()
-        await self._open.aclose()
-        # Cancelled handlers need a turn of the loop to leave it.
-        await asyncio.sleep(0)
+    async def _fire(
+        self,
+        order: CallbackOrder,
+        target: CallbackTarget,
+        payload: Any = None,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    ) -> CallbackDelivery:
+        self._keep_time()
+        fields = header_fields(headers)
+        application_id, reference = order.application_id, None
+        if application_id is None and len(self.world) and (payload is None or order.update):
+            number = self._callbacks_fired * _CALLBACK_STRIDE % len(self.world)
+            self._callbacks_fired += 1
+            application_id = self.world.id_of(number)
+        if application_id is not None:
+            known = self.world.number_of(application_id)
+            if known is None:
+                raise ConfigurationError("the emulator has no application of this id")
+            reference = self.world.reference_of(known)
+        if payload is None:
+            body = usual_payload(order.event_type, application_id, reference)
+        else:
+            body = payload_bytes(payload)
+        if order.update and application_id is not None:
+            self.world.touch(application_id)
+        answers = await self._sender.deliver(target, body, fields)
+        return CallbackDelivery(
+            application_id=application_id,
+            event_type=order.event_type,
+            attempts=tuple(answer.outcome for answer in answers),
+            is_json=answers[-1].is_json,
+        )
 
     def _make_service(
         self, updates: Sequence[int], *, seed: int, now: int, rules: ServiceRules
@@ -452,38 +352,39 @@ class Emulator(ServiceControls):
         """Make what replies; who puts more into the service than is invented makes another one."""
         return Service(World(updates, seed=seed, now=now, rules=rules))
 
-    def _answer(self, request: HttpRequest) -> HttpReply:
-        return respond(self._service, request)
+    def _keep_time(self) -> None:
+        passed = self._clock.monotonic() - self._began if self._time_flows else 0.0
+        self.world.advance_to(int(self._time + passed))
 
-    async def _listen(self, stack: AsyncExitStack, handle: Handle, *, port: int) -> str:
-        port = await stack.enter_async_context(listening(handle, self._host, port))
+    async def _listen(self, stack: AsyncExitStack, handle: _Handle, *, port: int) -> str:
+        port = await stack.enter_async_context(_serving(handle, self._host, port))
         return f"http://{self._named}:{port}"
 
     async def _handle_api(
-        self, message: HttpRequest, connection: asyncio.Transport | None
+        self, request: HttpRequest, connection: asyncio.Transport | None
     ) -> HttpReply | None:
-        if call_of(message.path) is Call.CONTROL:
-            return await self._control(message)
-        return await self._handle(message, connection, answer=self._answer)
+        if call_of(request.path) is Call.CONTROL:
+            return await self._carry_out(request)
+        return await self._handle(request, connection, answer=partial(respond, self._service))
 
     async def _handle(
         self,
-        message: HttpRequest,
+        request: HttpRequest,
         connection: asyncio.Transport | None,
         answer: Callable[[HttpRequest], HttpReply],
     ) -> HttpReply | None:
         arrived = self._clock.monotonic()
-        counted = call_of(message.path) in _API_CALLS
-        self._in_flight += counted
+        is_counted = call_of(request.path) in _API_CALLS
+        self._in_flight += is_counted
         self.max_in_flight = max(self.max_in_flight, self._in_flight)
         try:
             # Decided on arrival, so that the work hides in the latency and a
             # client that goes away has still been recorded.
             self._keep_time()
-            fault = self.faults.take(message.method, message.path)
+            fault = self.faults.take(request.method, request.path)
             instead = replacement(fault) if fault else None
-            reply = self._service.stamped(instead) if instead else answer(message)
-            self._record(message, fault, reply)
+            reply = self._service.stamped(instead) if instead else answer(request)
+            self._record(request, 0 if fault and fault.withholds else reply.status, fault)
             if self._latency:
                 passed = self._clock.monotonic() - arrived
                 await self._clock.sleep(max(0.0, self._latency - passed))
@@ -493,25 +394,113 @@ class Emulator(ServiceControls):
                 await play(fault, reply, connection, self._closing)
             return None
         finally:
-            self._in_flight -= counted
+            self._in_flight -= is_counted
 
-    async def _control(self, message: HttpRequest) -> HttpReply:
-        """Answer what only an emulator is asked: without faults and latency."""
+    async def _carry_out(self, request: HttpRequest) -> HttpReply:
+        """Answer an order for a callback, which no fault and no latency falls on."""
         self._keep_time()
-        reply = _WITHHELD
+        status = 0
         try:
-            order = self._service.order(message)
-            if isinstance(order, CallbackOrder):
-                order = await self._callbacks.reply_to(order)
-            reply = self._service.stamped(order)
+            reply = self._service.refusal_of_order(request)
+            if reply is None:
+                reply = await self._order_reply(request.body)
+            status = reply.status
+            return self._service.stamped(reply)
         finally:
-            self._record(message, None, reply)
-        return reply
+            self._record(request, status, None)
 
-    def _record(self, message: HttpRequest, fault: Fault | None, reply: HttpReply) -> None:
-        call = call_of(message.path)
-        self._token_requests += call is Call.TOKEN
+    async def _order_reply(self, body: bytes) -> HttpReply:
+        order = read_order(body)
+        if order is None:
+            return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
+        try:
+            target = order.target(self._callbacks)
+        except ConfigurationError:
+            return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
+        if target is None:
+            return json_reply(HTTPStatus.CONFLICT, {"error": NO_TARGET})
+        name = order.application_id
+        if name is not None and self.world.number_of(name) is None:
+            return json_reply(HTTPStatus.NOT_FOUND, {"error": NO_SUCH_APPLICATION})
+        delivery = await self._fire(order, target)
+        return json_reply(HTTPStatus.OK, delivery.facts())
+
+    def _record(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
+        call = call_of(request.path)
+        self.token_requests += call is Call.TOKEN
         # Forgotten many at a time, so that remembering costs the same for ever.
-        if len(self.requests) >= 2 * _REMEMBERED:
-            del self.requests[:-_REMEMBERED]
-        self.requests.append(recorded(call.value, message, reply, fault, time=self.world.now))
+        if len(self.requests) >= 2 * _MAX_REQUESTS:
+            del self.requests[:-_MAX_REQUESTS]
+        headers = request.headers.items()
+        self.requests.append(
+            RecordedRequest(
+                name=call.value,
+                method=request.method,
+                path=request.path,
+                query=request.query,
+                headers={name: text for name, text in headers if name not in _SECRET_FIELDS},
+                authorized="authorization" in request.headers,
+                status=status,
+                fault=None if fault is None else fault.kind.value,
+                time=self.world.now,
+            )
+        )
+
+
+def _is_naive(value: object) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is None
+
+
+class _Played(web.StreamResponse):
+    """A reply that was written, or withheld, by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.force_close()
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Write nothing."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Write nothing."""
+
+
+@asynccontextmanager
+async def _serving(handle: _Handle, host: str, port: int) -> AsyncIterator[int]:
+    """Serve requests inside, and yield the port; those open at the end go without a reply."""
+
+    async def handled(request: web.BaseRequest) -> web.StreamResponse:
+        reply = await handle(await _read(request), request.transport)
+        if reply is None:
+            return _Played()
+        return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
+
+    server = web.Server(handled, handler_cancellation=True, access_log=None, logger=_logger)
+    runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_TIMEOUT)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _read(request: web.BaseRequest) -> HttpRequest:
+    path, _, query = request.raw_path.partition("?")
+    headers: dict[str, str] = {}
+    for name, text in request.headers.items():
+        low = name.lower()
+        headers[low] = f"{headers[low]}, {text}" if low in headers else text
+    body = await request.read() if request.body_exists else b""
+    return HttpRequest(method=request.method, path=path, query=query, headers=headers, body=body)
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Say whether a record is about more than a request that is not HTTP, answered with 400."""
+    error = record.exc_info[1] if record.exc_info else None
+    is_not_http = getattr(error, "code", None) == HTTPStatus.BAD_REQUEST
+    return not is_not_http and not isinstance(error, web.RequestPayloadError)
+
+
+_logger: Final = logging.getLogger("income_client.emulator.server")
+_logger.addFilter(_is_worth_logging)

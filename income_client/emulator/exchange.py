@@ -1,4 +1,4 @@
-"""One exchange with the emulated service as values, and which addresses are this machine's."""
+"""Requests and replies of the emulated service as values, and which addresses are local."""
 
 import ipaddress
 import re
@@ -10,6 +10,13 @@ import msgspec
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
+
+_LOCAL_URL: Final = re.compile(
+    r"https?://(localhost|127(\.(0|[1-9][0-9]{0,2})){3}|\[::1\])"
+    r"(:(?P<port>[1-9][0-9]{0,4}))?(/[!-~]*)?"
+)
+_NEVER_IN_A_URL: Final = frozenset('#\\<>"{}|^`')
+_HIGHEST_PORT: Final = 65535
 
 
 @frozen(kw_only=True)
@@ -65,33 +72,23 @@ class RecordedRequest:
     """Service second at which it came."""
 
 
-_HERE: Final = re.compile(
-    r"(?P<scheme>https?)://(localhost|127(\.(0|[1-9][0-9]{0,2})){3}|\[::1\])"
-    r"(:(?P<port>[1-9][0-9]{0,4}))?(/[!-~]*)?"
-)
-_NEVER_IN_AN_ADDRESS: Final = frozenset('#\\<>"{}|^`')
-_HIGHEST_PORT: Final = 65535
+class RefusedError(Exception):
+    """A request is answered with something else than what it asked for."""
+
+    def __init__(self, reply: HttpReply) -> None:
+        super().__init__(reply.status)
+        self.reply: HttpReply = reply
+        """The answer."""
 
 
-def check_local_address(name: str, url: object) -> ConfigurationError | None:
-    """Return what is wrong with an address that is to lead to this machine, None if nothing.
-
-    It is returned, since the frame that raises it must not hold the address, whose query may
-    hold a secret.
-
-    Args:
-        name: what the address is called.
-        url: it.
-    """
-    parts = _HERE.fullmatch(url) if isinstance(url, str) else None
-    if parts is None or _NEVER_IN_AN_ADDRESS & set(parts.string):
-        return ConfigurationError(
-            f"{name} is an http or https address of this machine, "
-            "such as http://127.0.0.1:9000/callbacks"
-        )
-    if int(parts["port"] or 1) > _HIGHEST_PORT:
-        return ConfigurationError(f"{name} has no such port")
-    return None
+def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
+    """Return a reply of JSON; underscores in header names stand for hyphens."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HttpReply(
+        status=status,
+        headers={"Content-Type": "application/json", **named},
+        body=msgspec.json.encode(content),
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -106,15 +103,26 @@ def is_loopback(host: str) -> bool:
         ip = ipaddress.ip_address(name)
     except ValueError:
         return False
-    # Of an IPv4 address within an IPv6 one, Python says it or not, by its version.
+    # Python versions differ on an IPv4 address within an IPv6 one.
     return ip.is_loopback and getattr(ip, "ipv4_mapped", None) is None
 
 
-def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
-    """Return a reply of JSON; underscores in header names stand for hyphens."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HttpReply(
-        status=status,
-        headers={"Content-Type": "application/json", **named},
-        body=msgspec.json.encode(content),
-    )
+def check_local_address(name: str, url: object) -> None:
+    """Refuse an address that leads, or could be read to lead, elsewhere than to this machine.
+
+    Args:
+        name: what the address is called in the error, which does not repeat it: its query
+            may hold a secret.
+        url: the address.
+
+    Raises:
+        ConfigurationError: it is not an address of this machine.
+    """
+    parts = _LOCAL_URL.fullmatch(url) if isinstance(url, str) else None
+    if parts is None or _NEVER_IN_A_URL & set(parts.string):
+        raise ConfigurationError(
+            f"{name} must be an http or https address of this machine, "
+            "such as http://127.0.0.1:9000/callbacks"
+        )
+    if int(parts["port"] or 1) > _HIGHEST_PORT:
+        raise ConfigurationError(f"{name} must have a port up to {_HIGHEST_PORT}")

@@ -1,20 +1,28 @@
-"""What the contract leaves open about the service, one field for each; knows no data."""
+"""What the contract leaves open about the service, one field for each."""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from difflib import get_close_matches
+from inspect import Parameter, signature
+from typing import Any, Final, NoReturn
 
-from attrs import evolve, field, fields_dict, frozen
+from attrs import Attribute, evolve, field, fields_dict, frozen
 from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
+from income_client.settings import counting, flag, invalid, whole
 
-from .arguments import check_names, instance, whole
-
-_Choice = TypeVar("_Choice", bound=enum.Enum)
+_BY_NAME: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
-class Order(enum.Enum):
+class _Choice(enum.Enum):
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003 - as the standard library calls it
+        names = ", ".join(choice.value for choice in cls)
+        raise ConfigurationError(f"{cls.__name__} must be one of {names}")
+
+
+class Order(_Choice):
     """In which order the list gives its rows, and so which ones a full page hides."""
 
     ASCENDING = "ascending"
@@ -23,14 +31,14 @@ class Order(enum.Enum):
     RANDOM = "random"
 
 
-class SpanClamp(enum.Enum):
+class SpanClamp(_Choice):
     """Which bound the service moves when a window is wider than it serves."""
 
     AFTER = "after"
     BEFORE = "before"
 
 
-class FutureBounds(enum.Enum):
+class FutureBounds(_Choice):
     """What the service does with a bound that lies behind the present second."""
 
     ACCEPT = "accept"
@@ -38,30 +46,14 @@ class FutureBounds(enum.Enum):
     REFUSE = "refuse"
 
 
-def _choice(kind: type[_Choice]) -> Callable[[object], _Choice]:
-    def convert(value: object) -> _Choice:
-        known = [choice for choice in kind if value in (choice, choice.value)]
-        if not known:
-            names = ", ".join(str(choice.value) for choice in kind)
-            raise ConfigurationError(f"{kind.__name__} is one of {names}")
-        return known[0]
-
-    return convert
+def check_integer(name: str, value: object) -> None:
+    """Raise unless the value is a whole number, and not a bool."""
+    if type(value) is not int:
+        raise invalid(name, "a whole number", value)
 
 
-def _order(value: "Order | str") -> Order:
-    return _choice(Order)(value)
-
-
-def _span_clamp(value: "SpanClamp | str") -> SpanClamp:
-    return _choice(SpanClamp)(value)
-
-
-def _future(value: "FutureBounds | str") -> FutureBounds:
-    return _choice(FutureBounds)(value)
-
-
-_IS_BOOL = instance(bool, "True or False")
+def _integer(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    check_integer(attribute.name, value)
 
 
 @frozen(kw_only=True)
@@ -69,40 +61,40 @@ class ServiceRules:
     """One way to read the contract where it is silent; every time is in seconds.
 
     Raises:
-        ConfigurationError: a figure or a choice cannot be meant.
+        ConfigurationError: a figure or a choice is invalid.
     """
 
-    lower_closed: bool = field(default=False, validator=_IS_BOOL)
+    lower_closed: bool = field(default=False, validator=flag)
     """Whether a row updated in the very second ``updated_after`` is returned."""
-    upper_closed: bool = field(default=False, validator=_IS_BOOL)
+    upper_closed: bool = field(default=False, validator=flag)
     """Whether a row updated in the very second ``updated_before`` is returned."""
-    order: Order = field(default=Order.ASCENDING, converter=_order)
+    order: Order = field(default=Order.ASCENDING, converter=Order)
     """Order of the rows; shuffled stays the same for the same question, random never does."""
-    max_span: int | None = field(default=None, validator=optional(whole(least=1)))
+    max_span: int | None = field(default=None, validator=optional(counting))
     """Widest window that is served; a wider one is narrowed and echoed so."""
-    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_span_clamp)
+    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=SpanClamp)
     """The bound that is moved for ``max_span``."""
-    oldest: int | None = field(default=None, validator=optional(whole()))
+    oldest: int | None = field(default=None, validator=optional(_integer))
     """First service second that is kept; an earlier ``updated_after`` is raised to it."""
-    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
+    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=FutureBounds)
     """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
-    default_span: int | None = field(default=None, validator=optional(whole(least=0)))
+    default_span: int | None = field(default=None, validator=optional(whole))
     """Seconds that an unset ``updated_after`` reaches back; None for the beginning of time."""
-    visibility_delay: int = field(default=0, validator=whole(least=0))
+    visibility_delay: int = field(default=0, validator=whole)
     """Seconds until an update shows in the list; meanwhile the row stays at its old place."""
-    clock_offset: int = field(default=0, validator=whole())
+    clock_offset: int = field(default=0, validator=_integer)
     """Seconds that the Date header runs ahead of service time."""
-    token_lifetime: int = field(default=3600, validator=whole(least=1))
+    token_lifetime: int = field(default=3600, validator=counting)
     """Seconds that an access token lives."""
-    url_lifetime: int = field(default=900, validator=whole(least=1))
+    url_lifetime: int = field(default=900, validator=counting)
     """Seconds that a download address lives."""
-    url_age: int = field(default=0, validator=whole(least=0))
+    url_age: int = field(default=0, validator=whole)
     """Seconds of its life that are over when an address is handed out; all of them: expired."""
-    url_signed_once: bool = field(default=False, validator=_IS_BOOL)
+    url_signed_once: bool = field(default=False, validator=flag)
     """Whether addresses are signed at the very beginning and never change, expired or not."""
-    file_bytes: int = field(default=20_000, validator=whole(least=1))
+    file_bytes: int = field(default=20_000, validator=counting)
     """Size of a document file, in bytes; another size is another file."""
-    file_redirects: int = field(default=0, validator=whole(least=0))
+    file_redirects: int = field(default=0, validator=whole)
     """How often the host of files sends on to its other region before it gives a file."""
 
 
@@ -112,15 +104,44 @@ def changed_rules(
     """Return rules of which some fields are replaced.
 
     Args:
-        rules: what to begin with; the usual ones unless given.
+        rules: what to begin with; the defaults unless given.
         knobs: new values by field.
-        others: names that the emulator takes besides, for the message.
+        others: further options of the emulator, for the message.
 
     Raises:
-        ConfigurationError: these are no rules, a knob does not exist, or its
-            value cannot be meant.
+        ConfigurationError: a knob does not exist, or a value is invalid.
     """
     if rules is not None and not isinstance(rules, ServiceRules):
-        raise ConfigurationError(f"rules are ServiceRules, not {rules!r}")
+        raise invalid("rules", "ServiceRules", rules)
     check_names("Emulator", knobs, (*others, *fields_dict(ServiceRules)))
     return evolve(rules or ServiceRules(), **knobs)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that refuses a name: the closest one, or all there are."""
+    names = tuple(known)
+    close = get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
+
+
+def names_of(called: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names by which arguments can be given to a function or a class."""
+    parameters = signature(called).parameters.values()
+    return tuple(each.name for each in parameters if each.kind in _BY_NAME)
+
+
+def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse options that do not exist.
+
+    Args:
+        owner: whose options they are.
+        given: their names.
+        known: the names that exist; any of them may come twice.
+
+    Raises:
+        ConfigurationError: one is unknown; the message has the closest.
+    """
+    names = tuple(dict.fromkeys(known))
+    for name in given:
+        if name not in names:
+            raise ConfigurationError(f"{owner} has no option {name}{meant(name, names)}")

@@ -1,35 +1,46 @@
-"""The host of document files: signed addresses, what each file has become, and its replies."""
+"""The host of document files, which answers as object storage does: signed addresses, XML errors.
+
+A client that decodes the query of an address and encodes it again breaks the signature,
+since the query holds characters that can be written in two ways.
+"""
 
 import enum
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from random import Random
-from typing import Final, assert_never
+from typing import Final
 from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
 from income_client.settings import DownloadPolicy
 
 from .cases import Paper
-from .exchange import HttpReply, HttpRequest
+from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback
 from .times import moment_of, second_of, stamp
 from .world import World
 
-_SIGNATURE: Final = re.compile(r"(?P<signed>.*)&X-Amz-Signature=(?P<signature>[0-9a-f]{64})\Z")
-_DATE: Final = re.compile(
-    r"X-Amz-Date=(?P<moment>\d{8}T\d{6})Z&X-Amz-Expires=(?P<lifetime>\d+)", re.ASCII
+_DOCUMENT_ID: Final = re.compile(r"doc-(?P<stem>[0-9a-f]{10})-\d+\Z", re.ASCII)
+_PATH: Final = re.compile(r"/documents/(?P<document_id>[^/]+)/[^/]+\Z")
+_SIGNED: Final = re.compile(
+    r"(?P<terms>.*&X-Amz-Date=(?P<date>\d{8}T\d{6})Z&X-Amz-Expires=(?P<lifetime>\d+)&.*?"
+    r"(&x-hops=(?P<hops>\d+))?)&X-Amz-Signature=(?P<signature>[0-9a-f]{64})\Z",
+    re.ASCII,
 )
-
-
-_HOPS: Final = re.compile(r"&x-hops=(?P<hops>\d+)&X-Amz-Signature=", re.ASCII)
 _DISPOSITION: Final = quote('attachment; filename="', safe="")
+_RANGE: Final = re.compile(r"bytes=(?P<first>\d*)-(?P<last>\d*)\Z", re.ASCII)
+_KINDS: Final = {"pdf": "application/pdf", "png": "image/png"}
+_PDF_ENDS: Final = (b"%PDF-1.4\n% Invented by an emulator; nobody's data.\n", b"\n%%EOF\n")
+_PNG_ENDS: Final = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR",
+    b"\x00\x00\x00\x00IEND\xaeB`\x82",
+)
 
 
 class Region(enum.Enum):
@@ -40,118 +51,8 @@ class Region(enum.Enum):
 
     @property
     def other(self) -> "Region":
-        """The region that this one sends on to."""
+        """The region that this one redirects to."""
         return Region.SECOND if self is Region.FIRST else Region.FIRST
-
-
-@lru_cache(maxsize=64)
-def _terms(now: int, lifetime: int, region: Region) -> str:
-    moment = moment_of(now)
-    return (
-        f"X-Amz-Algorithm=AWS4-HMAC-SHA256"
-        f"&X-Amz-Credential=EMULATOR%2F{moment:%Y%m%d}%2F{region.value}%2Fs3%2Faws4_request"
-        f"&X-Amz-Date={moment:%Y%m%dT%H%M%SZ}"
-        f"&X-Amz-Expires={lifetime}"
-        f"&X-Amz-SignedHeaders=host"
-    )
-
-
-class AddressFault(enum.Enum):
-    """What is wrong with a download address."""
-
-    UNSIGNED = "unsigned"
-    BAD_SIGNATURE = "bad signature"
-    EXPIRED = "expired"
-    WRONG_REGION = "wrong region"
-
-
-def hops_of(query: str) -> int:
-    """Return how often the bearer of a signed query was sent on already."""
-    found = _HOPS.search(query)
-    return int(found["hops"]) if found else 0
-
-
-def end_of(query: str) -> int:
-    """Return the service second from which a signed query is no longer good."""
-    date = _DATE.search(query)
-    if date is None:
-        raise ValueError("the query is not signed")
-    return second_of(datetime.fromisoformat(date["moment"])) + int(date["lifetime"])
-
-
-@frozen(kw_only=True)
-class AddressSigner:
-    """Signs addresses the way object storage does, and checks them byte by byte.
-
-    A client that decodes and encodes the query again breaks the signature,
-    since it holds characters that can be written in two ways.
-    """
-
-    seed: int
-    """What the signing key hangs on."""
-
-    def path(self, document_id: str, file_name: str) -> str:
-        """Return the raw path of a document's file."""
-        return f"/documents/{document_id}/{quote(file_name, safe='')}"
-
-    def query(
-        self,
-        path: str,
-        file_name: str,
-        *,
-        now: int,
-        lifetime: int,
-        region: Region = Region.FIRST,
-        hops: int = 0,
-    ) -> str:
-        """Return the signed raw query for a path.
-
-        Args:
-            path: the raw path.
-            file_name: what a browser is told to call the file.
-            now: the service second of the signature.
-            lifetime: seconds until the address expires.
-            region: where the address is good.
-            hops: how often its bearer was sent on already.
-        """
-        signed = (
-            f"{_terms(now, lifetime, region)}"
-            f"&response-content-disposition={_DISPOSITION}{quote(file_name, safe='')}%22"
-            f"&x-id=Get%4Fbject%7E1" + (f"&x-hops={hops}" if hops else "")
-        )
-        return f"{signed}&X-Amz-Signature={self._sign(path, signed)}"
-
-    def fault(
-        self, path: str, query: str, *, now: int, region: Region = Region.FIRST
-    ) -> AddressFault | None:
-        """Return what is wrong with an address, None if it may be used.
-
-        Args:
-            path: the raw path.
-            query: the raw query.
-            now: the present service second.
-            region: where it was used.
-        """
-        parts = _SIGNATURE.match(query)
-        if parts is None or _DATE.search(query) is None:
-            return AddressFault.UNSIGNED
-        if not hmac.compare_digest(parts["signature"], self._sign(path, parts["signed"])):
-            return AddressFault.BAD_SIGNATURE
-        if f"%2F{region.value}%2Fs3%2F" not in query:
-            return AddressFault.WRONG_REGION
-        return AddressFault.EXPIRED if now >= end_of(query) else None
-
-    def _sign(self, path: str, signed: str) -> str:
-        key = f"invented storage key {self.seed}".encode()
-        return hmac.digest(key, f"GET\n{path}\n{signed}".encode(), hashlib.sha256).hex()
-
-
-_RANGE: Final = re.compile(r"bytes=(?P<first>\d*)-(?P<last>\d*)\Z", re.ASCII)
-_KINDS: Final = {"pdf": "application/pdf", "png": "image/png"}
-_PDF_HEAD: Final = b"%PDF-1.4\n% Invented by an emulator; nobody's data.\n"
-_PDF_TAIL: Final = b"\n%%EOF\n"
-_PNG_HEAD: Final = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
-_PNG_TAIL: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 
 
 @frozen(kw_only=True)
@@ -166,144 +67,6 @@ class StoredFile:
     """Its entity tag, quotes included."""
 
 
-@lru_cache(maxsize=32)
-def stored_file(path: str, size: int, version: int = 0) -> StoredFile:
-    """Return the file at a raw path; the same path, size and version give the same bytes.
-
-    Args:
-        path: the raw path; its ending decides on the kind of file.
-        size: in bytes.
-        version: how often the file was replaced.
-    """
-    ending = path.rpartition(".")[2]
-    head, tail = (_PNG_HEAD, _PNG_TAIL) if ending == "png" else (_PDF_HEAD, _PDF_TAIL)
-    chance = Random(f"{path} {version}" if version else path)
-    filling = chance.randbytes(max(0, size - len(head) - len(tail)))
-    content = (head + filling + tail)[:size]
-    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    return StoredFile(
-        content=content,
-        content_type=_KINDS.get(ending, "application/octet-stream"),
-        etag=f'"{digest}"',
-    )
-
-
-def storage_error(status: int, code: str, message: str, **details: str) -> HttpReply:
-    """Return an error in the form of object storage.
-
-    Args:
-        status: HTTP status.
-        code: what object storage calls it.
-        message: the same in words.
-        **details: more elements; underscores in their names stand for hyphens.
-    """
-    elements = {"Code": code, "Message": message}
-    elements |= {name.replace("_", "-"): text for name, text in details.items()}
-    inner = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in elements.items())
-    body = (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{inner}<HostId>emulator</HostId></Error>'
-    )
-    return HttpReply(status=status, headers={"Content-Type": "application/xml"}, body=body.encode())
-
-
-def address_refusal(fault: AddressFault, query: str, *, now: int) -> HttpReply:
-    """Return the reply to an address that may not be used.
-
-    Args:
-        fault: what is wrong with it.
-        query: its raw query, of which object storage tells more than one would like.
-        now: the present service second.
-    """
-    match fault:
-        case AddressFault.UNSIGNED:
-            return storage_error(403, "AccessDenied", "Access Denied")
-        case AddressFault.BAD_SIGNATURE:
-            return storage_error(
-                403,
-                "SignatureDoesNotMatch",
-                "The request signature we calculated does not match the signature you provided.",
-                SignatureProvided=query.rpartition("=")[2],
-                StringToSign=query,
-            )
-        case AddressFault.WRONG_REGION:
-            return storage_error(
-                400,
-                "AuthorizationQueryParametersError",
-                "Error parsing the X-Amz-Credential parameter; the region is wrong",
-            )
-        case AddressFault.EXPIRED:
-            return storage_error(
-                403,
-                "AccessDenied",
-                "Request has expired",
-                Expires=f"{stamp(end_of(query))}Z",
-                ServerTime=f"{stamp(now)}Z",
-            )
-        case _ as never:
-            assert_never(never)
-
-
-def credentials_refusal(request: HttpRequest) -> HttpReply | None:
-    """Return the reply to credentials beside those in the address, None where there are none."""
-    authorization = request.headers.get("authorization")
-    if authorization is not None:
-        return storage_error(
-            400,
-            "InvalidArgument",
-            "Only one auth mechanism allowed",
-            ArgumentName="Authorization",
-            ArgumentValue=authorization,
-        )
-    if "cookie" in request.headers:
-        return storage_error(400, "InvalidRequest", "No cookie belongs here")
-    return None
-
-
-def _asked_part(request: HttpRequest, file: StoredFile) -> re.Match[str] | None:
-    parts = _RANGE.match(request.headers.get("range", ""))
-    unchanged = request.headers.get("if-range", file.etag) == file.etag
-    return parts if parts and unchanged and (parts["first"] or parts["last"]) else None
-
-
-def _places(asked: re.Match[str], size: int) -> range | None:
-    if not asked["first"]:
-        suffix = int(asked["last"])
-        return range(max(0, size - suffix), size) if suffix else None
-    first, last = int(asked["first"]), int(asked["last"] or size)
-    if first >= size or last < first:
-        return None
-    return range(first, min(last + 1, size))
-
-
-def file_reply(request: HttpRequest, file: StoredFile) -> HttpReply:
-    """Return a file, or the part of it that was asked for.
-
-    A Range counts only while If-Range, if there is one, names the entity tag.
-    """
-    headers = {
-        "Content-Type": file.content_type,
-        "ETag": file.etag,
-        "Accept-Ranges": "bytes",
-    }
-    asked = _asked_part(request, file)
-    if asked is None:
-        return HttpReply(status=200, headers=headers, body=file.content)
-    size = len(file.content)
-    part = _places(asked, size)
-    if part is None:
-        refusal = storage_error(416, "InvalidRange", "The requested range is not satisfiable")
-        return evolve(refusal, headers={**refusal.headers, "Content-Range": f"bytes */{size}"})
-    return HttpReply(
-        status=206,
-        headers={**headers, "Content-Range": f"bytes {part.start}-{part.stop - 1}/{size}"},
-        body=file.content[part.start : part.stop],
-    )
-
-
-_DOCUMENT_ID: Final = re.compile(r"doc-(?P<stem>[0-9a-f]{10})-\d+\Z", re.ASCII)
-_PATH: Final = re.compile(r"/documents/(?P<document_id>[^/]+)/[^/]+\Z")
-
-
 class FileStorage:
     """Document files in two regions.
 
@@ -312,16 +75,15 @@ class FileStorage:
         papers_of: returns the documents of an application's number, as they are now.
 
     Attributes:
-        signer: maker of the addresses.
         urls: where each region is.
     """
 
     def __init__(self, world: World, papers_of: Callable[[int], Sequence[Paper]]) -> None:
-        self.signer: AddressSigner = AddressSigner(seed=world.seed)
         self.urls: dict[Region, str] = dict.fromkeys(Region, "http://127.0.0.1")
         self._world = world
         self._began = world.now
         self._papers_of = papers_of
+        self._key = f"invented storage key {world.seed}".encode()
         self._versions: dict[str, int] = {}
 
     def address(self, paper: Paper) -> str:
@@ -344,7 +106,7 @@ class FileStorage:
         return self._file(self._known(document_id))
 
     def replace(self, document_id: str) -> None:
-        """Put another file in the place of a document's; its addresses stay good.
+        """Put another file in the place of a document's; its addresses stay valid.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -352,59 +114,104 @@ class FileStorage:
         document_id = self._known(document_id).document_id
         self._versions[document_id] = self._versions.get(document_id, 0) + 1
 
+    def query(
+        self,
+        path: str,
+        file_name: str,
+        *,
+        signed_at: int,
+        region: Region = Region.FIRST,
+        hops: int = 0,
+    ) -> str:
+        """Return the signed raw query for a path.
+
+        Args:
+            path: the raw path.
+            file_name: the file name that browsers are given.
+            signed_at: the service second of the signature.
+            region: where the address is valid.
+            hops: how often its bearer was redirected already.
+        """
+        terms = (
+            f"{_terms(signed_at, self._world.rules.url_lifetime, region)}"
+            f"&response-content-disposition={_DISPOSITION}{quote(file_name, safe='')}%22"
+            f"&x-id=Get%4Fbject%7E1" + (f"&x-hops={hops}" if hops else "")
+        )
+        return f"{terms}&X-Amz-Signature={self._signature(path, terms)}"
+
     def respond(self, request: HttpRequest, region: Region) -> HttpReply:
-        """Answer a request that came to a region."""
-        if request.method != "GET":
-            return storage_error(405, "MethodNotAllowed", "Files are only read here.")
-        refusal = credentials_refusal(request)
-        if refusal is not None:
-            return refusal
-        now = self._world.now
-        fault = self.signer.fault(request.path, request.query, now=now, region=region)
-        if fault is not None:
-            return address_refusal(fault, request.query, now=now)
+        """Answer a request that came to a region.
+
+        Raises:
+            RefusedError: it is answered with an error or a redirect.
+        """
+        _check_request(request)
+        signed = self._checked(request, region)
         paper = self._paper_at(request.path)
         if paper is None:
-            return storage_error(404, "NoSuchKey", "The specified key does not exist.")
-        hops = hops_of(request.query)
+            raise _refused(404, "NoSuchKey", "The specified key does not exist.")
+        hops = int(signed["hops"] or 0)
         if hops < self._world.rules.file_redirects:
-            return self._sent_on(paper, region.other, hops + 1)
-        return file_reply(request, self._file(paper))
+            now = self._world.now
+            location = self._address(paper, region.other, signed_at=now, hops=hops + 1)
+            raise _refused(
+                307,
+                "TemporaryRedirect",
+                "Please re-send this request to the specified temporary endpoint.",
+                headers={"Location": location},
+            )
+        return _file_reply(request, self._file(paper))
 
-    def _sent_on(self, paper: Paper, region: Region, hops: int) -> HttpReply:
-        reply = storage_error(
-            307,
-            "TemporaryRedirect",
-            "Please re-send this request to the specified temporary endpoint.",
-        )
-        location = self._address(paper, region, signed_at=self._world.now, hops=hops)
-        return HttpReply(
-            status=reply.status, headers={**reply.headers, "Location": location}, body=reply.body
-        )
+    def _checked(self, request: HttpRequest, region: Region) -> re.Match[str]:
+        """Return the parts of a signed query, and refuse an address that is not valid here."""
+        signed = _SIGNED.match(request.query)
+        if signed is None:
+            raise _refused(403, "AccessDenied", "Access Denied")
+        expected = self._signature(request.path, signed["terms"])
+        if not hmac.compare_digest(signed["signature"], expected):
+            # Object storage shows the query, so a client must not log such a reply.
+            raise _refused(
+                403,
+                "SignatureDoesNotMatch",
+                "The request signature we calculated does not match the signature you provided.",
+                SignatureProvided=signed["signature"],
+                StringToSign=request.query,
+            )
+        if f"%2F{region.value}%2Fs3%2F" not in signed["terms"]:
+            raise _refused(
+                400,
+                "AuthorizationQueryParametersError",
+                "Error parsing the X-Amz-Credential parameter; the region is wrong",
+            )
+        now = self._world.now
+        end = second_of(datetime.fromisoformat(signed["date"])) + int(signed["lifetime"])
+        if now >= end:
+            raise _refused(
+                403,
+                "AccessDenied",
+                "Request has expired",
+                Expires=f"{stamp(end)}Z",
+                ServerTime=f"{stamp(now)}Z",
+            )
+        return signed
 
     def _address(self, paper: Paper, region: Region, *, signed_at: int, hops: int = 0) -> str:
-        path = self._path(paper)
-        query = self.signer.query(
-            path,
-            paper.file_names[0],
-            now=signed_at,
-            lifetime=self._world.rules.url_lifetime,
-            region=region,
-            hops=hops,
-        )
+        path = _path_of(paper)
+        name = paper.file_names[0]
+        query = self.query(path, name, signed_at=signed_at, region=region, hops=hops)
         return f"{self.urls[region]}{path}?{query}"
 
-    def _path(self, paper: Paper) -> str:
-        return self.signer.path(paper.document_id, paper.file_names[0])
+    def _signature(self, path: str, terms: str) -> str:
+        return hmac.digest(self._key, f"GET\n{path}\n{terms}".encode(), hashlib.sha256).hex()
 
     def _file(self, paper: Paper) -> StoredFile:
         version = self._versions.get(paper.document_id, 0)
-        return stored_file(self._path(paper), self._world.rules.file_bytes, version)
+        return _stored_file(_path_of(paper), self._world.rules.file_bytes, version)
 
     def _paper_at(self, path: str) -> Paper | None:
         parts = _PATH.match(path)
         paper = self._paper(parts["document_id"]) if parts else None
-        return paper if paper is not None and self._path(paper) == path else None
+        return paper if paper is not None and _path_of(paper) == path else None
 
     def _paper(self, document_id: str) -> Paper | None:
         parts = _DOCUMENT_ID.match(document_id)
@@ -417,3 +224,92 @@ class FileStorage:
         if paper is None:
             raise ConfigurationError(f"there is no document {document_id}")
         return paper
+
+
+def _check_request(request: HttpRequest) -> None:
+    if not is_loopback(request.headers.get("host", "")):
+        raise _refused(421, "MisdirectedRequest", "Only this machine is served.")
+    if request.method != "GET":
+        raise _refused(405, "MethodNotAllowed", "Files are only read here.")
+    authorization = request.headers.get("authorization")
+    if authorization is not None:
+        raise _refused(
+            400,
+            "InvalidArgument",
+            "Only one auth mechanism allowed",
+            ArgumentName="Authorization",
+            ArgumentValue=authorization,
+        )
+    if "cookie" in request.headers:
+        raise _refused(400, "InvalidRequest", "No cookie belongs here")
+
+
+def _refused(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **details: str,
+) -> RefusedError:
+    """Return an error in the form of object storage."""
+    elements = {"Code": code, "Message": message, **details, "HostId": "emulator"}
+    inner = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in elements.items())
+    return RefusedError(
+        HttpReply(
+            status=status,
+            headers={"Content-Type": "application/xml", **(headers or {})},
+            body=f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{inner}</Error>'.encode(),
+        )
+    )
+
+
+def _path_of(paper: Paper) -> str:
+    return f"/documents/{paper.document_id}/{quote(paper.file_names[0], safe='')}"
+
+
+@lru_cache(maxsize=64)
+def _terms(signed_at: int, lifetime: int, region: Region) -> str:
+    moment = moment_of(signed_at)
+    return (
+        f"X-Amz-Algorithm=AWS4-HMAC-SHA256"
+        f"&X-Amz-Credential=EMULATOR%2F{moment:%Y%m%d}%2F{region.value}%2Fs3%2Faws4_request"
+        f"&X-Amz-Date={moment:%Y%m%dT%H%M%SZ}"
+        f"&X-Amz-Expires={lifetime}"
+        f"&X-Amz-SignedHeaders=host"
+    )
+
+
+@lru_cache(maxsize=32)
+def _stored_file(path: str, size: int, version: int) -> StoredFile:
+    """Return the file at a path; the same path, size and version give the same bytes."""
+    ending = path.rpartition(".")[2]
+    head, tail = _PNG_ENDS if ending == "png" else _PDF_ENDS
+    chance = Random(f"{path} {version}" if version else path)
+    filling = chance.randbytes(max(0, size - len(head) - len(tail)))
+    content = (head + filling + tail)[:size]
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    kind = _KINDS.get(ending, "application/octet-stream")
+    return StoredFile(content=content, content_type=kind, etag=f'"{digest}"')
+
+
+def _file_reply(request: HttpRequest, file: StoredFile) -> HttpReply:
+    """Return a file, or the range of it that was asked for, if it is unchanged since."""
+    headers = {"Content-Type": file.content_type, "ETag": file.etag, "Accept-Ranges": "bytes"}
+    asked = _RANGE.match(request.headers.get("range", ""))
+    is_unchanged = request.headers.get("if-range", file.etag) == file.etag
+    if asked is None or not is_unchanged or not (asked["first"] or asked["last"]):
+        return HttpReply(status=200, headers=headers, body=file.content)
+    size = len(file.content)
+    if asked["first"]:
+        first, last = int(asked["first"]), min(int(asked["last"] or size), size - 1)
+    else:
+        first, last = max(0, size - int(asked["last"])), size - 1
+    if first > last:
+        message = "The requested range is not satisfiable"
+        raise _refused(416, "InvalidRange", message, headers={"Content-Range": f"bytes */{size}"})
+    return HttpReply(
+        status=206,
+        headers={**headers, "Content-Range": f"bytes {first}-{last}/{size}"},
+        body=file.content[first : last + 1],
+    )

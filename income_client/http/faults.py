@@ -150,7 +150,7 @@ def fault_of(error: BaseException) -> ConnectionFault:
     return _BY_NUMBER.get(number, unnamed)
 
 
-def cleaned(bug: Exception) -> Exception:
+def without_frames(bug: Exception) -> Exception:
     """Return a bug with its stack as a note, in place of frames and contexts that hold headers."""
     # Those who wait for one token share its failure.
     if not any(note.startswith(_RAISED_IN) for note in getattr(bug, "__notes__", ())):

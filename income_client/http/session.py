@@ -35,7 +35,7 @@ from income_client.settings import (
 )
 
 from .endpoints import Request, Response, token_request
-from .faults import cleaned
+from .faults import without_frames
 from .replies import label
 from .retry import Chance, Deadline, Deadlines, FinalError, Gate, Pacer, Retrier, RetryBudget
 from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
@@ -119,7 +119,7 @@ class SessionManager:
             cancelled.__context__ = None
             raise cancelled.with_traceback(None) from None
         except Exception as bug:  # noqa: BLE001 - raised again
-            raise cleaned(bug) from None
+            raise without_frames(bug) from None
         try:
             raise failure
         finally:

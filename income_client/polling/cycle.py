@@ -68,7 +68,7 @@ class PollerState:
 
     progress: Progress
     letters: DeadLetters
-    lead: int = 0
+    date_ahead: int = 0
     """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
     echoed: int | None = None
     """The present that the service echoed in the last poll."""
@@ -98,14 +98,14 @@ class Poll:
         monitor: Monitor,
         *,
         clock: Clock,
-        pursues: bool = False,
+        to_the_end: bool = False,
         elapsed: int | None = None,
     ) -> None:
         self._state, self._source = state, source
         self._schedule, self._monitor = schedule, monitor
         self._clock = clock
         self.began: float = clock.monotonic()
-        self._lead = None if pursues else state.lead
+        self._date_ahead = None if to_the_end else state.date_ahead
         self._elapsed = elapsed
         self._echoed = 0
         self._date: int | None = None
@@ -142,7 +142,7 @@ class Poll:
             limit=self._source.limit,
             walkers=1,
             keep_saturated=True,
-            lead=self._lead,
+            date_ahead=self._date_ahead,
             repeats=True,
         )
 
@@ -178,9 +178,9 @@ class Poll:
             # carries its times.
             second = max(now - elapsed - progress.settle - 1, FIRST_SECOND)
             progress.fall_back(second, is_running=self._elapsed is not None)
-        elif now == last and elapsed > _STILL and self._lead is not None:
+        elif now == last and elapsed > _STILL and self._date_ahead is not None:
             # A clock that does not move hides what its second holds until the next one begins.
-            self._lead = None
+            self._date_ahead = None
         else:
             return False
         self._planner = self._listing = self._new_listing()
@@ -335,7 +335,7 @@ class Poll:
         present = self._listing.present
         # The list may have continued behind the echo: then the echo was not the present.
         if self._date is not None and present is not None and present - self._echoed <= _SKEW:
-            self._state.lead = self._date - self._echoed
+            self._state.date_ahead = self._date - self._echoed
         for letter in self._state.letters.due(self._now, most=_MOST_LETTERS):
             if letter.application_id is None:
                 due_seconds.append(letter.window)

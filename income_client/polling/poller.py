@@ -1,6 +1,6 @@
 """The public iterator over records and batches.
 
-Between two batches no task runs: so nothing must be cleaned up when the consumer leaves its
+Between two batches no task runs: so nothing must be without_frames up when the consumer leaves its
 loop, and no more than one batch can come twice.
 """
 
@@ -347,7 +347,7 @@ class Poller:
             self._schedule,
             self._monitor,
             clock=self._clock,
-            pursues=self._schedule.is_urgent or self._ends_with_poll,
+            to_the_end=self._schedule.is_urgent or self._ends_with_poll,
             elapsed=None if self._began is None else ceil(now - self._began),
         )
 

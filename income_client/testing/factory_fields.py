@@ -15,7 +15,7 @@ from income_client import (
     IncomeCalculation,
     PaystubApplicant,
 )
-from income_client.emulator.arguments import meant
+from income_client.emulator.rules import meant
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 

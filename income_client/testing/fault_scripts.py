@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from income_client import ConfigurationError
 from income_client.emulator import Fault
-from income_client.emulator.arguments import check_figure, check_whole, meant
+from income_client.emulator.arguments import check_figure, check_whole
+from income_client.emulator.rules import meant
 
 from .planned_faults import CALLS, PlannedFault
 

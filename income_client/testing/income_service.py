@@ -22,7 +22,7 @@ from income_client import (
 )
 from income_client.clock import Clock, SystemClock
 from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, ServiceRules
-from income_client.emulator.arguments import check_names, names_of
+from income_client.emulator.rules import check_names, names_of
 from income_client.emulator.times import moment_of
 
 from .adding import Adding

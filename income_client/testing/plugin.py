@@ -88,7 +88,7 @@ def income_api(
 ) -> "Iterator[IncomeClient]":
     """A client of `income_service`, closed in the event loop that used it."""
     from income_client import IncomeClient  # noqa: PLC0415 - as above
-    from income_client.emulator.arguments import check_names, names_of  # noqa: PLC0415 - as above
+    from income_client.emulator.rules import check_names, names_of  # noqa: PLC0415 - as above
 
     from .shared_clock import LoopBoundClock  # noqa: PLC0415 - as above
 

@@ -6,7 +6,7 @@ from typing import Final, Self, overload
 from income_client import ConfigurationError
 from income_client.emulator import RecordedRequest
 from income_client.emulator.api import Call
-from income_client.emulator.arguments import meant
+from income_client.emulator.rules import meant
 
 _NAMES: Final = tuple(call.value for call in Call)
 _SHOWN: Final = 40

@@ -27,13 +27,13 @@ from .windows import (
     Answer,
     Bounds,
     Delivery,
+    FullSecond,
     Intervals,
     Overlap,
     Question,
     Rows,
     Saturation,
-    Second,
-    believe,
+    split_by_echo,
 )
 
 _MOST_DOUBTS: Final = 8
@@ -54,7 +54,7 @@ class WalkPlanner:
         walkers: questions that may be in flight at a time.
         covered: windows that an earlier walk over the same bounds has covered.
         keep_saturated: whether rows of saturated windows are delivered.
-        lead: for a walk that another will follow, as `Tail` has it; None otherwise.
+        date_ahead: for a walk that another will follow, as `Tail` has it; None otherwise.
         repeats: whether a row is delivered with each page that holds it. What was read of
             an application after one page may be out of date when another one lists it.
     """
@@ -67,7 +67,7 @@ class WalkPlanner:
         walkers: int,
         covered: Iterable[Window] = (),
         keep_saturated: bool = False,
-        lead: int | None = None,
+        date_ahead: int | None = None,
         repeats: bool = False,
     ) -> None:
         self.bounds = bounds
@@ -89,7 +89,7 @@ class WalkPlanner:
         reached = max((window.before for window in self.covered), default=bounds.after)
         gaps = self.covered.gaps(Window(bounds.after, reached))
         self._parts = [_Part(gap.after, gap.before) for gap in gaps]
-        self._tail = Tail(bounds.after, reached=reached, until=bounds.before, lead=lead)
+        self._tail = Tail(bounds.after, reached=reached, until=bounds.before, date_ahead=date_ahead)
 
     @property
     def is_finished(self) -> bool:
@@ -206,7 +206,7 @@ class WalkPlanner:
     def _receive_window(self, part: "_Part", question: Question, answer: Answer) -> None:
         window, bounds = question.window, question.bounds
         if not answer.is_full:
-            covered, left = believe(window, bounds, answer.echo)
+            covered, left = split_by_echo(window, bounds, answer.echo)
             self.density.complete(window, answer.rows)
             at = self._parts.index(part)
             self._parts[at:at] = [_Part(rest.after, rest.before) for rest in left]
@@ -216,7 +216,7 @@ class WalkPlanner:
             self.splits += 1
             self._receive_full(part, window, answer.rows)
         else:
-            part.second = Second(window.after, self.bounds, bounds, answer, self._saturation)
+            part.second = FullSecond(window.after, self.bounds, bounds, answer, self._saturation)
             self._judge(part, part.second)
 
     def _receive_full(self, part: "_Part", window: Window, rows: Rows) -> None:
@@ -236,7 +236,7 @@ class WalkPlanner:
         if part.start >= part.end:
             self._parts.remove(part)
 
-    def _judge(self, part: "_Part", second: Second) -> None:
+    def _judge(self, part: "_Part", second: FullSecond) -> None:
         """Close a second about which everything was asked that can be."""
         if second.next() is not None:
             return
@@ -267,7 +267,7 @@ class WalkPlanner:
         is_answer = self._tail.receive(bounds, answer)
         span = Window(start, self._tail.reached)
         if is_answer:
-            covered, left = believe(span, bounds, answer.echo)
+            covered, left = split_by_echo(span, bounds, answer.echo)
             self._parts += [_Part(rest.after, rest.before) for rest in left]
             self._deliver(covered, bounds, answer, answer.rows)
         elif span.after < span.before:
@@ -300,7 +300,7 @@ class _Part:
     """The question in flight."""
     overfull: int | None = None
     """Width of the window at the start that came back full."""
-    second: Second | None = None
+    second: FullSecond | None = None
     """The first second, while it is narrowed down."""
     doubts: int = 0
     """How often rows of that second moved while it was narrowed down."""

@@ -23,11 +23,13 @@ off, and the walk continues like any other.
 
 from typing import Final
 
+from income_client.errors import UnexpectedResponseError
 from income_client.records.window import Window
 from income_client.wire.times import LAST_SECOND
 
 from .windows import Answer, Bounds
 
+_MINUTE: Final = 60
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY
 _CENTURY: Final = 100 * _YEAR
@@ -38,6 +40,8 @@ _BEHIND: Final = 1
 up, and what is written in a second may become visible just after it."""
 _SKEW: Final = 5
 """Seconds by which two times of the service may differ and be the same present."""
+_NARROWEST: Final = 3
+"""Seconds of the narrowest window that says anything, whatever its bounds mean."""
 _PATIENCE: Final = 3
 """Pauses after which a service clock that does not move is taken as it is."""
 
@@ -45,13 +49,13 @@ _PATIENCE: Final = 3
 class Tail:
     """The end of a walk: everything from ``reached`` on, for which its other parts do not answer.
 
-    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``lead`` is for
+    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``date_ahead`` is for
     a walk that another will follow: the seconds by which the service's `Date` is known to run
     ahead of the present that it echoes, or behind it if negative.
     """
 
     def __init__(
-        self, start: int, *, reached: int, until: int | None, lead: int | None = None
+        self, start: int, *, reached: int, until: int | None, date_ahead: int | None = None
     ) -> None:
         self.reached: int = reached
         self.is_finished: bool = until is not None and reached > until
@@ -60,9 +64,11 @@ class Tail:
         """Whether the service's clock must move before the next question is asked."""
         self._start = start
         self._until = until
-        self._lead = lead
+        self._date_ahead = date_ahead
         self._asks_for_last = until is not None
         self._is_present_known = False
+        self._is_narrow = True
+        """Whether no echo so far was as asked, or wide enough to prove anything."""
         self._future_works = True
         self._widest: int | None = None
         self._ahead: int | None = None
@@ -95,7 +101,24 @@ class Tail:
         """Take the page for these bounds, and move on if it shows how far the present has come.
 
         Return whether the page answers for the seconds that are passed by this.
+
+        Raises:
+            UnexpectedResponseError: the service cuts every window down to a second or two, so
+                that its pages prove nothing.
         """
+        echo, width = answer.echo, answer.echo.before - answer.echo.after
+        is_as_asked = (echo.after, echo.before) == (bounds.after, bounds.before)
+        self._is_narrow &= 0 < width < _NARROWEST and not is_as_asked
+        is_answer = self._receive(bounds, answer)
+        is_early = answer.served_at is not None and answer.served_at - _MINUTE > self.reached
+        is_followed = self._date_ahead is not None
+        has_passed = self._until is not None and self.reached > self._until
+        if self._is_narrow and self.is_finished and is_early and not (is_followed or has_passed):
+            self.is_finished = False
+            raise UnexpectedResponseError(f"the service cuts windows down to {width} s: too narrow")
+        return is_answer
+
+    def _receive(self, bounds: Bounds, answer: Answer) -> bool:
         self.must_wait = False
         if bounds.before is None:
             return self._receive_present(bounds, answer)
@@ -137,7 +160,7 @@ class Tail:
         if self._is_before_page_ahead(bounds, echo) and not answer.is_full:
             self._advance(present)
             self.is_finished = True
-        elif is_open and (is_ahead or (is_endless and self._lead is None)):
+        elif is_open and (is_ahead or (is_endless and self._date_ahead is None)):
             self.is_finished = True
         elif self._until is not None and present > self._until:
             self._end()
@@ -163,9 +186,9 @@ class Tail:
 
     def _is_enough(self, present: int, served_at: int | None) -> bool:
         """Return whether a walk that is followed may end at this present."""
-        if self._lead is None or served_at is None or self._is_present_known:
+        if self._date_ahead is None or served_at is None or self._is_present_known:
             return False
-        return abs(served_at - self._lead - present) <= _SKEW
+        return abs(served_at - self._date_ahead - present) <= _SKEW
 
     def _continue(self, bounds: Bounds, answer: Answer, present: int) -> bool:
         """Leave what lies before the present to the walkers, unless this page is all of it."""

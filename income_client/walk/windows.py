@@ -109,7 +109,7 @@ def second_of(moment: datetime) -> int:
     return (moment - EPOCH) // _SECOND
 
 
-def believe(window: Window, bounds: Bounds, echo: Window) -> tuple[Window, list[Window]]:
+def split_by_echo(window: Window, bounds: Bounds, echo: Window) -> tuple[Window, list[Window]]:
     """Return the part of a window that its page covers, and the parts to ask for again.
 
     The page was not full. An echo that differs from the bounds is believed: a service may
@@ -247,7 +247,7 @@ class Saturation:
         return False
 
 
-class Second:
+class FullSecond:
     """Narrow questions that settle whether one overfull second is saturated.
 
     A question about the second ``s`` is sent as ``(s-1, s+1)`` and returns three seconds

@@ -7,6 +7,7 @@ import pytest
 from attrs import evolve
 
 from income_client.emulator import HttpReply, HttpRequest, Service
+from income_client.emulator.storage import Region
 from tests.support.emulated_replies import HOST, LIST, a_service, ask_json
 
 
@@ -35,7 +36,7 @@ def _code(reply: HttpReply) -> str:
 def test_every_address_leads_to_a_file() -> None:
     """Each document's address gives a file of the asked size with type and entity tag."""
     service = a_service(100, file_bytes=3000)
-    service.files_url = "http://127.0.0.1:9"
+    service.storage.urls[Region.FIRST] = "http://127.0.0.1:9"
     addresses = _addresses(service)
     assert all(address.startswith("http://127.0.0.1:9/documents/") for address in addresses)
     for address in addresses:
@@ -106,7 +107,7 @@ def test_missing_files(path: str) -> None:
     """A signed address of a file that does not exist is answered with 404."""
     service = a_service(100)
     path = path.format(stem=service.world.ids[0][4:])
-    query = service.signer.query(path, "a.pdf", now=1000, lifetime=60)
+    query = service.storage.query(path, "a.pdf", signed_at=1000)
     reply = _fetch(service, f"http://127.0.0.1{path}?{query}")
     assert reply.status == 404
     assert _code(reply).startswith("NoSuchKey")

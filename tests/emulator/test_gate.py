@@ -45,7 +45,7 @@ def test_revoked_tokens() -> None:
     """A revoked token is invalid, and one bought afterwards is good."""
     service = a_service(100)
     token = f"Bearer {buy_token(service)}"
-    service.mint.revoke_all()
+    service.tokens.revoke_all()
     assert ask(service, authorization=token).status == 401
     assert ask(service, authorization=f"Bearer {buy_token(service)}").status == 200
 

@@ -12,7 +12,7 @@ async def test_old_requests_are_forgotten(
     session: aiohttp.ClientSession, service: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The recorder keeps the last requests, never more than twice as many as it promises."""
-    monkeypatch.setattr(server, "_REMEMBERED", 5)
+    monkeypatch.setattr(server, "_MAX_REQUESTS", 5)
     for number in range(23):
         await get_status(session, service, f"/{number}")
         assert len(service.requests) <= 10

@@ -297,3 +297,16 @@ async def test_default_and_widest_spans_of_the_emulated_service_hide_nothing(
         after = None if "default_span" in knobs else "2026-06-01"
         found = await ids_of(client.list_applications(after, limit=20))
     assert sorted(found) == sorted(service.world.ids)
+
+
+@pytest.mark.parametrize("seconds", [1, 2])
+async def test_windows_too_narrow_to_prove_anything_are_an_error(seconds: int) -> None:
+    """A service that serves a second or two behind each lower bound never hides the rest."""
+    clock = JumpingClock()
+    rules: dict[str, Any] = {"max_span": seconds, "span_clamp": "before"}
+    async with (
+        Emulator(60, clock=clock, days=0.01, **rules) as service,
+        IncomeClient(service.url, auth=service.basic, clock=clock) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError, match=f"cuts windows down to {seconds} s"):
+            await ids_of(client.list_applications("2026-06-30T11:00:00"))

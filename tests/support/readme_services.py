@@ -7,8 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from income_client.emulator import Emulator
-from income_client.emulator.exchange import HttpRequest
+from income_client.emulator import Emulator, HttpRequest, respond
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -33,4 +32,4 @@ def served(service: Emulator, application_id: str, rest: str = "", query: str = 
         query=query,
         headers={"authorization": f"Basic {token}", "host": "127.0.0.1"},
     )
-    return json.loads(service._answer(request).body, parse_float=Decimal)
+    return json.loads(respond(service._service, request).body, parse_float=Decimal)

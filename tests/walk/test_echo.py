@@ -7,7 +7,7 @@ import pytest
 from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
-from income_client.walk.windows import Answer, Bounds, believe
+from income_client.walk.windows import Answer, Bounds, split_by_echo
 
 ASKED = Window(100, 200)
 SENT = Bounds(99, 200)
@@ -35,7 +35,7 @@ def test_only_what_was_applied_is_covered(
     echo: Window, covered: Window, left: list[Window]
 ) -> None:
     """What lies strictly between the echoed bounds is answered for, and the rest is left."""
-    found, rest = believe(ASKED, SENT, echo)
+    found, rest = split_by_echo(ASKED, SENT, echo)
     assert rest == left
     assert found == covered or not (found or covered)
 
@@ -54,18 +54,18 @@ def test_only_what_was_applied_is_covered(
 def test_an_echo_of_another_window_is_an_error(echo: Window) -> None:
     """A page about other seconds is never taken for an empty one."""
     with pytest.raises(UnexpectedResponseError):
-        believe(ASKED, SENT, echo)
+        split_by_echo(ASKED, SENT, echo)
 
 
 def test_one_second_that_the_service_has_nothing_for_is_settled() -> None:
     """At the edge of what is kept a window cannot be cut further; the walk continues."""
     window = Window(100, 101)
-    assert believe(window, Bounds(99, 101), Window(100, 101)) == (window, [])
+    assert split_by_echo(window, Bounds(99, 101), Window(100, 101)) == (window, [])
 
 
 def test_an_open_question_answers_up_to_what_was_echoed() -> None:
     """Without an upper bound the echo decides."""
-    covered, _ = believe(Window(100, 150), Bounds(99, None), Window(99, 150))
+    covered, _ = split_by_echo(Window(100, 150), Bounds(99, None), Window(99, 150))
     assert covered == Window(100, 150)
 
 

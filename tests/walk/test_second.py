@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH
-from income_client.walk.windows import Answer, Bounds, Saturation, Second
+from income_client.walk.windows import Answer, Bounds, FullSecond, Saturation
 
 S = 100
 LIMIT = 6
@@ -28,13 +28,15 @@ def page(after: int, before: int, rows: set[str], *, is_full: bool = False) -> A
     return Answer.of(listed, 0 if is_full else len(rows) + 1, None)
 
 
-def overfull(rows: set[str], outer: Bounds = OUTER, asked: Bounds | None = None) -> Second:
+def overfull(rows: set[str], outer: Bounds = OUTER, asked: Bounds | None = None) -> FullSecond:
     """Begin with a full page."""
     asked = asked or Bounds(S - 1, S + 1)
-    return Second(S, outer, asked, page(S - 1, S + 1, rows, is_full=True), Saturation())
+    return FullSecond(S, outer, asked, page(S - 1, S + 1, rows, is_full=True), Saturation())
 
 
-def settled(second: Second, held: dict[int, set[str]], *, lower: bool, upper: bool) -> Second:
+def settled(
+    second: FullSecond, held: dict[int, set[str]], *, lower: bool, upper: bool
+) -> FullSecond:
     """Answer every form as a service with this meaning of the bounds would."""
     while (form := second.next()) is not None:
         before = form.before or 0

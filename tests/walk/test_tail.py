@@ -60,7 +60,7 @@ UNMOVED: Turn = ((NOW - 2, None), Told(NOW - 2, NOW, is_late=True))
 OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True))
 STILL_OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True, is_late=True))
 ALL_FULL: Turn = (ALL, Told(*ALL, is_full=True))
-FOLLOWED: dict[str, Any] = {"lead": 0}
+FOLLOWED: dict[str, Any] = {"date_ahead": 0}
 
 TALKS: dict[str, Talk] = {
     "the present is taken one second earlier than it is echoed": Talk(
@@ -229,7 +229,7 @@ TALKS: dict[str, Talk] = {
         is_finished=True,
     ),
     "a followed walk knows how far Date is from the present": Talk(
-        tail={"lead": -7_200},
+        tail={"date_ahead": -7_200},
         turns=[((0, None), Told(0, NOW, served_at=NOW - 7_203))],
         reached=NOW - 1,
         is_finished=True,
@@ -283,9 +283,9 @@ def answer(told: Told) -> Answer:
     )
 
 
-def begun(*, reached: int = 0, until: int | None = None, lead: int | None = None) -> Tail:
+def begun(*, reached: int = 0, until: int | None = None, date_ahead: int | None = None) -> Tail:
     """Make a tail."""
-    return Tail(max(0, reached - 1), reached=reached, until=until, lead=lead)
+    return Tail(max(0, reached - 1), reached=reached, until=until, date_ahead=date_ahead)
 
 
 @pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)

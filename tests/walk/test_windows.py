@@ -255,7 +255,7 @@ def test_a_question_that_failed_is_asked_again(
 
 @given(st.data(), LIMITS, service_rules(), st.sampled_from([0, 3_600]), st.booleans())
 def test_walks_that_follow_each_other_lose_nothing(
-    data: st.DataObject, limit: int, rules: ServiceRules, lead: int, tells_time: bool
+    data: st.DataObject, limit: int, rules: ServiceRules, date_ahead: int, tells_time: bool
 ) -> None:
     """Each ends at the first present that is echoed, and the next begins a second before that."""
     times = data.draw(update_times(limit))
@@ -266,7 +266,9 @@ def test_walks_that_follow_each_other_lose_nothing(
     world = World(times, now=now, rules=rules)
     start, ids = BASE - 10, set[str]()
     while start < now - 1:
-        walked = walk(world, start - 1, None, limit=limit, lead=lead, tells_time=tells_time).run()
+        walked = walk(
+            world, start - 1, None, limit=limit, date_ahead=date_ahead, tells_time=tells_time
+        ).run()
         # Without its `Date` a service that cuts windows short may be followed into the future.
         present = min(walked.planner.present or start, world.now - 1)
         assert not walked.planner.covered.gaps(Window(start, present))

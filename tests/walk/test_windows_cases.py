@@ -72,7 +72,7 @@ def test_a_walk_that_is_followed_takes_one_request(lower: bool, upper: bool) -> 
     """Where a page holds all since the last, nothing but the present is asked for."""
     rules = ServiceRules(lower_closed=lower, upper_closed=upper)
     world = World([BASE + n for n in range(100)], now=BASE + 90, rules=rules)
-    walked = walk(world, BASE - 1, None, limit=1000, lead=0).run()
+    walked = walk(world, BASE - 1, None, limit=1000, date_ahead=0).run()
     assert walked.planner.requests == 1
     assert walked.planner.present == BASE + 89
     assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 89)]
@@ -82,7 +82,7 @@ def test_a_walk_that_is_followed_takes_one_request(lower: bool, upper: bool) -> 
 def test_a_walk_that_is_followed_goes_through_a_full_page() -> None:
     """It is walked up to the present that it told, and no further."""
     world = World([BASE + n for n in range(500)], now=BASE + 400)
-    walked = walk(world, BASE - 1, None, limit=20, lead=0, walkers=3).run()
+    walked = walk(world, BASE - 1, None, limit=20, date_ahead=0, walkers=3).run()
     assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 399)]
     assert len(walked.ids) == len(set(walked.ids)) >= 399
 

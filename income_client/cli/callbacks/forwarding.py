@@ -12,11 +12,12 @@ from income_client import (
     BasicAuth,
     Callback,
     CallbackTokenIssuer,
+    ConfigurationError,
     OAuth2ClientCredentials,
     Secret,
 )
 from income_client.cli.options import MisuseError
-from income_client.emulator.callbacks import Post, send
+from income_client.emulator.callbacks import post
 from income_client.emulator.exchange import check_local_address
 from income_client.receivers import RequestHead
 
@@ -48,10 +49,10 @@ class Forwarding:
         issuer: CallbackTokenIssuer | None,
         oauth2: OAuth2ClientCredentials | None,
     ) -> None:
-        fault = check_local_address("--forward-to", url)
-        if fault is not None:
-            del self, url
-            raise MisuseError(fault.message)
+        try:
+            check_local_address("--forward-to", url)
+        except ConfigurationError as error:
+            raise MisuseError(error.message) from None
         self._url = url
         self._basic = basic
         self._issuer = issuer
@@ -77,10 +78,8 @@ class Forwarding:
         if authorization is not None:
             headers.append(("Authorization", authorization.reveal()))
         body = b"" if callback.payload is None else msgspec.json.encode(callback.payload)
-        answer = await send(
-            Post(url=self._url, headers=tuple(headers), body=body, timeout=_SECONDS)
-        )
-        return None if answer.status == HTTPStatus.OK else answer.outcome
+        answer = await post(self._url, body, headers=tuple(headers), seconds=_SECONDS)
+        return None if answer.outcome == HTTPStatus.OK else answer.outcome
 
     def _authorization(self) -> Secret | None:
         if self._basic is not None:

@@ -94,10 +94,14 @@ def callback_target(
         if has_tls or token_url is not None:
             raise MisuseError("options of callbacks need --callbacks")
         return None
-    fault = _misplaced(url, token_url, has_tls=has_tls)
-    if fault is not None:
-        del url, token_url  # a query may hold a secret, which a raising frame must not show
-        raise MisuseError(fault.message)
+    try:
+        check_local_address("--callbacks", url)
+        if token_url is not None:
+            check_local_address("--callback-token-url", token_url)
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
+    if has_tls and "https:" not in (url[:6], (token_url or "")[:6]):
+        raise MisuseError("certificates need an address with https in --callbacks")
     credentials = read_credentials("INCOME_CALLBACK_")
     auth: BasicAuth | OAuth2ClientCredentials | None = credentials.basic
     if token_url is not None:
@@ -115,16 +119,6 @@ def callback_target(
         token_url=token_url,
         ssl=_client_context(certificate, key, ca) if has_tls else None,
     )
-
-
-def _misplaced(url: str, token_url: str | None, *, has_tls: bool) -> ConfigurationError | None:
-    """Return what is wrong with the addresses, in the words of the command line."""
-    fault = check_local_address("--callbacks", url)
-    if token_url is not None:
-        fault = fault or check_local_address("--callback-token-url", token_url)
-    if fault is None and has_tls and "https:" not in (url[:6], (token_url or "")[:6]):
-        fault = ConfigurationError("certificates need an address with https in --callbacks")
-    return fault
 
 
 def _client_context(certificate: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext:

@@ -6,12 +6,16 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client.emulator import CallbackTarget, Emulator, Fault
+from income_client import BasicAuth, OAuth2ClientCredentials
+from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault
+from income_client.emulator.control import CallbackOrder, read_order, written_order
 from income_client.testing import JumpingClock
 from tests.support.emulated_calls import basic_header, bearer_header, until
 from tests.support.emulated_replies import a_service, ask
-from tests.support.scripted_server import always, forever, reply, serving
+from tests.support.scripted_server import always, forever, reply, serving, with_tokens
 
 CONTROL: Final = "/emulator/callbacks"
 
@@ -71,7 +75,12 @@ async def test_an_order_may_change_the_application(
         ({"application_id": "nobody"}, 404),
         ({"application_id": 7}, 400),
         ({"update": "yes"}, 400),
-        ({"url": "http://127.0.0.1:9/"}, 400),
+        ({"url": "http://example.com/"}, 400),
+        ({"username": "partner"}, 400),
+        ({"username": "partner", "password": 7}, 400),
+        ({"client_id": "partner", "client_secret": "x"}, 400),
+        ({"auth": "partner"}, 400),
+        ({"else": 1}, 400),
         ([], 400),
         (b"", 400),
         (b"{", 400),
@@ -80,11 +89,31 @@ async def test_an_order_may_change_the_application(
 async def test_a_bad_order_fires_nothing(
     session: aiohttp.ClientSession, service: Emulator, content: Any, status: int
 ) -> None:
-    """What is no order is 400, an unknown application 404; where callbacks go is no part of it."""
+    """An invalid order is 400, an unknown application 404."""
     async with serving(always(reply())) as server:
         service.callbacks = CallbackTarget(server.url)
         assert (await order(session, service, content))[0] == status
     assert server.seen == []
+
+
+async def test_an_order_may_say_where_to_and_with_which_credentials(
+    session: aiohttp.ClientSession, service: Emulator
+) -> None:
+    """Credentials replace those of the emulator; they never follow to another address."""
+    basic = {"username": "partner", "password": "from-the-order"}
+    sent = BasicAuth("partner", "from-the-order").authorization().reveal()
+    usual = BasicAuth("usual", "secret")
+    async with serving(always(reply())) as server, serving(with_tokens(always(reply()))) as other:
+        service.callbacks = CallbackTarget(server.url, auth=usual)
+        oauth2 = {"client_id": "a", "client_secret": "b", "token_url": f"{other.url}/token"}
+        elsewhere = {"url": f"{other.url}/callbacks"}
+        for content in ({}, basic, elsewhere, elsewhere | basic, elsewhere | oauth2):
+            assert (await order(session, service, content))[0] == 200
+        service.callbacks = None
+        assert (await order(session, service, elsewhere | basic))[0] == 200
+    assert [each.authorization for each in server.seen] == [usual.authorization().reveal(), sent]
+    came = [each.authorization for each in other.seen if each.path == "/callbacks"]
+    assert came == ["", sent, "Bearer token-1", sent]
 
 
 async def test_without_a_target_it_is_a_conflict(
@@ -140,3 +169,59 @@ async def test_who_goes_away_gives_up_the_callback(
             await waiting
         await until(lambda: len(service.requests) == 1)
     assert (service.requests[0].name, service.requests[0].status) == ("control", 0)
+
+
+NAMES: Final = st.none() | st.text(st.characters(exclude_categories=["Cs"]))
+AUTHS: Final = st.sampled_from(
+    [None, BasicAuth("partner", "invented"), OAuth2ClientCredentials("partner", "invented")]
+)
+
+
+@given(application_id=NAMES, event_type=NAMES, update=st.booleans(), auth=AUTHS)
+def test_an_order_is_read_as_it_was_written(
+    application_id: str | None,
+    event_type: str | None,
+    update: bool,
+    auth: BasicAuth | OAuth2ClientCredentials | None,
+) -> None:
+    """Everything in an order survives its way to another process."""
+    order = CallbackOrder(
+        application_id=application_id, event_type=event_type, update=update, auth=auth
+    )
+    assert read_order(written_order(order)) == order
+
+
+@given(st.binary())
+def test_reading_an_order_never_fails(body: bytes) -> None:
+    """Anything but an order is None; an empty object is an order with all defaults."""
+    assert read_order(body) in (None, CallbackOrder())
+    assert read_order(b"{}") == CallbackOrder()
+
+
+@given(
+    application_id=NAMES,
+    event_type=NAMES,
+    attempts=st.lists(st.integers(100, 599) | st.sampled_from(["refused", "timeout"])),
+    is_json=st.booleans(),
+)
+def test_a_delivery_is_read_as_it_was_written(
+    application_id: str | None, event_type: str | None, attempts: list[int | str], is_json: bool
+) -> None:
+    """What became of a callback survives its way from another process."""
+    delivery = CallbackDelivery(
+        application_id=application_id,
+        event_type=event_type,
+        attempts=tuple(attempts),
+        is_json=is_json,
+    )
+    assert CallbackDelivery.of_facts(delivery.facts()) == delivery
+    assert delivery.delivered is (attempts[-1:] == [200])
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{}, {"attempts": 200}, {"attempts": [None]}, {"attempts": [], "event_type": 1}],
+)
+def test_anything_else_is_not_a_delivery(facts: dict[str, Any]) -> None:
+    """Something else than a delivery is not taken for one."""
+    assert CallbackDelivery.of_facts(facts) is None

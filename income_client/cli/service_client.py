@@ -1,0 +1,39 @@
+"""The client of the commands, whose connection errors name the server. Loaded when one is made."""
+
+from types import TracebackType
+from typing import Final
+
+from income_client import IncomeClient, IncomeClientError, TransportError
+
+_TOKEN: Final = "token:"  # noqa: S105 - errors of token requests begin with it
+
+
+class ServiceClient(IncomeClient):
+    """A client that adds the server to a connection error that leaves its block."""
+
+    service: str = ""
+    """The service, as ``HOST:PORT``."""
+    token_endpoint: str = ""
+    """The token endpoint, likewise."""
+    through: str = ""
+    """The proxy, likewise; empty for none."""
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(exc, TransportError):
+            exc.add_note(self._place_of(exc))
+        await super().__aexit__(exc_type, exc, traceback)
+
+    def described(self, error: IncomeClientError) -> str:
+        """Return the message of an error that does not leave the block, with its server."""
+        if isinstance(error, TransportError):
+            return f"{error} {self._place_of(error)}"
+        return str(error)
+
+    def _place_of(self, error: TransportError) -> str:
+        asked = self.token_endpoint if error.message.startswith(_TOKEN) else self.service
+        return f"at {asked}" + (f" through the proxy {self.through}" if self.through else "")

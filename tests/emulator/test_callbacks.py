@@ -1,0 +1,554 @@
+"""Callbacks that the emulator fires at a server whose every answer is decided here."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import pytest
+import trustme
+
+from income_client import BasicAuth, OAuth2ClientCredentials
+from income_client.emulator import CallbackTarget, Emulator
+from income_client.errors import ConfigurationError
+from income_client.testing import JumpingClock
+from tests.support.callback_endpoints import Telling
+from tests.support.callback_servers import PATH, served_by_aiohttp
+from tests.support.emulated_calls import until
+from tests.support.scripted_server import (
+    Answer,
+    ScriptedServer,
+    Seen,
+    always,
+    forever,
+    reply,
+    serving,
+    token_reply,
+    with_tokens,
+)
+
+URL: Final = "http://127.0.0.1:9000/callbacks"
+BASIC: Final = BasicAuth("partner", "invented-password")
+OAUTH2: Final = OAuth2ClientCredentials("callback-client", "invented-secret")
+
+
+def target_at(server: ScriptedServer, **options: Any) -> CallbackTarget:
+    """Return a target there, with Basic credentials."""
+    return CallbackTarget(f"{server.url}/callbacks", **{"auth": BASIC} | options)
+
+
+def token_target_at(server: ScriptedServer, **options: Any) -> CallbackTarget:
+    """Return a target there, and a token endpoint beside it."""
+    return target_at(server, auth=OAUTH2, token_url=f"{server.url}/token", **options)
+
+
+def carried(server: ScriptedServer) -> list[str]:
+    """Return the Authorization headers of the callbacks that came."""
+    return [seen.authorization for seen in server.seen if seen.path == "/callbacks"]
+
+
+async def _silent(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    await forever()
+
+
+async def test_it_sends_what_is_known_of_callbacks(service: Emulator) -> None:
+    """A POST of JSON with the event and the application, and with the credentials."""
+    async with serving(always(reply())) as server:
+        service.callbacks = target_at(server)
+        name = service.world.ids[3]
+        delivery = await service.fire_callback(name)
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("POST", "/callbacks")
+    assert seen.authorization == BASIC.authorization().reveal()
+    assert seen.headers["content-type"] == "application/json"
+    assert json.loads(seen.body) == {
+        "event_type": "income_calculations",
+        "application_id": name,
+        "application_reference_id": "LOAN-00000003",
+    }
+    assert delivery.facts() == {
+        "application_id": name,
+        "event_type": "income_calculations",
+        "attempts": [200],
+        "is_json": True,
+        "delivered": True,
+    }
+
+
+async def test_applications_have_their_turns(service: Emulator) -> None:
+    """Where no application is named, each callback is about another one, also all at once."""
+    async with serving(always(reply())) as server:
+        target = target_at(server)
+        fired = [service.fire_callback(target=target) for _ in range(len(service.world))]
+        deliveries = await asyncio.gather(*fired)
+    assert {each.application_id for each in deliveries} == set(service.world.ids)
+    assert all(each.delivered for each in deliveries)
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ({"payload": {"event_type": "error", "more": [1]}}, b'{"event_type":"error","more":[1]}'),
+        ({"payload": b"not \xff JSON"}, b"not \xff JSON"),
+        ({"payload": b""}, b""),
+        ({"payload": 0}, b"0"),
+    ],
+)
+async def test_a_payload_can_be_anything(
+    service: Emulator, options: dict[str, Any], sent: bytes
+) -> None:
+    """Any JSON value, or any bytes, take the place of the usual payload."""
+    async with serving(always(reply())) as server:
+        delivery = await service.fire_callback(target=target_at(server), **options)
+    assert server.seen[0].body == sent
+    assert delivery.application_id is None
+
+
+async def test_a_payload_leaves_out_what_is_none() -> None:
+    """Without an event and without applications it is an empty object."""
+    async with Emulator(0) as service, serving(always(reply())) as server:
+        await service.fire_callback(event_type=None, target=target_at(server))
+    assert server.seen[0].body == b"{}"
+
+
+async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
+    """By the time the callback is there, the application has changed."""
+    name = service.world.ids[0]
+    service.advance(60)
+    updated: list[int] = []
+
+    async def look(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+        updated.append(service.world.updated_at(name))
+        return reply()
+
+    async with serving(look) as server:
+        service.callbacks = target_at(server)
+        await service.fire_callback(name)
+        await service.fire_callback(name, update=True)
+    assert updated[0] < updated[1] == service.now
+
+
+async def test_it_sends_again_until_200() -> None:
+    """Temporary failures are followed by growing pauses and the same bytes, up to the 200."""
+    clock = JumpingClock()
+    answers = [reply(status) for status in (429, 500, 502, 503, 504, 200)]
+    async with Emulator(5, clock=clock) as service, serving(always(*answers)) as server:
+        delivery = await service.fire_callback(target=target_at(server))
+    assert delivery.attempts == (429, 500, 502, 503, 504, 200)
+    assert delivery.delivered
+    assert clock.slept == [1, 2, 4, 8, 16]
+    assert len({seen.body for seen in server.seen}) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "attempts"),
+    [(503, 6), *((each, 1) for each in (202, 301, 307, 400, 401, 404, 408, 413, 501, 505))],
+)
+async def test_it_gives_up(status: int, attempts: int) -> None:
+    """A sixth failure is the last; other failures, and other successes, are final at once."""
+    answers = always(reply(status, Location="/elsewhere"))
+    async with Emulator(5, clock=JumpingClock()) as service, serving(answers) as server:
+        delivery = await service.fire_callback(target=target_at(server))
+    assert delivery.attempts == (status,) * attempts
+    assert not delivery.delivered
+    assert server.count("/callbacks") == len(server.seen) == attempts
+
+
+@pytest.mark.parametrize(
+    ("options", "retry_after", "slept"),
+    [
+        ({"honours_retry_after": True}, "30", [30]),
+        ({"honours_retry_after": True}, "0", [1]),
+        ({"honours_retry_after": True}, "1.5", [1]),
+        ({"honours_retry_after": True}, "-9", [1]),
+        ({"honours_retry_after": True}, "1" * 10, [1]),
+        ({"honours_retry_after": True}, "Sat, 21 Nov 2026 12:00:00 GMT", [1]),
+        ({}, "30", [1]),
+        ({"pauses": [3]}, "30", [3]),
+    ],
+)
+async def test_pauses_are_a_setting(
+    options: dict[str, Any], retry_after: str, slept: list[float]
+) -> None:
+    """Pauses are as given; Retry-After in seconds lengthens them where it is honoured."""
+    clock = JumpingClock()
+    answers = always(reply(503, Retry_After=retry_after), reply())
+    async with Emulator(5, clock=clock) as service, serving(answers) as server:
+        await service.fire_callback(target=target_at(server, **options))
+    assert clock.slept == slept
+
+
+@pytest.mark.parametrize(
+    ("answer", "attempts", "options"),
+    [
+        (always(None), ("dropped",), {}),
+        (always(b"no HTTP at all\r\n\r\n"), ("unreadable",), {}),
+        (_silent, ("timeout",), {"timeout": 0.2}),
+        (always(b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n"), ("unreadable",), {}),
+    ],
+    ids=["dropped", "garbage", "silent", "length"],
+)
+async def test_missing_answers_have_names(
+    answer: Answer, attempts: tuple[str, ...], options: dict[str, float]
+) -> None:
+    """A missing answer is named, and the callback sent again where that is asked for."""
+    async with Emulator(5, clock=JumpingClock()) as service, serving(answer) as server:
+        target = target_at(server, **options)
+        assert (await service.fire_callback(target=target)).attempts == attempts
+        again = target_at(server, resends_unanswered=True, pauses=[1, 2], **options)
+        assert (await service.fire_callback(target=again)).attempts == attempts * 3
+
+
+async def test_nobody_there_is_refused(service: Emulator) -> None:
+    """A port at which nobody listens is one attempt, named so."""
+    async with serving(always(reply())) as server:
+        target = target_at(server)
+    delivery = await service.fire_callback(target=target)
+    assert (delivery.attempts, delivery.is_json) == (("refused",), False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_json"),
+    [
+        (reply(body=b'{"status":"OK"}'), True),
+        (reply(body=b"null"), True),
+        (reply(body=b"OK"), False),
+        (reply(body=b""), False),
+        (reply(body=b'"' + b"a" * 70_000 + b'"'), False),
+        (reply(body=b"\x1f\x8b\x08\x00", Content_Encoding="gzip"), False),
+    ],
+    ids=["object", "null", "text", "empty", "large", "compressed"],
+)
+async def test_the_answer_must_be_json(service: Emulator, answer: bytes, is_json: bool) -> None:
+    """A delivery says whether the answer was JSON, of which only a beginning is read."""
+    async with serving(always(answer)) as server:
+        delivery = await service.fire_callback(target=target_at(server))
+    assert (delivery.delivered, delivery.is_json) == (True, is_json)
+
+
+async def test_header_fields_can_be_changed_and_doubled(service: Emulator) -> None:
+    """A field that is given takes the place of the usual one; as pairs a name may come twice."""
+    raw: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raw.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(reply(Connection="close"))
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    service.callbacks = CallbackTarget(f"http://127.0.0.1:{port}/", auth=BASIC)
+    async with server:
+        await service.fire_callback(headers={"content-type": "text/plain", "X-More": "1"})
+        await service.fire_callback(
+            headers=[("Authorization", "Basic YQ=="), ("Authorization", "Basic Yg==")]
+        )
+    first, second = (head.lower() for head in raw)
+    assert first.count(b"content-type:") == 1
+    assert b"content-type: text/plain\r\n" in first
+    assert b"x-more: 1\r\n" in first
+    assert b"cookie" not in first
+    assert second.count(b"authorization: basic y") == second.count(b"authorization") == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"application_id": "nobody"}, "no application"),
+        ({"application_id": 7}, "application_id must be a str"),
+        ({"event_type": 7}, "event_type must be a str"),
+        ({"event_type": "\udcff"}, "event_type must be a str without surrogates"),
+        ({"payload": object()}, "payload must be bytes or what JSON can hold"),
+        ({"headers": {"X": "a\r\nY: b"}}, "header fields"),
+        ({"headers": {"X Y": "a"}}, "header fields"),
+        ({"target": None}, "no target"),
+    ],
+)
+async def test_invalid_arguments_are_refused(
+    service: Emulator, wrong: dict[str, Any], said: str
+) -> None:
+    """A wrong argument is a configuration error before anything is sent or changed."""
+    options: dict[str, Any] = {"target": CallbackTarget(URL), "update": True} | wrong
+    before = [*map(service.world.updated_at, service.world.ids)]
+    service.advance(60)
+    with pytest.raises(ConfigurationError, match=said):
+        await service.fire_callback(**options)
+    assert [*map(service.world.updated_at, service.world.ids)] == before
+
+
+async def test_closing_ends_callbacks_under_way() -> None:
+    """A callback under way comes to ``closed`` when the emulator closes, and no task is left."""
+    tasks = asyncio.all_tasks()
+    async with serving(_silent) as server:
+        async with Emulator(5) as service:
+            target = target_at(server)
+            waiting = [asyncio.create_task(service.fire_callback(target=target)) for _ in range(3)]
+            await until(lambda: len(server.seen) == 3)
+        assert [(await one).attempts for one in waiting] == [("closed",)] * 3
+    assert asyncio.all_tasks() <= tasks
+
+
+async def test_nothing_is_sent_once_closed() -> None:
+    """A callback after closing is ``closed`` at once, until the emulator is started again."""
+    async with serving(always(reply())) as server:
+        service = Emulator(5, callbacks=target_at(server))
+        async with service:
+            pass
+        delivery = await service.fire_callback()
+        assert (delivery.attempts, delivery.delivered, server.seen) == (("closed",), False, [])
+        async with service:
+            assert (await service.fire_callback()).delivered
+
+
+async def test_cancelling_leaves_nothing(service: Emulator) -> None:
+    """A callback whose sender is cancelled is given up at once."""
+    tasks = asyncio.all_tasks()
+    async with serving(_silent) as server:
+        waiting = asyncio.create_task(service.fire_callback(target=target_at(server)))
+        await until(lambda: len(server.seen) == 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert asyncio.all_tasks() <= tasks
+
+
+async def test_the_environment_does_not_count(
+    service: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Proxies, netrc and cookies have no part in callbacks."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    async with serving(always(reply(Set_Cookie="a=b"))) as server:
+        for _ in range(2):
+            delivery = await service.fire_callback(target=target_at(server, auth=None))
+            assert delivery.delivered
+    assert not any({"authorization", "cookie"} & set(seen.headers) for seen in server.seen)
+
+
+async def test_a_token_is_cached(service: Emulator) -> None:
+    """One token request of client credentials serves many callbacks at once and later."""
+    async with serving(with_tokens(always(reply()))) as server:
+        service.callbacks = token_target_at(server)
+        await asyncio.gather(*map(service.fire_callback, service.world.ids[:5]))
+        await service.fire_callback()
+    assert carried(server) == ["Bearer token-1"] * 6
+    assert server.token_requests == 1
+    request = server.seen[0]
+    assert request.authorization == OAUTH2.authorization().reveal()
+    assert request.headers["content-type"] == "application/x-www-form-urlencoded"
+    assert parse_qs(request.body.decode()) == {"grant_type": ["client_credentials"]}
+
+
+async def test_an_expired_token_is_replaced() -> None:
+    """The lifetime of a token is measured by the emulator's clock."""
+    clock = JumpingClock()
+    async with (
+        Emulator(5, clock=clock) as service,
+        serving(with_tokens(always(reply()), lifetime=100)) as server,
+    ):
+        service.callbacks = token_target_at(server)
+        for passed in (0, 99, 1):
+            clock.advance(passed)
+            await service.fire_callback()
+    assert carried(server) == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "attempts", "slept"),
+    [
+        ([401, 200], (401, 200), []),
+        ([401], (401, 401), []),
+        ([503, 401, 503, 200], (503, 401, 503, 200), [1, 2]),
+    ],
+)
+async def test_a_refused_token_is_renewed_once(
+    answers: list[int], attempts: tuple[int, ...], slept: list[float]
+) -> None:
+    """A 401 leads to one new token and one more attempt without a pause, and no further."""
+    clock = JumpingClock()
+    replies = with_tokens(always(*map(reply, answers)))
+    async with Emulator(5, clock=clock) as service, serving(replies) as server:
+        delivery = await service.fire_callback(target=token_target_at(server))
+    assert (delivery.attempts, server.token_requests, clock.slept) == (attempts, 2, slept)
+
+
+async def test_it_need_not_be_renewed(service: Emulator) -> None:
+    """Whether the service requests a new token at all is a setting."""
+    async with serving(with_tokens(always(reply(401), reply()))) as server:
+        target = token_target_at(server, renews_on_401=False)
+        assert (await service.fire_callback(target=target)).attempts == (401,)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (reply(401), "token_401"),
+        (reply(302, Location="/callbacks"), "token_302"),
+        (None, "token_dropped"),
+        (reply(body=b"no JSON"), "token_unreadable"),
+        (reply(body=b"[]"), "token_unreadable"),
+        (token_reply(""), "token_unreadable"),
+        (token_reply("two words"), "token_unreadable"),
+        (token_reply("line\r\nX: y"), "token_unreadable"),
+        (token_reply(token_type="mac"), "token_unreadable"),
+        (token_reply(expires_in="3600"), "token_unreadable"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_without_a_token_nothing_is_sent(
+    service: Emulator, answer: bytes | None, fault: str
+) -> None:
+    """Where no token can be had, the attempt is named for that and the endpoint sees nothing."""
+    async with serving(always(answer)) as server:
+        delivery = await service.fire_callback(target=token_target_at(server))
+    assert delivery.attempts == (fault,)
+    assert carried(server) == []
+
+
+async def test_a_failed_token_request_is_made_again() -> None:
+    """Where missing answers are followed by another attempt, missing tokens are too."""
+    answers = always(reply(503), token_reply("token-2"))
+    async with Emulator(5, clock=JumpingClock()) as service, serving(answers) as server:
+        target = token_target_at(server, resends_unanswered=True)
+        assert (await service.fire_callback(target=target)).attempts == ("token_503", 200)
+
+
+async def test_tokens_belong_to_their_targets(service: Emulator) -> None:
+    """A token is never sent to another endpoint than the one it was requested for."""
+    async with (
+        serving(with_tokens(always(reply()))) as one,
+        serving(with_tokens(always(reply()))) as other,
+    ):
+        for server in (one, other, one):
+            await service.fire_callback(target=token_target_at(server))
+    assert (one.token_requests, other.token_requests) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        URL,
+        "https://localhost:9000/callbacks?source=income",
+        "http://[::1]:9000",
+        "http://127.255.0.1/",
+        "http://localhost",
+    ],
+)
+def test_this_machine_can_be_called(url: str) -> None:
+    """An address of this machine is a target, in http and in https."""
+    assert CallbackTarget(url).url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/callbacks",
+        "http://127.0.0.1.example.com/",
+        "http://user@127.0.0.1/",
+        "http://127.0.0.1@example.com/",
+        "http://user:secret@127.0.0.1/",
+        "http://127.0.0.1\\@example.com/",
+        "http://127.0.0.1/#part",
+        "http://127.0.0.1/a b",
+        "http://127.0.0.1/\r\nX: y",
+        "http://127.1/",
+        "http://0.0.0.0/",
+        "http://0x7f.0.0.1/",
+        "http://127.0.0.01/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://app.localhost/",
+        "http://127.0.0.1:70000/",
+        "http://127.0.0.1:/",
+        "http://10.0.0.1/",
+        "ftp://127.0.0.1/",
+        "HTTP://127.0.0.1/",
+        "127.0.0.1:9000",
+        "",
+        None,
+        b"http://127.0.0.1/",
+    ],
+)
+def test_nothing_else_can_be_called(url: Any) -> None:
+    """Another host, or an address that could be read in two ways, is refused, never repeated."""
+    with pytest.raises(ConfigurationError, match=r"^url ") as caught:
+        CallbackTarget(url)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match=r"^token_url "):
+        CallbackTarget(URL, auth=OAUTH2, token_url=url if url is not None else "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"auth": "secret"}, "auth must be BasicAuth or OAuth2ClientCredentials"),
+        ({"auth": OAUTH2}, "token_url is needed"),
+        ({"token_url": URL}, "auth is not OAuth2ClientCredentials"),
+        ({"ssl": True}, "ssl must be SSLContext"),
+        ({"ssl": ssl.create_default_context()}, "no address is https"),
+        ({"pauses": 3}, "pauses must be several numbers"),
+        ({"pauses": [1, -1]}, "each of the pauses must be a finite number, 0 or more"),
+        ({"timeout": 0}, "timeout must be a finite number above 0"),
+        ({"timeout": float("inf")}, "timeout must be a finite number"),
+        ({"renews_on_401": 1}, "renews_on_401 must be True or False"),
+    ],
+)
+def test_invalid_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
+    """A wrong setting is a configuration error that says what is taken."""
+    with pytest.raises(ConfigurationError, match=said):
+        CallbackTarget(URL, **wrong)
+
+
+def test_a_target_shows_no_secret() -> None:
+    """Neither an address, whose query may hold one, nor credentials are in the text of a target."""
+    target = CallbackTarget(f"{URL}?key=hidden-1", auth=BasicAuth("partner", "hidden-2"))
+    assert "hidden" not in repr(target)
+
+
+def test_an_emulator_takes_no_other_target() -> None:
+    """Anything but a target is refused at construction and later."""
+    wrong: Any = URL
+    with pytest.raises(ConfigurationError, match="CallbackTarget"):
+        Emulator(1, callbacks=wrong)
+    service = Emulator(1)
+    with pytest.raises(ConfigurationError, match="CallbackTarget"):
+        service.callbacks = wrong
+    service.callbacks = CallbackTarget(URL)
+    assert service.callbacks == CallbackTarget(URL)
+
+
+@asynccontextmanager
+async def tls_endpoint(authority: trustme.CA) -> AsyncIterator[str]:
+    """Serve an endpoint that wants a client certificate, and yield its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with served_by_aiohttp(Telling(), context) as url:
+        yield f"{url}{PATH}"
+
+
+async def test_mutual_tls(service: Emulator) -> None:
+    """A certificate goes with other credentials; without a good one there is no answer."""
+    authority, stranger = trustme.CA(), trustme.CA()
+    known, foreign, bare = (ssl.create_default_context() for _ in range(3))
+    for context in (known, foreign, bare):
+        authority.configure_trust(context)
+    authority.issue_cert("callbacks.income.invalid").configure_cert(known)
+    stranger.issue_cert("callbacks.income.invalid").configure_cert(foreign)
+    async with tls_endpoint(authority) as url:
+        target = CallbackTarget(url, auth=BASIC, ssl=known)
+        delivery = await service.fire_callback(target=target)
+        assert (delivery.attempts, delivery.is_json) == ((200,), True)
+        assert (await service.fire_callback(target=CallbackTarget(url))).attempts == ("tls",)
+        for context in (foreign, bare):
+            delivery = await service.fire_callback(target=CallbackTarget(url, ssl=context))
+            # The alert may be overtaken by the end of the connection.
+            assert delivery.attempts[0] in ("tls", "reset", "dropped")
+            assert len(delivery.attempts) == 1
