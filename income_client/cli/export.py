@@ -11,27 +11,15 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from income_client import (
-    ApplicationPaginator,
-    ApplicationRecord,
-    AuthenticationError,
-    ConfigurationError,
-    FetchFailure,
-    IncomeClient,
-    IncomeClientError,
-    ParquetTables,
-    Window,
-    from_json,
-    to_arrow,
-    to_json,
-)
+import income_client
+from income_client import AuthenticationError, ConfigurationError, IncomeClientError
 
 from .config import Connection, made_ready
 from .exit_status import ExitStatus
@@ -58,7 +46,14 @@ from .output import (
 from .progress import say_warnings
 from .signals import Stoppable, StopSignals
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from income_client import (
+        ApplicationPaginator,
+        ApplicationRecord,
+        FetchFailure,
+        IncomeClient,
+        Window,
+    )
 
 _WALKERS: Final = 4
 """List calls in flight, beside the requests about applications."""
@@ -169,7 +164,7 @@ async def export(
 def _check_pyarrow() -> None:
     """Find out whether tables can be made before anything is read."""
     try:
-        to_arrow(())
+        income_client.to_arrow(())
     except ConfigurationError as error:
         raise IncomeClientError(error.message) from None
     except Exception as error:  # noqa: BLE001 - a library that is broken raises anything
@@ -192,7 +187,7 @@ class _Export:
     """One run of the command: reads what the part does not have yet, and publishes all of it."""
 
     def __init__(
-        self, client: IncomeClient, part: Part, request: dict[str, Any], stop: Stoppable
+        self, client: "IncomeClient", part: Part, request: dict[str, Any], stop: Stoppable
     ) -> None:
         self._client = client
         self._part = part
@@ -311,7 +306,7 @@ class _Export:
         }
         self._part.note(request=json.dumps(self._request), span=json.dumps(span))
 
-    async def _read(self, after: str | None, before: str, concurrency: int) -> tuple[Window, ...]:
+    async def _read(self, after: str | None, before: str, concurrency: int) -> "tuple[Window, ...]":
         """Read and keep what the part does not have; return the seconds that cannot be listed."""
         walk = self._client.list_applications(
             after,
@@ -348,7 +343,7 @@ class _Export:
         return walk.saturated
 
     async def _wanted(
-        self, walk: ApplicationPaginator, begins: datetime, ends: datetime
+        self, walk: "ApplicationPaginator", begins: datetime, ends: datetime
     ) -> AsyncIterator[str]:
         """Yield what is to be read: first what could not be before, then what the walk finds."""
         for one in self._part.missing():
@@ -373,14 +368,14 @@ class _Export:
                     yield one
         self._checkpoints.append((self._asked_for, walk.checkpoint))
 
-    def _take(self, outcome: ApplicationRecord | FetchFailure) -> None:
+    def _take(self, outcome: "ApplicationRecord | FetchFailure") -> None:
         """Take a record, or why it could not be read; raise what is not about the application."""
         match outcome:
-            case ApplicationRecord():
+            case income_client.ApplicationRecord():
                 self._failures_in_a_row = 0
                 record = outcome if self._request["addresses"] else without_addresses(outcome)
-                self._lines[outcome.application_id] = to_json(record)
-            case FetchFailure(application_id, error):
+                self._lines[outcome.application_id] = income_client.to_json(record)
+            case income_client.FetchFailure(application_id, error):
                 self._failures_in_a_row += error.retryable
                 if isinstance(error, AuthenticationError) or self._failures_in_a_row >= _IN_A_ROW:
                     raise error
@@ -406,11 +401,11 @@ class _Export:
             with (
                 _progress() as progress,
                 self._part.lines.open("rb") as lines,
-                ParquetTables(self._part.empty_tables()) as tables,
+                income_client.ParquetTables(self._part.empty_tables()) as tables,
             ):
                 task = progress.add_task("Writing tables", total=self._part.records, count="")
                 for line in lines:
-                    tables.write(from_json(ApplicationRecord, line))
+                    tables.write(income_client.from_json(income_client.ApplicationRecord, line))
                     progress.advance(task)
                     await asyncio.sleep(0)  # lets a signal be seen
                     if self._stop.is_stopped:
