@@ -88,39 +88,35 @@ async def export(
 ) -> int:
     """Write every application that changed in a span to one file.
 
-    Lines of JSON hold all that the service says; with --format parquet a folder of
-    five tables to be joined (see the README): applications, applicants,
+    JSON lines hold all that the service has. With --format parquet, a folder of
+    five tables is written (see the README): applications, applicants,
     income_sources, documents and paystub_amounts. A manifest beside the lines, or
-    among the tables, tells the span and what is missing.
+    among the tables, has the span and what is missing.
 
-    The file is whole at its place, or not there. What has come is kept in a folder
-    beside it, PATH.part: run the same command again, after whatever ended it, and
-    it goes on. The span ends at the service's present when the first run began, and
-    stays; what is updated after that belongs to the next export, and the summary
-    says where that begins. What could not be read is said and tried again by the
-    next run; the file is not made without it unless you say --allow-missing.
+    The file is complete, or not there. Records are kept in a folder beside it,
+    PATH.part, until it is complete: to resume after any interruption, run the
+    same command again. The span ends at the service's present when the first run
+    began; the summary says where the next export begins. Applications that cannot
+    be read are retried by the next run. Until then there is no file, unless
+    --allow-missing is given.
 
-    The path goes to standard output, all else to standard error. The exit status is
-    0 if the file is there, 1 if something failed or is missing, 4 if the
-    credentials are refused, 130 after Ctrl-C and 143 after SIGTERM. Address and
-    credentials come from the environment or a file, as for poll. The file holds
-    borrowers' data, so that only you may read it, and no addresses of files unless
-    --addresses is given.
+    The path goes to standard output. The exit status is 0 if the file is there,
+    and 1 if something failed or is missing. The file holds borrowers' data, and
+    only you can read it.
 
     Example: income-client export --to june.jsonl --updated-after 2026-06-01
 
     Args:
-        to: the file, or for Parquet the folder; nothing may be there yet.
-        updated_after: where the span begins, such as 2026-06-01 or 7d; the beginning of time
-            by default.
-        updated_before: where it ends; at the latest the service's present, the default.
-        format_: lines of JSON, or five Parquet files (needs the extra "parquet").
-        documents: whether the documents are exported too.
-        pages: have the pages block in each document.
-        addresses: keep the addresses of files: who has one can read the file until it expires.
+        to: file, or for Parquet the folder; nothing may be there yet.
+        updated_after: start of the span, such as 2026-06-01 or 7d (default: the beginning).
+        updated_before: end of the span (default, and latest: the service's present).
+        format_: JSON lines, or five Parquet files (needs the extra "parquet").
+        documents: include the documents.
+        pages: include the pages of each document.
+        addresses: include the addresses of files: who has one can read the file until it expires.
         concurrency: requests about applications in flight at a time.
-        allow_missing: make the file even if applications could not be read.
-        connection: where the service is.
+        allow_missing: write the file even if applications could not be read.
+        connection: the service.
 
     Returns:
         The exit status.

@@ -89,9 +89,9 @@ _THIS_MACHINE: Final = re.compile(
     r"(localhost|127(\.[0-9]+){3}|\[::1\])(:([0-9]+|\*))?", re.IGNORECASE
 )
 _NAMES_HELP: Final = (
-    "what files are called there. Fields: application_id, document_type, document_id, file, "
-    "file_reference_id and ext; without a folder they end with .{ext}. Files that the manifest "
-    "lists stay where they are, and are not asked for."
+    "template of the names of files. Fields: application_id, document_type, document_id, file, "
+    "file_reference_id and ext; without a folder it must end with .{ext}. Files that the "
+    "manifest lists stay where they are."
 )
 _HOST_HELP: Final = (
     "another host that files may come from, as name, *.domain, address or with :port; may be "
@@ -135,33 +135,54 @@ async def download(
     updated_before: When | None = None,
     type_: TypesOption = (),
     names: Annotated[
-        str, Parameter(validator=_check_names, help=_NAMES_HELP)
+        str, Parameter(validator=_check_names, metavar="TEMPLATE", help=_NAMES_HELP)
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 8,
     overwrite: Switch = False,
     allow_host: Annotated[
         tuple[str, ...],
-        Parameter(validator=_check_hosts, negative=(), show_default=False, help=_HOST_HELP),
+        Parameter(
+            validator=_check_hosts,
+            negative=(),
+            show_default=False,
+            metavar="HOST",
+            help=_HOST_HELP,
+        ),
     ] = (),
     allow_private_networks: Switch = False,
     quiet: QuietOption = False,
     connection: Connection | None = None,
 ) -> int:
-    """Put the files of documents into a folder, and list them there.
+    """Download the files of documents into a folder.
+
+    Select applications by id, by ids on standard input (-, one a line, or JSON from
+    applications and poll), or by update time.
+
+    The path of each file goes to standard output once the file is complete, and
+    manifest.jsonl in the folder gets a line with its size and SHA-256. Run the same
+    command again to resume: files that are listed and unchanged are not downloaded
+    again, and parts of others are kept, in hidden files beside their places.
+
+    A failure does not stop the other files. The exit status is 0 if all files are
+    there, and 1 if something failed or no document has a type that was asked for
+    (paystub may be missing).
+
+    Example: income-client download app-000001 app-000002 --to files --type paystub
+    income-client applications -q | income-client download - --to files
 
     Args:
-        applications: whose documents; - for ids on standard input, one a line.
-        updated_after: in place of ids: all that were updated after this time, as 7d or 2026-01-31.
-        updated_before: the same, before this time.
+        applications: ids, or - for ids on standard input.
         to: folder for the files; made if there is none.
+        updated_after: instead of ids: applications updated after this time, as 7d or 2026-01-31.
+        updated_before: the same, before this time.
         type_: only documents of this type, such as paystub; may be repeated.
-        names: what files are called there.
-        concurrency: files on their way at a time.
-        overwrite: ask for files that are there too, and replace those that differ.
+        names: template of the names of files.
+        concurrency: downloads at a time.
+        overwrite: compare files that are there too, and replace those that differ.
         allow_host: another host that files may come from; may be repeated.
-        allow_private_networks: let the hosts allowed be in private networks.
-        quiet: no bars and no summary; failures are still said.
-        connection: which service.
+        allow_private_networks: allow these hosts to be in private networks.
+        quiet: show neither progress nor summary, only failures.
+        connection: the service.
 
     Returns:
         The exit status.
