@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -48,6 +48,7 @@ from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
     from income_client import (
+        ApplicationPage,
         ApplicationPaginator,
         ApplicationRecord,
         FetchFailure,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 _WALKERS: Final = 4
 """List calls in flight, beside the requests about applications."""
+_PAGES_AHEAD: Final = 20
+"""Pages that are listed before their applications are read."""
 _MOST_LINES: Final = 100
 _MOST_BYTES: Final = 8 * 2**20
 """Applications, and bytes of their lines, that a kill can lose at the most."""
@@ -325,10 +328,12 @@ class _Export:
                 async with aclosing(records):
                     while (one := await self._stop.wait_for(anext(records, None))) is not None:
                         self._take(one)
+                        if self._is_much:
+                            await self._keep()
                         count = counted(self._part.records + len(self._lines), "application")
                         progress.update(task, completed=self._done, count=count)
             finally:
-                self._keep()
+                await self._keep()
         if self._stop.is_stopped:
             raise _StoppedError
         for second in walk.saturated:
@@ -346,14 +351,14 @@ class _Export:
             self._asked_for += 1
             yield one
         first = ends
-        async with aclosing(walk.pages()) as pages:
-            async for page in pages:
-                self._checkpoints.append((self._asked_for, walk.checkpoint))
+        async with aclosing(_listed_ahead(walk)) as pages:
+            async for page, checkpoint, covered in pages:
+                self._checkpoints.append((self._asked_for, checkpoint))
                 # Nothing was updated before it was applied for: the years before do not count.
                 first = max(
                     begins, min([first, *(row.application_date for row in page.applications)])
                 )
-                uncovered = (1 - walk.progress.covered_fraction) * (ends - begins)
+                uncovered = (1 - covered) * (ends - begins)
                 new = self._part.new([row.application_id for row in page.applications])
                 for number, one in enumerate(new):
                     done = (page.updated_before - page.updated_after) * number / len(new)
@@ -380,15 +385,17 @@ class _Export:
                 is_named = f"({application_id})" in reason
                 say(reason if is_named else f"{application_id}: {reason}")
         self._taken += 1
-        size = sum(map(len, self._lines.values()))
-        if len(self._lines) + len(self._missing) >= _MOST_LINES or size >= _MOST_BYTES:
-            self._keep()
 
-    def _keep(self) -> None:
+    @property
+    def _is_much(self) -> bool:
+        size = sum(map(len, self._lines.values()))
+        return len(self._lines) + len(self._missing) >= _MOST_LINES or size >= _MOST_BYTES
+
+    async def _keep(self) -> None:
         """Have what was taken survive a kill."""
         while self._checkpoints and self._checkpoints[0][0] <= self._taken:
             self._checkpoint = self._checkpoints.popleft()[1]
-        self._part.keep(self._lines, self._missing, self._checkpoint)
+        await asyncio.to_thread(self._part.keep, self._lines, self._missing, self._checkpoint)
         self._lines, self._missing = {}, {}
 
     async def _write_tables(self) -> dict[str, int]:
@@ -411,6 +418,36 @@ class _Export:
                 f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
             ) from None
         return tables.rows
+
+
+async def _listed_ahead(
+    walk: "ApplicationPaginator",
+) -> "AsyncGenerator[tuple[ApplicationPage, str, float], None]":
+    """Yield pages, with the walk's checkpoint and covered fraction before each of them.
+
+    More are listed while records are read: a service of narrow windows needs many.
+    """
+    queue: asyncio.Queue[Any] = asyncio.Queue(_PAGES_AHEAD)
+
+    async def list_pages() -> None:
+        try:
+            async with aclosing(walk.pages()) as pages:
+                async for page in pages:
+                    await queue.put((page, walk.checkpoint, walk.progress.covered_fraction))
+        except Exception as error:  # noqa: BLE001 - raised again below
+            await queue.put(error)
+        else:
+            await queue.put(None)
+
+    task = asyncio.create_task(list_pages())
+    try:
+        while (found := await queue.get()) is not None:
+            if isinstance(found, Exception):
+                raise found
+            yield found
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def _progress() -> Progress:

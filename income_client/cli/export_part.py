@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from errno import EEXIST
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, Self
 
 from income_client import IncomeClientError
@@ -58,6 +59,7 @@ class Part:
         self._manifest = target.with_name(f"{target.name}.{_MANIFEST}")
         self._has_manifest_beside = has_manifest_beside
         self._facts: dict[str, Any] = {}
+        self._turn = Lock()
         self._make_folder()
         self._database = self._connect()
         try:
@@ -119,8 +121,12 @@ class Part:
     def new(self, application_ids: Sequence[str]) -> list[str]:
         """Return those that are neither there nor noted as missing."""
         query = "SELECT 1 FROM applications WHERE id = ?"
-        found = (self._database.execute(query, (one,)).fetchone() for one in application_ids)
-        return [one for one, row in zip(application_ids, found, strict=True) if row is None]
+        with self._turn:
+            return [
+                one
+                for one in application_ids
+                if self._database.execute(query, (one,)).fetchone() is None
+            ]
 
     def missing(self) -> dict[str, str]:
         """Return the applications that could not be read so far, with the reasons."""
@@ -130,7 +136,7 @@ class Part:
     def keep(
         self, lines: Mapping[str, bytes], missing: Mapping[str, str], checkpoint: str | None
     ) -> None:
-        """Keep what has come, all or none, so that it survives a loss of power.
+        """Keep what has come, all or none, so that it survives a loss of power; in any thread.
 
         Args:
             lines: by application; one that has a line already keeps that.
@@ -138,15 +144,16 @@ class Part:
             checkpoint: of the walk, covering nothing but what is kept by now.
         """
         query = "SELECT 1 FROM applications WHERE id = ? AND reason IS NULL"
-        there = {one for one in lines if self._database.execute(query, (one,)).fetchone()}
-        fresh = {one: line for one, line in lines.items() if one not in there}
-        written = b"".join(line + b"\n" for line in fresh.values())
-        self._write(written)
-        size = self.size + len(written)
-        rows = [*((one, None) for one in fresh), *missing.items()]
-        self._save({"size": size, "checkpoint": checkpoint}, rows)
-        self.size = size
-        self.records += len(fresh)
+        with self._turn:
+            there = {one for one in lines if self._database.execute(query, (one,)).fetchone()}
+            fresh = {one: line for one, line in lines.items() if one not in there}
+            written = b"".join(line + b"\n" for line in fresh.values())
+            self._write(written)
+            size = self.size + len(written)
+            rows = [*((one, None) for one in fresh), *missing.items()]
+            self._save({"size": size, "checkpoint": checkpoint}, rows)
+            self.size = size
+            self.records += len(fresh)
 
     def empty_tables(self) -> Path:
         """Return where Parquet files are to be made, without those of an earlier run."""
@@ -218,7 +225,7 @@ class Part:
         path = self.folder / _DATABASE
         with suppress(FileExistsError):
             os.close(new_file(path))
-        database = sqlite3.connect(path, timeout=0, isolation_level=None)
+        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             for pragma in _PRAGMAS:
                 database.execute(f"PRAGMA {pragma}")
