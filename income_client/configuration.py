@@ -276,6 +276,12 @@ def from_file(
     )
 
 
+def default_file(variables: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the file that is read unless another is named; None without a home."""
+    named = variables.get("INCOME_CONFIG")
+    return Path(named) if named else _own_file(variables)
+
+
 def _own_file(variables: Mapping[str, str]) -> Path | None:
     """Return where the user's own file is, whether it exists or not; None without a home."""
     folder = variables.get("XDG_CONFIG_HOME", "")

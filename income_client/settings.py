@@ -44,6 +44,13 @@ def check_count(name: str, value: object) -> int:
     return value
 
 
+def check_whole(name: str, value: object) -> int:
+    """Return a whole number that is 0 or more, and not a bool."""
+    if type(value) is not int or value < 0:
+        raise invalid(name, "a whole number, 0 or more", value)
+    return value
+
+
 def check_positive(name: str, value: object) -> float:
     """Return a finite number above 0."""
     if not is_number(value) or value <= 0:
@@ -102,7 +109,7 @@ def _is_deferred(function: object) -> bool:
     return any(is_kind(function) for is_kind in kinds)
 
 
-def _validated(check: Callable[[str, object], object]) -> Callable[..., None]:
+def validated(check: Callable[[str, object], object]) -> Callable[..., None]:
     """Return a check of an argument as a validator of a field."""
 
     def validate(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
@@ -111,16 +118,11 @@ def _validated(check: Callable[[str, object], object]) -> Callable[..., None]:
     return validate
 
 
-def _check_whole(name: str, value: object) -> None:
-    if type(value) is not int or value < 0:
-        raise invalid(name, "a whole number, 0 or more", value)
-
-
-counting: Final = _validated(check_count)
-positive: Final = _validated(check_positive)
-not_negative: Final = _validated(check_not_negative)
-whole: Final = _validated(_check_whole)
-flag: Final = _validated(check_flag)
+counting: Final = validated(check_count)
+positive: Final = validated(check_positive)
+not_negative: Final = validated(check_not_negative)
+whole: Final = validated(check_whole)
+flag: Final = validated(check_flag)
 
 
 class Secret:

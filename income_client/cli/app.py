@@ -1,4 +1,4 @@
-"""The sub-commands, each loaded when it is called; knows what their errors exit with."""
+"""The commands, each loaded when it is called, and what their errors exit with."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,13 @@ from income_client import (
 
 from .exit_status import ExitStatus
 from .options import MisuseError
-from .output import Screen, printable, say
+from .output import Screen, error_screen, printable, say
+from .progress import show_log
 
-_DOCTOR: Final = "run income-client doctor to find out more"
+_REFUSALS: Final = (AuthenticationError, PermissionDeniedError)
+_FOR_DOCTOR: Final = (
+    *_REFUSALS, ServerError, TokenError, TransportError, UnexpectedResponseError,
+)  # fmt: skip
 _ABOUT: Final = """Read an income-verification service; try it on an emulated one.
 
 Exit statuses, the same for every command:
@@ -38,8 +42,11 @@ Exit statuses, the same for every command:
 
 Example: income-client demo
 """
+_VERBOSE: Final = "--verbose"
+_EVERYWHERE: Final = f"Every command also takes {_VERBOSE}, which prints each request and retry."
 _SUMMARIES: Final = {
     "demo": "Read an emulated service and check the result",
+    "configure": "Save address and credentials",
     "doctor": "Check configuration, connection and service",
     "applications": "List the applications updated in a period",
     "find": "Find an application by its reference",
@@ -60,7 +67,7 @@ _MEANT: Final[Mapping[tuple[str, ...], str]] = {
     ("export", "--output"): "--format",
     ("export", "-o"): "--format",
 }
-"""Options of other sub-commands by what the same is called in this one."""
+"""Options of other commands, and what they are called in this one."""
 
 
 def command_line(wanted: str = "") -> App:
@@ -69,9 +76,10 @@ def command_line(wanted: str = "") -> App:
         name="income-client",
         help=_ABOUT,
         help_format="plaintext",
+        help_epilogue=_EVERYWHERE,
         version=__version__,
         console=Screen(),
-        error_console=Screen(stderr=True),
+        error_console=error_screen(),
         error_formatter=_explained,
         exit_on_error=False,
         suppress_keyboard_interrupt=False,
@@ -85,46 +93,29 @@ def command_line(wanted: str = "") -> App:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line.
-
-    Args:
-        arguments: what follows the command's name.
-
-    Returns:
-        The exit status.
-    """
+    """Run a command line, given without the command's name, and return the exit status."""
+    error_screen.cache_clear()  # the streams and the environment are those of now
+    words = [word for word in arguments if word != _VERBOSE]
+    show_log(is_verbose=len(words) < len(arguments))
     try:
-        return command_line(*arguments[:1])(list(arguments)) or ExitStatus.DONE
+        return command_line(*words[:1])(words) or ExitStatus.DONE
     except CycloptsError:
         return ExitStatus.MISUSED
     except IncomeClientError as error:
         say(" ".join((str(error), *getattr(error, "__notes__", ()))))
-        if _is_for_doctor(error) and sys.stderr.isatty():
-            say(_DOCTOR)
+        if isinstance(error, _FOR_DOCTOR) and sys.stderr.isatty():
+            say("run income-client doctor to find out more")
         return _status_of(error)
 
 
 def _status_of(error: IncomeClientError) -> ExitStatus:
-    match error:
-        case MisuseError():
-            return ExitStatus.MISUSED
-        case AuthenticationError() | PermissionDeniedError():
-            return ExitStatus.REFUSED
-        case _:
-            return ExitStatus.FAILED
-
-
-def _is_for_doctor(error: IncomeClientError) -> bool:
-    """Say whether a check-up could tell why the service cannot be used."""
-    match error:
-        case TransportError() | TokenError() | ServerError() | UnexpectedResponseError():
-            return True
-        case _:
-            return _status_of(error) is ExitStatus.REFUSED
+    if isinstance(error, MisuseError):
+        return ExitStatus.MISUSED
+    return ExitStatus.REFUSED if isinstance(error, _REFUSALS) else ExitStatus.FAILED
 
 
 def _explained(error: CycloptsError) -> object:
-    # What was typed may act on a terminal: it need not have been typed here.
+    # What was typed could act on a terminal, and may have been typed by somebody else.
     said = "\n".join(map(printable, _said(error).split("\n")))
     command = " ".join(("income-client", *map(printable, error.command_chain or ())))
     return Group(CycloptsPanel(said), Text(f"{command} --help says more."))
@@ -137,8 +128,8 @@ def _said(error: CycloptsError) -> str:
         case UnknownOptionError():
             option = (error.token.keyword or error.token.value or "").partition("=")[0]
             meant = _MEANT.get((*(error.command_chain or ()), option))
-            return (
-                str(error) if meant is None else f"Unknown option: {option}. Did you mean {meant}?"
-            )
+            if meant is not None:
+                return f"Unknown option: {option}. Did you mean {meant}?"
+            return str(error)
         case _:
             return str(error)

@@ -18,7 +18,7 @@ from .looking.page_file import check_place, write_private
 from .looking.reading import view_of
 from .looking.terminal import show_record
 from .options import MisuseError, Switch, TableOrJson
-from .output import OutputLines, UnwritableError, inert, without_addresses
+from .output import OutputLines, inert, without_addresses
 
 
 async def application(
@@ -74,9 +74,7 @@ async def application(
     else:
         write_private(html, page(view), overwrite=overwrite)
         # The path as it is: the encoding of the output need not have its letters.
-        failure = OutputLines().write(os.fsencode(html))
-        if failure is not None:
-            raise UnwritableError(failure)
+        OutputLines().write(os.fsencode(html))
     return ExitStatus.DONE
 
 
@@ -89,6 +87,4 @@ async def _read(client: IncomeClient, application_id: str) -> ApplicationRecord:
 
 
 def _write_json(record: ApplicationRecord) -> None:
-    failure = OutputLines().write(inert(to_json(record)))
-    if failure is not None:
-        raise UnwritableError(failure)
+    OutputLines().write(inert(to_json(record)))

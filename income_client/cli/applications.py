@@ -1,21 +1,11 @@
-"""``income-client applications``: lists what was updated in a span, each application once."""
+"""``income-client applications``: lists the applications updated in a period, each once."""
 
 from contextlib import aclosing
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 from rich.text import Text
-
-from income_client import (
-    ApplicationPaginator,
-    ApplicationSummary,
-    Event,
-    IncomeClient,
-    PageCovered,
-    RequestSent,
-    to_json,
-)
 
 from .config import Connection, connect
 from .exit_status import ExitStatus
@@ -30,13 +20,16 @@ from .options import (
     span_between,
 )
 from .output import Column, OutputOption, QuietOption, RowWriter, counted
-from .progress import StatusLine, say_warnings
+from .progress import StatusLine
+
+if TYPE_CHECKING:
+    from income_client import ApplicationPaginator, ApplicationSummary, Event, IncomeClient
 
 _MOST_ON_A_PAGE: Final = 1000
 COLUMNS: Final = (
     Column("application_id", "Application", style="cyan"),
     Column("application_reference_id", "Reference"),
-    Column("application_date", "Date", is_optional=True),
+    Column("application_date", "Date", dropped=1),
 )
 
 
@@ -44,38 +37,36 @@ async def applications(
     *,
     updated_after: When | None = None,
     updated_before: When | None = None,
-    limit: Annotated[int | None, Parameter(validator=Number(gte=1), show_default=False)] = None,
+    limit: Annotated[PositiveInt | None, Parameter(show_default=False)] = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
     connection: Connection | None = None,
 ) -> int:
-    """List the applications that were updated in a span, each once.
+    """List the applications updated in a period, each once.
 
-    Times are ISO 8601, the service's own if they have no zone, or go back from its
-    present: 90min, 12h, 7d, 2w, now, beginning. Rows come as they are found, in no
-    order. The output is a table on a terminal and JSON lines elsewhere, unless
-    --output says table, jsonl, csv or json; -q gives ids alone, for other commands.
-    The list has no time of update; application shows it. Where a second holds more
-    applications than the service can list, that is said, and the exit status is 1.
+    A time is ISO 8601, in the service's time if it has no zone, or counted back
+    from the present: 90min, 12h, 7d, 2w, now, beginning. Rows come in no order,
+    without the time of the update; the command application shows it.
+
+    The output is a table on a terminal and JSON lines elsewhere. Exits with 1 if
+    a second holds more applications than the service can list.
 
     Example: income-client applications --updated-after 7d
 
     Args:
-        updated_after: where the span begins; the beginning of time by default.
-        updated_before: where it ends; the present by default.
-        limit: most applications to list; the service has no order.
-        output: how; a table on a terminal, else JSON lines.
-        quiet: only ids, one a line.
-        connection: which service.
+        updated_after: Start of the period. Default: the beginning of time.
+        updated_before: End of the period. Default: the present.
+        limit: List at most this many applications.
+        output: Format of the output.
+        quiet: Print ids only, one a line.
+        connection: The service.
 
     Returns:
-        The exit status: 1 where a second holds more than can be listed, 2 for a span that
-            ends before it begins, or begins in the future.
+        The exit status.
     """
     if ends_before_it_begins(updated_after, updated_before):
         raise MisuseError("--updated-after is later than --updated-before")
     line = StatusLine()
-    say_warnings(line.say)
     alone = COLUMNS[0].key if quiet else None
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
     progress = _Progress(line, has_beginning=updated_after not in (None, Moment()))
@@ -91,11 +82,11 @@ async def applications(
     for window in walk.saturated:
         line.say(overfull(window))
     if not rows.rows and not quiet:
-        line.say("no application was updated in that span")
+        line.say("no application was updated in that period")
     return ExitStatus.FAILED if walk.saturated else ExitStatus.DONE
 
 
-async def _write_page(client: IncomeClient, span: Bounds, rows: RowWriter, limit: int) -> bool:
+async def _write_page(client: "IncomeClient", span: Bounds, rows: RowWriter, limit: int) -> bool:
     """Write as many rows as are wanted if a single page has them; else write none."""
     if limit > _MOST_ON_A_PAGE:
         return False
@@ -111,7 +102,7 @@ async def _write_page(client: IncomeClient, span: Bounds, rows: RowWriter, limit
     return True
 
 
-async def _write_all(walk: ApplicationPaginator, rows: RowWriter, limit: int | None) -> None:
+async def _write_all(walk: "ApplicationPaginator", rows: RowWriter, limit: int | None) -> None:
     async with aclosing(walk), aclosing(walk.pages()) as pages:
         async for page in pages:
             for summary in page.applications:
@@ -120,13 +111,10 @@ async def _write_all(walk: ApplicationPaginator, rows: RowWriter, limit: int | N
                     return
 
 
-def write_summary(summary: ApplicationSummary, rows: RowWriter) -> None:
-    """Write a row of the list.
+def write_summary(summary: "ApplicationSummary", rows: RowWriter) -> None:
+    """Write a row of the list; the columns are `COLUMNS`."""
+    from income_client import to_json
 
-    Args:
-        summary: the row.
-        rows: where to; its columns are `COLUMNS`.
-    """
     row = {column.key: getattr(summary, column.key) for column in COLUMNS}
     rows.write(row, to_json(summary))
 
@@ -136,25 +124,23 @@ class _Progress:
 
     def __init__(self, line: StatusLine, *, has_beginning: bool) -> None:
         self._line = line
-        # Most of all time since 1970 is empty, and a share of it tells nothing.
+        # Most of the time since 1970 is empty: a share of it says nothing.
         self._has_beginning = has_beginning
         self._rows = 0
 
-    def take(self, event: Event) -> None:
-        """Be told of an event."""
+    def take(self, event: "Event") -> None:
+        """Draw what an event of the client changes."""
+        from income_client import PageCovered, RequestSent
+
+        parts = []
         match event:
             case PageCovered():
                 self._rows += event.rows
-                self._draw(event)
+                if self._has_beginning:
+                    parts.append(Text(f"{int(event.covered_fraction * 100)}% of the period"))
+                parts.append(Text(counted(event.requests, "request"), style="dim"))
             case RequestSent() if not self._line.is_drawn:
-                self._draw(None)
-            case _:
                 pass
-
-    def _draw(self, page: PageCovered | None) -> None:
-        parts = [Text.assemble((counted(self._rows, "application"), "bold cyan"))]
-        if page is not None:
-            if self._has_beginning:
-                parts.append(Text(f"{int(page.covered_fraction * 100)}% of the span"))
-            parts.append(Text(counted(page.requests, "request"), style="dim"))
-        self._line.draw(parts)
+            case _:
+                return
+        self._line.draw([Text(counted(self._rows, "application"), style="bold cyan"), *parts])

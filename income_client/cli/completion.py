@@ -2,25 +2,26 @@
 
 from typing import Literal
 
-from .app import command_line
 from .exit_status import ExitStatus
 from .output import write_text
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
-    """Print the script that completes the command in a shell.
+    """Print a completion script for a shell.
 
-    Where such scripts go: for bash the file income-client in the folder
-    ~/.local/share/bash-completion/completions, for zsh the file _income-client in a
-    folder of $fpath, for fish ~/.config/fish/completions/income-client.fish.
+    Save it for bash as ~/.local/share/bash-completion/completions/income-client,
+    for zsh as _income-client in a folder of $fpath, and for fish as
+    ~/.config/fish/completions/income-client.fish.
 
     Example: income-client completion bash
 
     Args:
-        shell: which one.
+        shell: Name of the shell.
 
     Returns:
         The exit status.
     """
+    from .app import command_line
+
     write_text(command_line().generate_completion(shell=shell))
     return ExitStatus.DONE

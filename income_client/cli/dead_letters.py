@@ -1,21 +1,24 @@
-"""``income-client dead-letters``: lists what a poller could not read; looks, and no more."""
+"""``income-client dead-letters``: lists what a poller could not read, and changes nothing."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from income_client import ConfigurationError, DeadLetter, SQLiteCheckpointStore
+from income_client import ConfigurationError
 
 from .exit_status import ExitStatus
 from .options import MisuseError
 from .output import Column, OutputOption, QuietOption, RowWriter, say
 
+if TYPE_CHECKING:
+    from income_client import DeadLetter, SQLiteCheckpointStore
+
 _KIND_OF_ERROR: Final = re.compile(r"^[A-Za-z]+Error: (?=.)", re.ASCII)
 
 
-def _told(row: Mapping[str, object]) -> str:
-    """Return the reason without what stands beside it already, or what only programs ask for."""
+def _shown(row: Mapping[str, object]) -> str:
+    """Return the reason without the kind of the error, and the id that is shown beside it."""
     reason = _KIND_OF_ERROR.sub("", str(row["reason"]), count=1)
     return reason.replace(f"({row['application_id']})", "", 1)
 
@@ -23,10 +26,10 @@ def _told(row: Mapping[str, object]) -> str:
 _COLUMNS: Final = (
     Column("subject", "What", style="cyan"),
     Column("attempts", "Tries", "right"),
-    Column("first_tried_at", "Since", is_optional=True),
-    Column("last_tried_at", "Last try", is_optional=True),
+    Column("first_tried_at", "Since", dropped=1),
+    Column("last_tried_at", "Last try", dropped=2),
     Column("next_try_at", "Next try"),
-    Column("reason", "Reason", is_prose=True, told=_told),
+    Column("reason", "Reason", is_prose=True, shown=_shown),
 )
 
 
@@ -37,60 +40,57 @@ async def dead_letters(
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
-    """List what a poller could not read so far, and tries again later.
+    """List what a poller could not read, and tries again later.
 
-    Ids, or seconds of the list that hold more than the service can list; the
-    reason, and times of the service. It looks into the file that poll --store
-    keeps, whether the poller runs or not, and changes nothing. The output is a
-    table on a terminal and JSON lines elsewhere; -q gives ids of applications
-    alone. The exit status is 0 whether there are any or not, and 1 if there is no
-    such file or name.
+    These are ids of applications, or seconds that hold more than the service can
+    list. Times are the service's. The poller may be running. Exits with 1 if
+    there is no such store or name.
 
     Example: income-client dead-letters --store polls.db
 
     Args:
-        store: file in which the poller keeps how far it has come.
-        name: under which name.
-        output: how; a table on a terminal, else JSON lines.
-        quiet: only ids of applications, one a line.
+        store: File that poll --store keeps.
+        name: Name of the poller in that file.
+        output: Format of the output.
+        quiet: Print ids of applications only, one a line.
 
     Returns:
-        The exit status: 1 if there is no such file, or no such name in it; 2 for what
-            can be neither.
+        The exit status.
     """
     checkpoints = _existing(store)
     if checkpoints is None:
         return _failed(f"there is no store at {store}")
     if not await _is_known(checkpoints, name):
-        return _failed(f"nobody has polled as {name!r} in {store}")
+        return _failed(f"no poller {name!r} in {store}")
     letters = await checkpoints.dead_letters(name)
     with RowWriter(_COLUMNS, output, quiet="application_id" if quiet else None) as rows:
         for letter in letters:
             if letter.application_id is not None or not quiet:
                 rows.write(_row(letter))
     if not letters and not quiet:
-        say("all that was listed could be read")
+        say("no dead letters")
     return ExitStatus.DONE
 
 
-def _existing(store: Path) -> SQLiteCheckpointStore | None:
-    """Return a store that is there: one that is only looked for is never made."""
+def _existing(store: Path) -> "SQLiteCheckpointStore | None":
+    """Return the store if it exists; it is never made here."""
+    from income_client import SQLiteCheckpointStore
+
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise MisuseError("--store: this is no path of a file") from None
+        raise MisuseError("--store: this must be the path of a file") from None
     return checkpoints if store.exists() else None
 
 
-async def _is_known(checkpoints: SQLiteCheckpointStore, name: str) -> bool:
+async def _is_known(checkpoints: "SQLiteCheckpointStore", name: str) -> bool:
     try:
         return bool((await checkpoints.load(name)).version)
     except ConfigurationError as error:
-        fault = error.message
-    raise MisuseError(f"--name: {fault}")
+        raise MisuseError(f"--name: {error.message}") from None
 
 
-def _row(letter: DeadLetter) -> Mapping[str, object]:
+def _row(letter: "DeadLetter") -> Mapping[str, object]:
     window = letter.window
     return {
         "application_id": letter.application_id,

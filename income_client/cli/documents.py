@@ -1,41 +1,34 @@
-"""``income-client documents``: lists documents of applications, with the data read from them."""
+"""``income-client documents``: lists the documents of applications."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from attrs import evolve
 from cyclopts import Parameter
 from rich.text import Text
 
-from income_client import (
-    ApplicationDocuments,
-    AuthenticationError,
-    Document,
-    DocumentEntry,
-    FetchFailure,
-    Paystub,
-    to_json,
-)
-
 from .config import Connection, connect, described
 from .exit_status import ExitStatus
 from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
 from .output import Column, OutputOption, QuietOption, RowWriter, counted
-from .progress import StatusLine, say_warnings
+from .progress import StatusLine
+
+if TYPE_CHECKING:
+    from income_client import ApplicationDocuments, Document, DocumentEntry
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),
-    Column("document_type", "Type", is_optional=True),
+    Column("document_type", "Type", dropped=2),
     Column("document_id", "Document", style="cyan"),
-    Column("pay_begin_date", "From", is_optional=True),
-    Column("pay_end_date", "To", is_optional=True),
-    Column("files", "Files", "right", is_optional=True),
-    Column("updated_at", "Updated", is_optional=True),
-    Column("data_action", "Action", is_optional=True),
+    Column("pay_begin_date", "From", dropped=1),
+    Column("pay_end_date", "To", dropped=1),
+    Column("files", "Files", "right", dropped=3),
+    Column("updated_at", "Updated", dropped=4),
+    Column("data_action", "Action", dropped=5),
 )
-_PAGES: Final = Column("pages", "Pages", "right", is_optional=True)
+_PAGES: Final = Column("pages", "Pages", "right", dropped=3)
 
 
 async def documents(
@@ -47,34 +40,33 @@ async def documents(
     quiet: QuietOption = False,
     connection: Connection | None = None,
 ) -> int:
-    """List documents of applications, with the data read from them.
+    """List the documents of applications.
 
-    JSON holds all of it, a document a line, with its application and its type, and
-    so it names the borrowers. The addresses of files are left out unless
-    --addresses is given: who has one can read the file. The output is a table on a
-    terminal and JSON lines elsewhere. Ids come from standard input where - stands
-    for them. The exit status is 1 if the documents of an application could not be
-    read, while the others are listed, or if no document has a type that was asked
-    for (paystub may be missing); 4 if the credentials are refused.
+    The output is a table on a terminal and JSON lines elsewhere. JSON has a
+    document a line, with all data read from it, which includes names of the
+    borrowers.
+
+    Exits with 1 if the documents of an application could not be read, or if no
+    document has a type that was asked for. The type paystub may be missing.
 
     Example: income-client documents app-000001 --type paystub
 
     Args:
-        applications: whose documents; - for ids on standard input.
-        type_: only documents of this type, such as paystub; may be repeated.
-        pages: ask for their pages too.
-        addresses: keep the addresses of files in JSON: who has one can read the file.
-        output: how; a table on a terminal, else JSON lines.
-        quiet: only ids of documents, one a line.
-        connection: which service.
+        applications: Ids of applications; - reads them from standard input.
+        type_: Only documents of this type, such as paystub. May be repeated.
+        pages: Include the pages of each document.
+        addresses: Include the signed addresses of files in JSON; anybody can use them.
+        output: Format of the output.
+        quiet: Print ids of documents only, one a line.
+        connection: The service.
 
     Returns:
-        The exit status: 1 if the documents of an application could not be read, or if no
-            document has a type that was asked for and that may be misspelt.
+        The exit status.
     """
+    from income_client import AuthenticationError, FetchFailure
+
     line = StatusLine()
-    say_warnings(line.say)
-    chosen = Chosen(applications, on_known=lambda _: None)
+    chosen = Chosen(applications)
     columns = (*_COLUMNS[:6], _PAGES, *_COLUMNS[6:]) if pages else _COLUMNS
     alone = "document_id" if quiet else None
     rows = RowWriter(columns, output, quiet=alone, before=line.make_way)
@@ -108,8 +100,10 @@ async def documents(
 
 
 def _write(
-    whose: ApplicationDocuments, entry: DocumentEntry, rows: RowWriter, *, keeps_address: bool
+    whose: "ApplicationDocuments", entry: "DocumentEntry", rows: RowWriter, *, keeps_address: bool
 ) -> None:
+    from income_client import to_json
+
     document = entry.document
     place = {"application_id": whose.application_id, "document_type": entry.document_type}
     row: dict[str, object] = {
@@ -126,7 +120,9 @@ def _write(
     rows.write(row, msgspec.json.encode({**place, "document": msgspec.Raw(to_json(shown))}))
 
 
-def _period(document: Document) -> Mapping[str, object]:
+def _period(document: "Document") -> Mapping[str, object]:
+    from income_client import Paystub
+
     match document.extracted_data:
         case Paystub(pay_begin_date=begin, pay_end_date=end):
             return {"pay_begin_date": begin, "pay_end_date": end}

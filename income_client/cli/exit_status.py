@@ -1,4 +1,4 @@
-"""What the command exits with; knows not why."""
+"""What the command exits with; imported before anything that takes long to load."""
 
 import signal
 from enum import IntEnum
@@ -6,24 +6,24 @@ from typing import Self
 
 
 class ExitStatus(IntEnum):
-    """The exit statuses, the same for every sub-command."""
+    """The exit statuses, the same for every command."""
 
     DONE = 0
-    """All that was asked for."""
+    """Success."""
     FAILED = 1
-    """Something failed, is missing or is not there."""
+    """Something failed, is missing or was not found."""
     MISUSED = 2
-    """Arguments or settings that cannot be meant."""
+    """Invalid arguments or configuration."""
     REFUSED = 4
     """The service refused the credentials."""
     INTERRUPTED = 128 + signal.SIGINT
     """Ctrl-C."""
     PIPE_CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has no such signal
-    """Nobody reads the output any more."""
+    """The reader of the output has gone."""
     TERMINATED = 128 + signal.SIGTERM
     """SIGTERM."""
 
     @classmethod
     def of_signal(cls, received: signal.Signals) -> Self:
-        """Return the status of what a signal has ended, as shells tell it."""
+        """Return the status of what a signal has ended, as in a shell."""
         return cls(128 + received)

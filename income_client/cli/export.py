@@ -36,14 +36,12 @@ from .options import (
 )
 from .output import (
     OutputLines,
-    Screen,
-    UnwritableError,
     counted,
+    error_screen,
     reason_of,
     say,
     without_addresses,
 )
-from .progress import say_warnings
 from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
@@ -130,7 +128,6 @@ async def export(
         raise MisuseError("--updated-after is later than --updated-before")
     if format_ == "parquet":
         _check_pyarrow()
-    say_warnings(say)
     ready = made_ready(connection)
     request = {
         "service": (ready.configuration.account.base_url or "").rstrip("/"),
@@ -154,9 +151,7 @@ async def export(
         except sqlite3.Error as error:
             reason = getattr(error, "sqlite_errorname", type(error).__name__)
             raise IncomeClientError(f"cannot write {to}.part: {reason}") from None
-    failure = OutputLines().write(os.fsencode(to))
-    if failure is not None:
-        raise UnwritableError(failure)
+    OutputLines().write(os.fsencode(to))
     return ExitStatus.DONE
 
 
@@ -451,17 +446,18 @@ async def _listed_ahead(
 
 
 def _progress() -> Progress:
-    screen = Screen(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=18),
         TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[count]}"),
         TimeRemainingColumn(),
-        console=screen,
+        TextColumn("left"),
+        console=error_screen(),
         transient=True,
         redirect_stdout=False,
-        disable=not screen.is_for_progress,
+        redirect_stderr=False,
+        disable=not error_screen().is_for_progress,
     )
 
 

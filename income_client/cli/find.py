@@ -1,4 +1,4 @@
-"""``income-client find``: finds the application with a reference of the partner's own."""
+"""``income-client find``: finds the application with a reference."""
 
 from typing import Annotated
 
@@ -21,27 +21,29 @@ async def find(
     quiet: QuietOption = False,
     connection: Connection | None = None,
 ) -> int:
-    """Find the application with a reference of your own.
+    """Find an application by its reference.
 
-    The exit status is 1 if there is none.
+    The reference is the application_reference_id under which the application was
+    registered. Exits with 1 if there is no such application.
 
     Example: income-client find LOAN-2026-000123 --output jsonl
 
     Args:
-        reference: the application_reference_id under which it was registered.
-        output: how; a table on a terminal, else JSON lines.
-        quiet: only its id.
-        connection: which service.
+        reference: Reference of the application.
+        output: Format of the output.
+        quiet: Print the id only.
+        connection: The service.
 
     Returns:
-        The exit status: 1 if there is none, 2 for what can be no reference.
+        The exit status.
     """
     rows = RowWriter(COLUMNS, output, quiet=COLUMNS[0].key if quiet else None)
     async with connect(connection) as client:
         try:
             found = await client.find_application(reference)
         except ConfigurationError as error:
-            raise MisuseError(error.message) from None
+            message = error.message.replace("application_reference_id", "REFERENCE")
+            raise MisuseError(message) from None
     if found is None:
         say(f"no application has the reference {reference}")
         return ExitStatus.FAILED

@@ -180,7 +180,7 @@ def _status(
     if intake.is_unread:
         raise BrokenPipeError
     if intake.failure is not None:
-        line.say(f"cannot write to standard output: {reason_of(intake.failure)}")
+        line.say(str(intake.failure))
         return ExitStatus.FAILED
     return ExitStatus.FAILED if received is None else _STATUS[received]
 

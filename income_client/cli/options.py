@@ -37,7 +37,9 @@ Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 """An option without a value."""
 Seconds = NonNegativeFloat
 WholeSeconds = NonNegativeInt
-TableOrJson = Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"))]
+TableOrJson = Annotated[
+    Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
+]
 """The form of an output that has no rows."""
 
 
@@ -186,6 +188,8 @@ def _id(_: Any, tokens: Sequence[Token]) -> str:
     (token,) = tokens
     if token.value.startswith("-") and token.value != STANDARD_INPUT:
         raise UnknownOptionError(token=token, argument_collection=ArgumentCollection())  # type: ignore[no-untyped-call]
+    if not token.value:
+        raise ValueError("an id must not be empty")
     return token.value
 
 

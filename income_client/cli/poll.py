@@ -26,7 +26,7 @@ from income_client import (
 from .config import Connection, connect
 from .exit_status import ExitStatus
 from .options import NOW, MisuseError, Moment, Seconds, Switch, When, span_between
-from .output import OutputLines, UnwritableError, cell_text, counted, inert, without_addresses
+from .output import OutputLines, cell_text, counted, inert, without_addresses
 from .poll_watch import Watch
 from .progress import StatusLine, say_warnings
 from .signals import StopSignals
@@ -135,12 +135,10 @@ async def poll(
         signals = StopSignals(poller.stop)
         try:
             async with watch.over(poller):
-                failure = await _write_all(poller, line, written)
+                await _write_all(poller, line, written)
         except CheckpointConflictError:
             line.say(f"another process has begun to poll as {name!r} in {store}; this one ends")
             return ExitStatus.FAILED
-    if failure is not None:
-        raise UnwritableError(failure)
     if once and watch.losses < poller.status.dead_letters:
         line.say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
     return _status(poller, signals.received, once=once)
@@ -180,20 +178,15 @@ async def _start(start: Moment, client: IncomeClient) -> datetime | None:
 
 async def _write_all(
     poller: Poller, line: StatusLine, written: Callable[[ApplicationRecord], bytes]
-) -> OSError | None:
+) -> None:
     """Write batch after batch, each on the disk before it is committed."""
     lines = OutputLines()
     async for batch in poller.batches():
         for record in batch:
             line.make_way()
-            failure = lines.write(written(record))
-            if failure is not None:
-                return failure
-        failure = lines.keep()
-        if failure is not None:
-            return failure
+            lines.write(written(record))
+        lines.keep()
         await batch.commit()
-    return None
 
 
 def _json(record: ApplicationRecord, *, addresses: bool) -> bytes:

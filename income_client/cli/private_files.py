@@ -1,48 +1,41 @@
-"""Files and folders for their owner alone, whole or not at all; knows nothing of their content."""
+"""Files and folders for their owner alone, whole or not at all."""
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from income_client.disk import sync_folder as _sync_folder
+from income_client.disk import sync_folder as sync
+
+__all__ = ["make_folder", "put", "sync", "write"]
 
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # follows no link
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder with those above it, unless it is there.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a folder with those above it, unless it is there."""
     # With parents=True those would be made as open as the umask leaves them.
-    for one in reversed(folder.parents):
-        if not one.exists():
-            one.mkdir(_PRIVATE_FOLDER, exist_ok=True)
-    folder.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+    for one in (*reversed(folder.parents), folder):
+        with suppress(FileExistsError):
+            if not one.exists():
+                one.mkdir(_PRIVATE_FOLDER)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file and bring it to the disk, in place of one that was left there half.
-
-    Raises:
-        OSError: it cannot be written; nothing is left of it.
-    """
+    """Write a file and bring it to the disk, in place of one that an earlier run left behind."""
     path.unlink(missing_ok=True)
-    descriptor = os.open(path, _NEW, _PRIVATE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
     try:
         os.fchmod(descriptor, _PRIVATE)  # the umask may have taken from it
-        with open(descriptor, "wb", closefd=False) as file:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - the file just made
             file.write(content)
-        os.fsync(descriptor)
+            file.flush()
+            os.fsync(descriptor)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(descriptor)
 
 
 def put(part: Path, target: Path) -> None:
@@ -50,25 +43,13 @@ def put(part: Path, target: Path) -> None:
 
     Raises:
         FileExistsError: something is there.
-        OSError: it cannot be put there.
     """
     try:
-        # Unlike a rename, a link is refused where something stands.
-        os.link(part, target)
+        os.link(part, target)  # which, unlike a rename, replaces nothing
     except FileExistsError:
         raise
     except OSError:
-        # Some file systems have no second names. Without them there is a moment in which
-        # somebody else may take the place.
+        # Some file systems have no second names; there another process could still take the place.
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         part.rename(target)
-
-
-def sync(folder: Path) -> None:
-    """Have the names in a folder survive a loss of power, where the file system can do that.
-
-    Raises:
-        OSError: the disk refuses.
-    """
-    _sync_folder(folder)

@@ -1,4 +1,4 @@
-"""Progress on standard error, and the package's warnings beside it."""
+"""Progress on standard error, where it is a terminal, and the package's log."""
 
 import asyncio
 import logging
@@ -8,131 +8,76 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
 
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from .output import Screen, say
+from .output import error_screen, printable, say
 
-
-class DrawingTask:
-    """Draws from now on, until it is ended.
-
-    Args:
-        drawing: draws for as long as it is let.
-    """
-
-    def __init__(self, drawing: Coroutine[object, object, None]) -> None:
-        self._task = asyncio.create_task(drawing)
-
-    async def end(self) -> BaseException | None:
-        """End it.
-
-        Returns:
-            What it had failed with before, if it had.
-        """
-        self._task.cancel()
-        await asyncio.wait((self._task,))
-        return None if self._task.cancelled() else self._task.exception()
-
-
-_TO_THE_LEFT: Final = "\r"
-_ERASE_THE_REST: Final = "\x1b[K"
-_GAP: Final = "  "
+_PACKAGE: Final = "income_client"
+_DRAWN_A_SECOND: Final = 10
 
 
 class StatusLine:
-    """The last line of a terminal; nothing where `Screen.is_for_progress` says no.
+    """One line that shows how far a command is; nothing where progress is not drawn.
 
     Attributes:
-        is_drawn: whether it stands there.
-        is_shown: whether it is drawn at all.
+        is_shown: whether it is drawn at all; see `Screen.is_for_progress`.
     """
 
     def __init__(self) -> None:
-        self.is_drawn: bool = False
-        self._screen = Screen(stderr=True, highlight=False)
+        self._screen = error_screen()
         self.is_shown: bool = self._screen.is_for_progress
-        # Whoever sees both streams on one terminal would see them on one line.
+        # On the same terminal, a line of output would end up in the middle of this one.
         self._is_shared = self.is_shown and sys.stdout.isatty()
+        self._text = Text()
+        self._live: Live | None = None
 
-    def draw(self, parts: Sequence[Text]) -> None:
-        """Show as many parts as the terminal has room for, in place of what is there.
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is there at the moment."""
+        return self._live is not None
 
-        Args:
-            parts: what matters most comes first, and is cut rather than left out.
-        """
+    def draw(self, parts: Sequence[Text | str]) -> None:
+        """Show these parts in place of what is there; what has no room at the end is cut."""
         if not self.is_shown:
             return
-        # The last column stays free: a cursor behind it would begin a new line.
-        width = max(1, self._screen.width - 1)
-        with self._screen.capture() as captured:
-            text = _fitting(parts, width)
-            self._screen.print(text, end="", no_wrap=True, overflow="crop", width=width)
-        self._write(_TO_THE_LEFT + captured.get() + _ERASE_THE_REST)
-        self.is_drawn = True
+        self._text = Text("  ", no_wrap=True, overflow="ellipsis").join(
+            part if isinstance(part, Text) else Text(part) for part in parts
+        )
+        if self._live is not None:
+            self._live.update(self._text)
+            return
+        self._live = Live(
+            self._text,
+            console=self._screen,
+            transient=True,
+            refresh_per_second=_DRAWN_A_SECOND,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
 
     def clear(self) -> None:
         """Take the line away until it is drawn again."""
-        if self.is_drawn:
-            self._write(_TO_THE_LEFT + _ERASE_THE_REST)
-            self.is_drawn = False
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def make_way(self) -> None:
-        """Take the line away if standard output is about to write where it stands."""
+        """Take the line away if standard output is about to write to the same terminal."""
         if self._is_shared:
             self.clear()
 
     def leave(self) -> None:
-        """End the line, so that whatever comes next stands below it."""
-        if self.is_drawn:
-            self._write("\n")
-            self.is_drawn = False
+        """End the line with what it shows last; what comes next is below it."""
+        if self._live is not None:
+            self.clear()
+            self._screen.print(self._text)
 
     def say(self, message: str) -> None:
-        """Print a line that stays, wherever standard error leads.
-
-        Args:
-            message: what to say; characters that would act on a terminal are replaced.
-        """
-        self.clear()
+        """Print a line that stays, wherever standard error leads."""
         say(message)
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-
-
-def _fitting(parts: Sequence[Text], width: int) -> Text:
-    text = parts[0].copy()
-    for part in parts[1:]:
-        if len(text) + len(_GAP) + len(part) > width:
-            break
-        text.append(_GAP).append_text(part)
-    return text
-
-
-_PACKAGE: Final = "income_client"
-
-
-class _Sayer(logging.Handler):
-    def __init__(self, say: Callable[[str], None], besides: frozenset[str]) -> None:
-        super().__init__(logging.WARNING)
-        self._say = say
-        self._besides = besides
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name not in self._besides:
-            self._say(record.getMessage())
-
-
-def say_warnings(say: Callable[[str], None], *besides: str) -> None:
-    """Say each warning of the package from now on, until the process ends.
-
-    Args:
-        say: prints a line.
-        besides: names of loggers whose warnings somebody else says in more detail.
-    """
-    logging.getLogger(_PACKAGE).addHandler(_Sayer(say, frozenset(besides)))
 
 
 class Stage:
@@ -148,28 +93,25 @@ class Stage:
         self._task = task
 
     def reach(self, completed: float, count: str) -> None:
-        """Move the bar.
-
-        Args:
-            completed: how far, in units of the stage's total.
-            count: what to say beside it.
-        """
+        """Move the bar, in units of the stage's total, and say a count beside it."""
         self._progress.update(self._task, completed=completed, count=count)
 
 
 class Stages:
-    """Progress bars on standard error, one after the other; see `Screen.is_for_progress`."""
+    """Progress bars, one after the other; nothing where progress is not drawn."""
 
     def __init__(self) -> None:
-        screen = Screen(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description:<16}"),
             BarColumn(bar_width=18),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[count]:<31}"),
             TimeElapsedColumn(),
-            console=screen,
-            disable=not screen.is_for_progress,
+            console=error_screen(),
+            disable=not error_screen().is_for_progress,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
 
     def __enter__(self) -> Self:
@@ -186,12 +128,53 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str, total: float) -> Iterator[Stage]:
-        """Show a bar for what happens inside.
-
-        Args:
-            name: what that is, in a few words.
-            total: how much of it there is, in any unit.
-        """
+        """Show a bar for what happens inside."""
         task = self._progress.add_task(name, total=total, count="")
         yield Stage(self._progress, task)
         self._progress.stop_task(task)
+
+
+class DrawingTask:
+    """Draws from now on, until it is ended."""
+
+    def __init__(self, drawing: Coroutine[object, object, None]) -> None:
+        self._task = asyncio.create_task(drawing)
+
+    async def end(self) -> BaseException | None:
+        """End it, and return what it had failed with before, if it had."""
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        return None if self._task.cancelled() else self._task.exception()
+
+
+class _LogLines(logging.Handler):
+    """Prints what the package logs: warnings as messages of the command, the rest as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.formatter = logging.Formatter(
+            "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%H:%M:%S"
+        )
+        self.say: Callable[[str], object] = say
+        self.said_elsewhere: frozenset[str] = frozenset()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            error_screen().print(Text(printable(self.format(record)), "dim"), soft_wrap=True)
+        elif record.name not in self.said_elsewhere:
+            self.say(record.getMessage())
+
+
+def show_log(*, is_verbose: bool) -> None:
+    """Print the package's warnings from now on; if verbose, all that it logs."""
+    logger = logging.getLogger(_PACKAGE)
+    logger.addHandler(_LogLines())
+    logger.setLevel(logging.DEBUG if is_verbose else logging.WARNING)
+
+
+def say_warnings(say: Callable[[str], object], *besides: str) -> None:
+    """Say the package's warnings in this way, except those of loggers that are said elsewhere."""
+    for handler in logging.getLogger(_PACKAGE).handlers:
+        if isinstance(handler, _LogLines):
+            handler.say = say
+            handler.said_elsewhere = frozenset(besides)

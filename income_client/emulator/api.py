@@ -20,7 +20,7 @@ from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
 from .cases import Case, Paper, Seed, compose_case
 from .content import DocumentsTemplate, application_body, documents_template
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback, json_reply
-from .listing import Refused, Selection, applied_window, select_rows
+from .listing import Refused, select_rows
 from .storage import FileStorage, Region
 from .times import http_date, parse_bound, stamp
 from .world import World
@@ -269,37 +269,21 @@ class Service:
         limit = _read_limit(asked)
         after = _read_bound(asked, "updated_after")
         before = _read_bound(asked, "updated_before")
-        reference = asked.get("application_reference_id")
-        if reference is None:
-            found = select_rows(
-                self.world, self.world.rules, after=after, before=before, limit=limit
-            )
-        else:
-            found = self._by_reference(reference, after, before)
+        found = select_rows(
+            self.world,
+            self.world.rules,
+            after=after,
+            before=before,
+            limit=limit,
+            reference=asked.get("application_reference_id"),
+        )
         if isinstance(found, Refused):
             raise _bad_parameter(found.parameter, found.reason)
         rows = ",".join(map(self._row, found.numbers))
         return (
-            f'{{"updated_after":"{stamp(found.window.after)}",'
-            f'"updated_before":"{stamp(found.window.before)}","applications":[{rows}]}}'
+            f'{{"updated_after":"{stamp(found.after)}",'
+            f'"updated_before":"{stamp(found.before)}","applications":[{rows}]}}'
         ).encode()
-
-    def _by_reference(
-        self, reference: str, after: int | None, before: int | None
-    ) -> Selection | Refused:
-        world, rules = self.world, self.world.rules
-        window = applied_window(rules, after=after, before=before, now=world.now)
-        if isinstance(window, Refused):
-            return window
-        number = world.number_by_reference(reference)
-        if number is None:
-            return Selection(window=window, numbers=())
-        # A reference is unique, so that bounds narrow it only where they are given.
-        second = world.listed_second(number)
-        is_late_enough = after is None or second - window.after >= (not rules.lower_closed)
-        is_early_enough = before is None or window.before - second >= (not rules.upper_closed)
-        is_within = is_late_enough and is_early_enough
-        return Selection(window=window, numbers=(number,) if is_within else ())
 
     def _row(self, number: int) -> str:
         world = self.world

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from ssl import SSLContext, SSLError
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 import msgspec
-from attrs import Attribute, define, field, frozen
+from attrs import define, field, frozen
 from attrs.validators import optional
 from yarl import URL
 
@@ -31,6 +31,7 @@ from income_client.settings import (
     flag,
     invalid,
     positive,
+    validated,
 )
 
 from .exchange import check_local_address
@@ -66,18 +67,15 @@ _FAULTS: Final = (
 """What an error is called; the first that fits."""
 
 
-def is_local(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    """Validate the field of an address."""
-    check_local_address(attribute.name, value)
+def _check_auth(name: str, value: object) -> None:
+    check_type(name, value, BasicAuth, OAuth2ClientCredentials)
 
 
-def is_auth(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    """Validate the field of credentials."""
-    check_type(attribute.name, value, BasicAuth, OAuth2ClientCredentials)
+def _check_context(name: str, value: object) -> None:
+    check_type(name, value, SSLContext)
 
 
-def _is_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_type(attribute.name, value, SSLContext)
+_local: Final = validated(check_local_address)
 
 
 def _pauses(value: Any) -> tuple[float, ...]:
@@ -99,17 +97,17 @@ class CallbackTarget:
             argument is invalid.
     """
 
-    url: str = field(validator=is_local, repr=False)
+    url: str = field(validator=_local, repr=False)
     """Where callbacks go: http or https, this machine, without user name or fragment."""
     auth: BasicAuth | OAuth2ClientCredentials | None = field(
-        default=None, kw_only=True, validator=is_auth
+        default=None, kw_only=True, validator=validated(_check_auth)
     )
     """What the partner has supplied; None for callbacks without an Authorization header."""
     token_url: str | None = field(
-        default=None, kw_only=True, validator=optional(is_local), repr=False
+        default=None, kw_only=True, validator=optional(_local), repr=False
     )
     """The token endpoint, on this machine as well; needed for OAuth 2.0."""
-    ssl: SSLContext | None = field(default=None, kw_only=True, validator=_is_context)
+    ssl: SSLContext | None = field(default=None, kw_only=True, validator=validated(_check_context))
     """The TLS context; one with a certificate makes it mutual TLS."""
     pauses: tuple[float, ...] = field(
         default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_pauses
@@ -153,38 +151,6 @@ class CallbackDelivery:
         """Whether the last answer was 200, which the service is assumed to expect."""
         return self.attempts[-1:] == (HTTPStatus.OK,)
 
-    def facts(self) -> dict[str, Any]:
-        """Return it as JSON's own values."""
-        return {
-            "application_id": self.application_id,
-            "event_type": self.event_type,
-            "attempts": list(self.attempts),
-            "is_json": self.is_json,
-            "delivered": self.delivered,
-        }
-
-    @classmethod
-    def of_facts(cls, facts: Mapping[str, Any]) -> Self | None:
-        """Return the delivery that another process reports, None where there is none.
-
-        Args:
-            facts: what it reports, as `facts` returned it there.
-        """
-        attempts = facts.get("attempts")
-        names = [facts.get("application_id"), facts.get("event_type")]
-        if (
-            not isinstance(attempts, list)
-            or not all(isinstance(one, int | str) for one in attempts)
-            or not all(one is None or isinstance(one, str) for one in names)
-        ):
-            return None
-        return cls(
-            application_id=names[0],
-            event_type=names[1],
-            attempts=tuple(attempts),
-            is_json=bool(facts.get("is_json")),
-        )
-
 
 @frozen(kw_only=True)
 class CallbackAnswer:
@@ -207,6 +173,15 @@ class CallbackAnswer:
         except ValueError:
             return False
         return True
+
+
+@frozen
+class _TokenReply:
+    """The reply of a token endpoint (contract section 5.1)."""
+
+    access_token: str = field(repr=False)
+    token_type: str
+    expires_in: int
 
 
 class TokenError(Exception):
@@ -245,12 +220,8 @@ class CallbackSender:
     ) -> list[CallbackAnswer]:
         """Send until it is taken or the target gives up, and return the answer of each attempt.
 
-        Once this is closed, the last attempt is ``closed``.
-
-        Args:
-            target: where to.
-            body: the content.
-            headers: header fields, each in place of the usual ones of its name.
+        Header fields take the place of the usual ones of their names. Once this is closed,
+        the last attempt is ``closed``.
         """
         answers: list[CallbackAnswer] = []
         if not self._is_closed:
@@ -312,9 +283,8 @@ class CallbackSender:
         cached = self._tokens[target]
         async with cached.lock:
             if cached.authorization is None or self._clock.monotonic() >= cached.expires:
-                url = target.token_url or ""
                 cached.authorization, lifetime = await request_token(
-                    url, target.auth, tls=_tls_for(target, url), seconds=target.timeout
+                    target.token_url or "", target.auth, tls=target.ssl, seconds=target.timeout
                 )
                 cached.expires = self._clock.monotonic() + lifetime
             return cached.authorization
@@ -346,13 +316,9 @@ async def _post_callback(
         target.url,
         body,
         headers=_replaced(usual, headers),
-        tls=_tls_for(target, target.url),
+        tls=target.ssl,
         seconds=target.timeout,
     )
-
-
-def _tls_for(target: CallbackTarget, url: str) -> SSLContext | None:
-    return target.ssl if url.startswith("https:") else None
 
 
 async def request_token(
@@ -362,16 +328,9 @@ async def request_token(
     seconds: float,
     tls: SSLContext | None = None,
 ) -> tuple[Secret, int]:
-    """Request an access token, as the service's own are requested (contract section 5.1).
+    """Return an Authorization header's value, and the seconds until it expires.
 
-    Args:
-        url: the token endpoint, on this machine.
-        auth: who requests it.
-        seconds: for the whole.
-        tls: in place of the default TLS context.
-
-    Returns:
-        The value of the Authorization header, and the seconds until it expires.
+    The token is requested as the service's own are (contract section 5.1).
 
     Raises:
         TokenError: there is none.
@@ -381,12 +340,13 @@ async def request_token(
     answer = await post(url, form, headers=headers, tls=tls, seconds=seconds)
     if answer.outcome != HTTPStatus.OK:
         raise TokenError(answer.outcome)
-    content = json_object(answer.body) or {}
-    token, kind, lifetime = map(content.get, ("access_token", "token_type", "expires_in"))
-    is_token = isinstance(token, str) and _TOKEN.fullmatch(token) is not None
-    if not is_token or str(kind).lower() != "bearer" or type(lifetime) is not int:
+    try:
+        reply = msgspec.json.decode(answer.body, type=_TokenReply)
+    except ValueError:
+        raise TokenError("unreadable") from None
+    if reply.token_type.lower() != "bearer" or _TOKEN.fullmatch(reply.access_token) is None:
         raise TokenError("unreadable")
-    return Secret(f"Bearer {token}"), lifetime
+    return Secret(f"Bearer {reply.access_token}"), reply.expires_in
 
 
 async def post(
@@ -397,16 +357,9 @@ async def post(
     seconds: float,
     tls: SSLContext | None = None,
 ) -> CallbackAnswer:
-    """Send one POST; raises nothing but cancellation.
+    """Send one POST, and return its answer within so many seconds; raises only cancellation.
 
     Redirects are not followed, and cookies, proxies and netrc are not used.
-
-    Args:
-        url: where to, on this machine.
-        body: the content.
-        headers: header fields in their order, each in place of the usual ones of its name.
-        seconds: for the whole.
-        tls: in place of the default TLS context.
     """
     try:
         async with asyncio.timeout(seconds), _session() as session:
@@ -473,15 +426,6 @@ def _replaced(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
     """Return the given header fields, and the usual ones of other names before them."""
     names = {name.lower() for name, _ in given}
     return (*(one for one in usual if one[0].lower() not in names), *given)
-
-
-def json_object(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a body, None for anything else."""
-    try:
-        content = msgspec.json.decode(body)
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def usual_payload(

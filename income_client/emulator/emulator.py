@@ -13,6 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeAlias
 
+import msgspec
 from aiohttp import web
 
 from income_client.clock import Clock, SystemClock
@@ -22,6 +23,7 @@ from income_client.settings import (
     DownloadPolicy,
     OAuth2ClientCredentials,
     check_not_negative,
+    check_whole,
     invalid,
 )
 
@@ -35,14 +37,14 @@ from .callbacks import (
     payload_bytes,
     usual_payload,
 )
-from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder, read_order
+from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder
 from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
 from .faults import Fault, Faults, replacement
 from .patterns import update_times
 from .playing import play
 from .rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
-from .times import START, second_of
+from .times import EPOCH, START, second_of
 from .world import World
 
 _Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
@@ -83,6 +85,8 @@ class Emulator:
         files_url: address of the host of document files, once started.
         max_in_flight: most API requests that were seen at the same time.
         token_requests: token requests answered so far, refused ones included.
+        basic: the invented user name and password that are accepted here.
+        oauth2: the invented client id and secret for which there are access tokens here.
 
     Raises:
         ConfigurationError: an argument is invalid.
@@ -112,9 +116,13 @@ class Emulator:
             raise invalid("start", "a datetime without zone", start)
         check_not_negative("latency", latency)
         check_integer("seed", seed)
-        check_integer("port", port)
-        check_not_negative("port", port)
+        check_whole("port", port)
         rules = changed_rules(rules, knobs, names_of(Emulator))
+        # Time flows while the applications are invented, too.
+        self._clock: Clock = clock or SystemClock()
+        self._began = self._clock.monotonic()
+        self._time_flows = time_flows
+        self._time = (start - EPOCH).total_seconds()
         now = second_of(start)
         times = update_times(applications, pattern, seed=seed, days=days, now=now)
         self.faults: Faults = Faults()
@@ -126,10 +134,8 @@ class Emulator:
         self.callbacks = callbacks
         self._service = self._make_service(times, seed=seed, now=now, rules=rules)
         self.world: World = self._service.world
-        self._clock: Clock = clock or SystemClock()
-        self._began = self._clock.monotonic()
-        self._time_flows = time_flows
-        self._time = float(now)
+        self.basic: BasicAuth = self._service.basic
+        self.oauth2: OAuth2ClientCredentials = self._service.oauth2
         self._sender = CallbackSender(self._clock)
         self._callbacks_fired = 0
         self._latency = latency
@@ -167,16 +173,6 @@ class Emulator:
         await self._open.aclose()
         # Cancelled handlers need a turn of the loop to leave it.
         await asyncio.sleep(0)
-
-    @property
-    def oauth2(self) -> OAuth2ClientCredentials:
-        """The invented client id and secret for which there are access tokens here."""
-        return self._service.oauth2
-
-    @property
-    def basic(self) -> BasicAuth:
-        """The invented user name and password that are accepted here."""
-        return self._service.basic
 
     @property
     def rules(self) -> ServiceRules:
@@ -410,20 +406,17 @@ class Emulator:
             self._record(request, status, None)
 
     async def _order_reply(self, body: bytes) -> HttpReply:
-        order = read_order(body)
-        if order is None:
-            return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
         try:
-            target = order.target(self._callbacks)
-        except ConfigurationError:
+            order = msgspec.json.decode(body, type=CallbackOrder)
+        except ValueError:
             return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
-        if target is None:
+        if self._callbacks is None:
             return json_reply(HTTPStatus.CONFLICT, {"error": NO_TARGET})
         name = order.application_id
         if name is not None and self.world.number_of(name) is None:
             return json_reply(HTTPStatus.NOT_FOUND, {"error": NO_SUCH_APPLICATION})
-        delivery = await self._fire(order, target)
-        return json_reply(HTTPStatus.OK, delivery.facts())
+        delivery = await self._fire(order, self._callbacks)
+        return json_reply(HTTPStatus.OK, delivery)
 
     def _record(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
         call = call_of(request.path)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Final, assert_never
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from .rules import FutureBounds, Order, ServiceRules, SpanClamp
 from .world import World
@@ -35,40 +35,21 @@ class Refused:
 
 
 @frozen(kw_only=True)
-class AppliedWindow:
-    """The bounds that a question is answered for."""
+class Selection:
+    """The bounds that were applied and the rows within them, before any is written."""
 
     after: int
     """Lower bound in service seconds."""
     before: int
     """Upper bound in service seconds."""
-
-
-@frozen(kw_only=True)
-class Selection:
-    """Rows by number, before anything is written about them."""
-
-    window: AppliedWindow
-    """The bounds that were applied."""
     numbers: Sequence[int] = field(repr=False)
     """Application numbers, in the order of the rules."""
 
 
-def applied_window(
-    rules: ServiceRules, *, after: int | None, before: int | None, now: int
-) -> AppliedWindow | Refused:
-    """Turn the bounds that were sent into those that the service applies.
-
-    Args:
-        rules: how the service behaves.
-        after: ``updated_after`` in service seconds, None if unset.
-        before: ``updated_before`` in service seconds, None if unset.
-        now: the present service second.
-    """
-    if rules.future is FutureBounds.REFUSE:
-        for name, bound in (("updated_after", after), ("updated_before", before)):
-            if bound is not None and bound > now:
-                return Refused(parameter=name, reason="must not lie in the future")
+def _applied_bounds(
+    rules: ServiceRules, after: int | None, before: int | None, now: int
+) -> tuple[int, int]:
+    """Turn the bounds that were sent into those that the service applies."""
     if after is None:
         after = 0 if rules.default_span is None else now - rules.default_span
     if before is None:
@@ -77,17 +58,13 @@ def applied_window(
         after, before = min(after, now), min(before, now)
     if rules.oldest is not None:
         after = max(after, rules.oldest)
-    return _clamp_span(rules, AppliedWindow(after=after, before=before))
-
-
-def _clamp_span(rules: ServiceRules, window: AppliedWindow) -> AppliedWindow:
-    if rules.max_span is None or window.before - window.after <= rules.max_span:
-        return window
+    if rules.max_span is None or before - after <= rules.max_span:
+        return after, before
     match rules.span_clamp:
         case SpanClamp.AFTER:
-            return evolve(window, after=window.before - rules.max_span)
+            return before - rules.max_span, before
         case SpanClamp.BEFORE:
-            return evolve(window, before=window.after + rules.max_span)
+            return after, after + rules.max_span
         case _ as never:
             assert_never(never)
 
@@ -118,25 +95,34 @@ def _first_places(world: World, rules: ServiceRules, places: range, count: int) 
 
 
 def select_rows(
-    world: World, rules: ServiceRules, *, after: int | None, before: int | None, limit: int
+    world: World,
+    rules: ServiceRules,
+    *,
+    after: int | None,
+    before: int | None,
+    limit: int,
+    reference: str | None = None,
 ) -> Selection | Refused:
-    """Answer a list question in application numbers (contract section 4.1).
-
-    Args:
-        world: the applications, and the present second.
-        rules: how the service behaves.
-        after: ``updated_after`` in service seconds, None if unset.
-        before: ``updated_before`` in service seconds, None if unset.
-        limit: most rows to return.
-    """
-    window = applied_window(rules, after=after, before=before, now=world.now)
-    if isinstance(window, Refused):
-        return window
-    world.questions += 1
-    places = world.places(rules, window.after, window.before)
-    count = min(limit, len(places))
-    chosen = _first_places(world, rules, places, count) if count else ()
-    return Selection(window=window, numbers=world.numbers_at(chosen))
+    """Answer a list question in application numbers (contract section 4.1); see `list_reply`."""
+    if rules.future is FutureBounds.REFUSE:
+        for name, bound in (("updated_after", after), ("updated_before", before)):
+            if bound is not None and bound > world.now:
+                return Refused(parameter=name, reason="must not lie in the future")
+    low, high = _applied_bounds(rules, after, before, world.now)
+    numbers: Sequence[int] = ()
+    if reference is None:
+        world.questions += 1
+        places = world.places(rules, low, high)
+        count = min(limit, len(places))
+        if count:
+            numbers = world.numbers_at(_first_places(world, rules, places, count))
+    elif (number := world.number_by_reference(reference)) is not None:
+        # A reference is unique, so that bounds narrow it only where they are given.
+        second = world.listed_second(number)
+        is_late_enough = after is None or second - low >= (not rules.lower_closed)
+        is_early_enough = before is None or high - second >= (not rules.upper_closed)
+        numbers = (number,) if is_late_enough and is_early_enough else ()
+    return Selection(after=low, before=high, numbers=numbers)
 
 
 def list_reply(
@@ -160,4 +146,4 @@ def list_reply(
     if isinstance(rows, Refused):
         return rows
     ids = tuple(map(world.id_of, rows.numbers))
-    return ListReply(after=rows.window.after, before=rows.window.before, ids=ids)
+    return ListReply(after=rows.after, before=rows.before, ids=ids)

@@ -6,11 +6,11 @@ from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any, Final, NoReturn
 
-from attrs import Attribute, evolve, field, fields_dict, frozen
+from attrs import evolve, field, fields_dict, frozen
 from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
-from income_client.settings import counting, flag, invalid, whole
+from income_client.settings import counting, flag, invalid, validated, whole
 
 _BY_NAME: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
@@ -46,14 +46,25 @@ class FutureBounds(_Choice):
     REFUSE = "refuse"
 
 
+def _order(value: Order | str) -> Order:
+    return Order(value)
+
+
+def _span_clamp(value: SpanClamp | str) -> SpanClamp:
+    return SpanClamp(value)
+
+
+def _future(value: FutureBounds | str) -> FutureBounds:
+    return FutureBounds(value)
+
+
 def check_integer(name: str, value: object) -> None:
     """Raise unless the value is a whole number, and not a bool."""
     if type(value) is not int:
         raise invalid(name, "a whole number", value)
 
 
-def _integer(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    check_integer(attribute.name, value)
+_integer: Final = validated(check_integer)
 
 
 @frozen(kw_only=True)
@@ -68,15 +79,15 @@ class ServiceRules:
     """Whether a row updated in the very second ``updated_after`` is returned."""
     upper_closed: bool = field(default=False, validator=flag)
     """Whether a row updated in the very second ``updated_before`` is returned."""
-    order: Order = field(default=Order.ASCENDING, converter=Order)
+    order: Order = field(default=Order.ASCENDING, converter=_order)
     """Order of the rows; shuffled stays the same for the same question, random never does."""
     max_span: int | None = field(default=None, validator=optional(counting))
     """Widest window that is served; a wider one is narrowed and echoed so."""
-    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=SpanClamp)
+    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_span_clamp)
     """The bound that is moved for ``max_span``."""
     oldest: int | None = field(default=None, validator=optional(_integer))
     """First service second that is kept; an earlier ``updated_after`` is raised to it."""
-    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=FutureBounds)
+    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
     """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
     default_span: int | None = field(default=None, validator=optional(whole))
     """Seconds that an unset ``updated_after`` reaches back; None for the beginning of time."""
@@ -101,16 +112,7 @@ class ServiceRules:
 def changed_rules(
     rules: ServiceRules | None, knobs: Mapping[str, Any], others: Iterable[str] = ()
 ) -> ServiceRules:
-    """Return rules of which some fields are replaced.
-
-    Args:
-        rules: what to begin with; the defaults unless given.
-        knobs: new values by field.
-        others: further options of the emulator, for the message.
-
-    Raises:
-        ConfigurationError: a knob does not exist, or a value is invalid.
-    """
+    """Return rules with other values for some fields; ``others`` are names for the error."""
     if rules is not None and not isinstance(rules, ServiceRules):
         raise invalid("rules", "ServiceRules", rules)
     check_names("Emulator", knobs, (*others, *fields_dict(ServiceRules)))
@@ -131,16 +133,7 @@ def names_of(called: Callable[..., object]) -> tuple[str, ...]:
 
 
 def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse options that do not exist.
-
-    Args:
-        owner: whose options they are.
-        given: their names.
-        known: the names that exist; any of them may come twice.
-
-    Raises:
-        ConfigurationError: one is unknown; the message has the closest.
-    """
+    """Raise for the first of the given options that is not known, with the closest that is."""
     names = tuple(dict.fromkeys(known))
     for name in given:
         if name not in names:

@@ -1,12 +1,19 @@
-"""What holds for every sub-command: help, arguments, streams, colours, secrets and endings."""
+"""What holds for every command: help, arguments, streams, colours, secrets, endings, completion."""
 
+import errno
+import os
 import re
+import shutil
+import stat
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from income_client import __version__
+from income_client.cli.app import command_line
 from income_client.emulator import Fault
 from income_client.testing import IncomeService, LoopRunner, make_record
 from tests.support.beside import beside, until
@@ -16,7 +23,6 @@ from tests.support.commands import (
     FORMS,
     NAMES,
     READING,
-    SERVING,
     Form,
     examples_in,
     prepare,
@@ -56,12 +62,6 @@ def test_help_lists_every_command(cli: Cli) -> None:
     assert statuses == ["0", "1", "2", "4", "130", "141", "143"]
 
 
-def test_the_version_is_alone_on_its_line(cli: Cli) -> None:
-    """It is the package's."""
-    ran = cli("--version")
-    assert (ran.status, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
     """It is data: on standard output, plain in a pipe, as wide as a terminal, with an example."""
@@ -82,12 +82,6 @@ def test_no_secret_is_an_option(name: str, cli: Cli) -> None:
     assert not [option for option in options if SECRET.fullmatch(option)]
 
 
-def test_names_of_secrets_are_recognised() -> None:
-    """Names of places and files are none."""
-    assert all(map(SECRET.fullmatch, ("--password", "--client-secret", "--access-token")))
-    assert not any(map(SECRET.fullmatch, ("--token-path", "--callback-token-url", "--to")))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_can_be_typed(name: str, cli: Cli) -> None:
     """Each command line of the example is understood; without settings it ends, or is ended."""
@@ -95,9 +89,9 @@ def test_examples_can_be_typed(name: str, cli: Cli) -> None:
     assert any(example[0] == name for example in examples)
 
     def stop(running: Running) -> None:
-        if example[0] in ("emulate", "listen", "demo"):
-            running.stderr.wait_until(lambda: "http" in running.stderr.text
-                                      or "Walking" in running.stderr.text)  # fmt: skip
+        begun = {"emulate": "http", "listen": "http", "demo": "Walking", "configure": "Address"}
+        if example[0] in begun:
+            running.stderr.wait_for(begun[example[0]])
             running.interrupt()
 
     for example in examples:
@@ -176,8 +170,8 @@ def test_without_the_extra_it_names_what_to_install(
 
 
 def test_every_command_is_tried() -> None:
-    """A new sub-command is either tried here, or serves until it is told to end."""
-    assert set(NAMES) == {*CASES, *SERVING}
+    """A new sub-command is tried here, or serves until it is told to end, or asks."""
+    assert {*NAMES} == {*command_line()} - {"--help", "-h", "--version"}
 
 
 @few
@@ -299,3 +293,89 @@ def test_a_service_that_is_down_is_said_once(
     ran = ready(*line, env={"INCOME_BASE_URL": "http://127.0.0.1:1"})
     assert (ran.status, ran.stdout) == (1, "")
     assert ran.stderr.count("connection refused") == 1
+
+
+BASH: Final = shutil.which("bash") or ""
+ASK: Final = """
+source "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(( $# - 1 ))
+_income_client
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def script(cli: Cli) -> Path:
+    """The script for bash."""
+    ran = cli("completion", "bash")
+    assert (ran.status, ran.stderr) == (0, "")
+    path = cli.folder / "income-client"
+    path.write_text(ran.stdout, "utf-8")
+    return path
+
+
+@pytest.mark.skipif(not BASH, reason="bash is not installed")
+def test_bash_offers_commands_and_options(script: Path) -> None:
+    """What begins with the letters typed is offered, and the options of a sub-command."""
+
+    def offered(*words: str) -> list[str]:
+        asked = [BASH, "-c", ASK, "bash", str(script), *words]
+        return subprocess.run(
+            asked, capture_output=True, encoding="utf-8", check=True, timeout=20
+        ).stdout.split()
+
+    assert {"demo", "documents", "download"} <= set(offered("income-client", "d"))
+    assert offered("income-client", "dead") == ["dead-letters"]
+    assert "--updated-after" in offered("income-client", "applications", "--")
+    assert "bash" in offered("income-client", "completion", "")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_scripts(shell: str, cli: Cli) -> None:
+    """Each names the sub-commands."""
+    ran = cli("completion", shell)
+    assert (ran.status, ran.stderr) == (0, "")
+    for name in ("applications", "dead-letters", "find", "documents"):
+        assert name in ran.stdout
+
+
+COMMANDS: Final[dict[str, Callable[[IncomeService, Path], tuple[str, ...]]]] = {
+    "application": lambda service, to: (service.ids[0], "--html", str(to)),
+    "download": lambda service, to: (
+        service.ids[0], "--to", str(to), "--allow-host", "127.0.0.1",
+    ),
+    "export": lambda _, to: ("--to", str(to)),
+    "export-parquet": lambda _, to: ("--to", str(to), "--format", "parquet"),
+    "poll": lambda _, to: ("--store", str(to), "--start", "beginning", "--once"),
+}  # fmt: skip
+
+
+@pytest.fixture(params=[errno.EINVAL, errno.ENOTSUP], ids=["EINVAL", "ENOTSUP"])
+def _no_folder_is_synced(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Have the system refuse it for folders, and do it for files."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(request.param, os.strerror(request.param))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    yield
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("_no_folder_is_synced")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_written_is_a_success(command: str, tmp_path: Path, cli: Cli) -> None:
+    """The file is there, so nothing says that it could not be written."""
+    with IncomeService(3) as service:
+        arguments = COMMANDS[command](service, tmp_path / "there")
+        ended = cli.at(service)(command.partition("-")[0], *arguments)
+    assert ended.status == 0
+    assert "cannot" not in ended.stderr
+    assert (tmp_path / "there").exists()

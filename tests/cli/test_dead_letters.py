@@ -83,7 +83,7 @@ def test_a_table_gives_the_whole_reason(tmp_path: Path, income_run: LoopRunner, 
 def test_nothing_lost_is_reported(store: str, cli: Cli) -> None:
     """A person and a script are informed, unless ids alone were asked for."""
     clean = ("dead-letters", "--store", store, "--name", "clean")
-    assert "income-client: " in cli(*clean, terminal=Terminal()).screen
+    assert "income-client: no dead letters" in cli(*clean, terminal=Terminal()).screen
     ran = cli(*clean)
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (0, "", 1)
     ran = cli(*clean, "-q")

@@ -1,12 +1,14 @@
-"""``income-client documents``: a document a line, or a table of what there is."""
+"""``income-client documents``, and --type, which ``download`` has too."""
 
 import csv
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from income_client.testing import IncomeService
-from tests.support.cli import Cli, Terminal
+from income_client.testing import IncomeService, make_record
+from tests.support.cli import Cli, Ran, Terminal
 from tests.support.served import documents_of, parsed, served
 
 pytestmark = pytest.mark.income_service(applications=8)
@@ -27,25 +29,6 @@ def test_a_line_is_a_whole_document(service_cli: Cli, income_service: IncomeServ
         for kind, documents in served(income_service, one, "/documents")["documents"].items()
         for document in documents
     ]
-
-
-def test_addresses_come_when_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
-    """They are as secret as the files, and so are left out otherwise."""
-    one = income_service.ids[0]
-    assert "Signature" not in service_cli("documents", one).stdout
-    ran = service_cli("documents", one, "--addresses")
-    assert all("Signature" in line["document"]["url"] for line in parsed(ran.stdout))
-
-
-def test_only_the_types_that_are_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
-    """Other types are left out, and a type that no document has is reported."""
-    paystubs = documents_of(income_service, "paystub")
-    ran = service_cli("documents", *income_service.ids, "--type", "paystub", "-q")
-    assert sorted(ran.lines) == sorted(paystubs)
-    ran = service_cli("documents", *income_service.ids, "--type", "payslip", "--type", "paystub")
-    assert len(ran.lines) == len(paystubs)
-    assert "payslip" in ran.stderr
-    assert "paystub" in ran.stderr.partition("payslip")[2]
 
 
 def test_pages_come_when_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
@@ -84,9 +67,10 @@ def test_a_table_is_as_wide_as_the_terminal(
     """Columns that have no room are left out, and no id loses its end."""
     one = income_service.ids[0]
     ids = [one, *(each for each, owner in documents_of(income_service).items() if owner == one)]
-    for columns in (40, 80):
+    for columns in (40, 60, 80):
         shown = service_cli("documents", one, terminal=Terminal(columns=columns))
         assert shown.status == 0
+        assert ("From" in shown.screen, "To" in shown.screen) == (columns > 40, columns > 40)
         assert "Application" in shown.screen
         assert "Action" not in shown.screen
         assert "…" not in shown.screen
@@ -99,3 +83,63 @@ def test_misuse(arguments: tuple[str, ...], service_cli: Cli) -> None:
     ran = service_cli("documents", *arguments)
     assert (ran.status, ran.stdout) == (2, "")
     assert (arguments[-1] if arguments else "APPLICATION_ID") in ran.stderr
+
+
+Run = Callable[..., Ran]
+
+COMMANDS: Final[dict[str, Callable[[Path], tuple[str, ...]]]] = {
+    "documents": lambda _: (),
+    "documents-quiet": lambda _: ("-q",),
+    "download": lambda folder: ("--to", str(folder / "files"), "--allow-host", "127.0.0.1"),
+    "download-quiet": lambda folder: (
+        "-q", "--to", str(folder / "files"), "--allow-host", "127.0.0.1",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def service() -> Iterator[IncomeService]:
+    """A service with two applications that have documents, and one that has none."""
+    with IncomeService(2, records=[make_record(application_id="bare", paystubs=0)]) as made:
+        yield made
+
+
+@pytest.fixture(params=COMMANDS)
+def command(
+    request: pytest.FixtureRequest,
+    service: IncomeService,
+    tmp_path: Path,
+    cli: Cli,
+) -> Run:
+    """A command that takes ``--type``, ready to be called with ids and types."""
+    name, _, _ = request.param.partition("-")
+
+    def run(*arguments: str) -> Ran:
+        return cli.at(service)(name, *COMMANDS[request.param](tmp_path), *arguments)
+
+    return run
+
+
+def test_a_type_that_no_document_has_is_status_1(command: Run, service: IncomeService) -> None:
+    """It is said with the types that there are, since it may be misspelt."""
+    ended = command(*service.ids, "--type", "paystubs")
+    assert (ended.status, ended.stdout) == (1, "")
+    assert "no document of type paystubs; there are " in ended.stderr
+    assert "paystub" in ended.stderr.partition("there are ")[2]
+
+
+def test_a_type_of_the_contract_may_be_missing(command: Run) -> None:
+    """An application need not have a paystub, and the type is not misspelt."""
+    ended = command("bare", "--type", "paystub")
+    assert (ended.status, ended.stdout) == (0, "")
+    assert "no document of type paystub; there are none" in ended.stderr
+
+
+def test_nothing_is_known_of_a_type_where_nothing_was_updated(
+    service: IncomeService, tmp_path: Path, cli: Cli
+) -> None:
+    """A job that runs each minute does not fail in a minute without updates."""
+    span = ("--updated-after", "2026-06-30T11:59:59", "--updated-before", "2026-06-30T11:59:59")
+    to = ("--to", str(tmp_path / "files"))
+    ended = cli.at(service)("download", *to, "--type", "w2", *span)
+    assert ended.status == 0

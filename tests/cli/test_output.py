@@ -1,12 +1,16 @@
-"""Rows on standard output: exact for programs, and harmless to terminals and spreadsheets."""
+"""Output: rows as a table, CSV and JSON; progress and messages beside it."""
 
 import csv
 import io
 import json
 import logging
+import os
 import re
+import socket
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -87,6 +91,13 @@ def test_json_is_one_array(count: int, listed: Listed) -> None:
     """It is an array however many rows there are."""
     rows = json.loads(listed(*named(*map(str, range(count))), output="json"))
     assert [row["application_id"] for row in rows] == [*map(str, range(count))]
+
+
+def test_json_on_a_terminal_is_indented(listed: Listed) -> None:
+    """It has a line for each value, and says the same."""
+    text = listed(*named("one", "two"), output="json", width=80)
+    assert '\n  {\n    "application_id": "one",\n' in text
+    assert [row["application_id"] for row in json.loads(text)] == ["one", "two"]
 
 
 @pytest.mark.income_service(applications=1500)
@@ -234,3 +245,83 @@ def test_warnings_of_the_package_are_lines(service_cli: Cli, income_service: Inc
     assert "income-client: kept nothing\n" in ran.stderr
     assert "of interest" not in ran.stderr
     assert "income-client: of another" not in ran.stderr
+
+
+def test_verbose_prints_requests_and_retries(
+    service_cli: Cli, income_service: IncomeService
+) -> None:
+    """Every command takes the option, at any place, and data goes where it went."""
+    income_service.faults.add("get_documents: 503")
+    one = income_service.ids[0]
+    said = "income_client.session: get_documents"
+    quiet = service_cli("documents", one, "-q")
+    for arguments in (("--verbose", "documents", one, "-q"), ("documents", one, "--verbose", "-q")):
+        income_service.faults.add("get_documents: 503")
+        ran = service_cli(*arguments)
+        assert (ran.status, ran.stdout) == (0, quiet.stdout)
+        assert "503" in ran.stderr
+        assert said in ran.stderr
+    assert said not in quiet.stderr
+
+
+FEW: Final = 20
+
+COMMANDS: Final[dict[str, Callable[[IncomeService, Path], tuple[str, ...]]]] = {
+    "applications": lambda *_: ("--updated-after", "beginning", "-q"),
+    "documents": lambda service, _: (*service.ids, "-q"),
+    "download": lambda service, folder: (
+        "--to", str(folder / "files"), "--allow-host", "127.0.0.1", *service.ids[:2],
+    ),
+    "export": lambda _, folder: ("--to", str(folder / "all.jsonl")),
+    "poll": lambda _, folder: (
+        "--store", str(folder / "polls.db"), "--start", "beginning", "--once",
+    ),
+    "demo": lambda *_: ("--applications", str(FEW)),
+}  # fmt: skip
+MOVES: Final = ("\r", "\x1b")
+"""What progress begins a drawing with; lines that stay have none of it but their ends."""
+
+
+def is_drawn(screen: str) -> bool:
+    """Return whether anything was drawn over itself."""
+    return any(move in screen.replace("\r\n", "\n") for move in MOVES)
+
+
+@pytest.mark.parametrize(
+    ("command", "stdout"),
+    [
+        *((command, "pipe") for command in COMMANDS),
+        *(("download", stdout) for stdout in ("socket", "file", "null")),
+    ],
+)
+def test_progress_is_drawn_beside_no_pipe(
+    command: str, stdout: str, cli: Cli, tmp_path: Path
+) -> None:
+    """The reader of a pipe may write to the same terminal; a file does not."""
+    ours, theirs = socket.socketpair()
+    with IncomeService(FEW) as service, ours, theirs:
+        arguments = (command, *COMMANDS[command](service, tmp_path))
+        places: dict[str, int | Path] = {
+            "socket": theirs.fileno(), "file": tmp_path / "out", "null": Path(os.devnull),
+        }  # fmt: skip
+        ran = cli.at(service)(
+            *arguments,
+            terminal=Terminal(),
+            piped=stdout == "pipe",
+            stdout=places.get(stdout),
+        )
+    assert ran.status == 0
+    assert is_drawn(ran.screen) is (stdout in ("file", "null"))
+    assert not is_drawn(ran.stdout)
+
+
+@pytest.mark.parametrize("command", ["applications", "documents", "poll", "export"])
+def test_progress_is_drawn_where_all_is_on_one_terminal(
+    command: str, cli: Cli, tmp_path: Path
+) -> None:
+    """Both streams lead to a person, who sees how far it is."""
+    with IncomeService(FEW) as service:
+        arguments = (command, *COMMANDS[command](service, tmp_path))
+        ran = cli.at(service)(*arguments, terminal=Terminal())
+    assert ran.status == 0
+    assert is_drawn(ran.screen)

@@ -316,7 +316,7 @@ def seen(*texts: str) -> Callable[[Running], None]:
 
 def drawn(shown: str) -> list[str]:
     """Return what was in the line of progress, one drawing after the other, without styles."""
-    return [part.removesuffix("\x1b[K") for part in re.split(r"[\r\n]+", STYLE.sub("", shown))]
+    return [part.removeprefix("\x1b[2K") for part in re.split(r"[\r\n]+", STYLE.sub("", shown))]
 
 
 @few
@@ -397,6 +397,6 @@ def test_records_on_the_same_terminal_stay_whole(poll: Poll, income_service: Inc
 
     whole = (*BEGINNING, *AGAIN, "--show-personal-data")
     shown = poll(*whole, terminal=Terminal(), during=update)
-    rows = [row.rstrip("\r").rpartition("\x1b[K")[2] for row in shown.screen.split("\n")]
+    rows = [row.rstrip("\r").rpartition("\x1b[2K")[2] for row in shown.screen.split("\n")]
     records = ids_in("\n".join(row for row in rows if row.startswith("{")))
     assert Counter(records) == Counter([*income_service.ids, one])

@@ -1,8 +1,10 @@
-"""The command as processes: a few, for what the tests' own process cannot show."""
+"""The command as processes, and the signals that end it."""
 
 import signal
 import sys
+import threading
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,14 +12,22 @@ from income_client import __version__
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import until
-from tests.support.cli import FULL
+from tests.support.cli import FULL, Cli, Running
 from tests.support.processes import environment, file_for, run, started
 
-LAZY = (
-    "import sys; from income_client.cli import main; sys.argv = ['income-client', '--help']\n"
-    "try:\n    main()\nexcept SystemExit:\n    pass\n"
-    "assert not {'aiohttp.web', 'income_client.emulator'} & set(sys.modules)"
-)
+QUICK: Final = ("applications", "configure", "dead-letters", "documents", "find")
+LAZY: Final = f"""
+import sys
+from income_client.cli import main
+
+for words in (["--help"], *([name, "--help"] for name in {QUICK})):
+    sys.argv = ["income-client", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code
+    assert not {{"aiohttp", "income_client.emulator"}} & {{*sys.modules}}, words
+"""
 
 
 @pytest.mark.parametrize(
@@ -30,7 +40,7 @@ def test_it_starts(command: tuple[str, ...] | None) -> None:
 
 
 def test_commands_are_loaded_when_they_are_called() -> None:
-    """Asking for help loads neither the emulator nor the HTTP server."""
+    """Asking for help loads neither the emulator nor the HTTP client, which takes longest."""
     ran = run("-c", LAZY, command=(sys.executable,), env=environment())
     assert (ran.status, ran.stderr) == (0, "")
 
@@ -68,3 +78,29 @@ def test_signals_end_a_process(
         process.send(number)
         ran = process.wait()
     assert (ran.status, ran.stdout, ran.stderr) == (status, "", "")
+
+
+SIGNALS: Final = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM}
+
+
+def send_unseen(number: signal.Signals) -> None:
+    """Send a signal that does not end the main thread's wait by itself.
+
+    It is handled by the main thread, and delivered to this one: just as for a signal that
+    comes right before the main thread begins to wait, no call there is interrupted.
+    """
+    signal.pthread_kill(threading.get_ident(), number)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_the_emulator_ends_at_once(name: str, cli: Cli) -> None:
+    """Nothing else happens that would wake it up."""
+
+    def stop(running: Running) -> None:
+        running.stdout.wait_for("# Its files: ")
+        send_unseen(SIGNALS[name])
+        running.wait()
+
+    ran = cli("emulate", "--applications", "1", during=stop)
+    assert ran.status == {"interrupt": 130, "terminate": 0}[name]
+    assert ran.stderr == ""

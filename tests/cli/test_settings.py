@@ -1,9 +1,10 @@
-"""Settings: where a command takes them from, what is wrong with them, and where secrets go."""
+"""Settings: where they come from, which win, what is wrong with them, and where secrets go."""
 
 import json
 import os
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
@@ -100,22 +101,6 @@ def test_a_file_that_nobody_named_is_not_needed(
     assert "chmod 600" in named.stderr
 
 
-@few
-def test_a_profile_goes_over_the_top_of_the_file(
-    cli: Cli, income_service: IncomeService, tmp_path: Path
-) -> None:
-    """A profile is another service with its own credentials, or changes some of the settings."""
-    other = keys_of(income_service, base_url="https://income.example")
-    path = written(tmp_path / "config", *other, "[profiles.staging]", *keys_of(income_service))
-    assert cli(*LIST, "--config", str(path), "--profile", "staging").status == 0
-    wrong = f'auth_url = "{NOWHERE}"'
-    path = written(tmp_path / "config", *keys_of(income_service, auth_url=NOWHERE))
-    path = written(path, *keys_of(income_service), "[profiles.same]", wrong, "[profiles.plain]")
-    assert cli(*LIST, "--config", str(path), "--profile", "plain").status == 0
-    ran = cli(*LIST, "--config", str(path), "--profile", "same")
-    assert (ran.status, "127.0.0.1:1" in ran.stderr) == (1, True)
-
-
 @pytest.mark.parametrize("own", [[], ['client_id = "id-2"']])
 def test_a_profile_with_another_address_needs_its_own_credentials(
     own: list[str], cli: Cli, tmp_path: Path
@@ -200,18 +185,6 @@ def test_a_secret_goes_only_where_it_was_meant_to_go(
 
 
 @few
-def test_the_file_of_another_address_lends_nothing(
-    cli: Cli, income_service: IncomeService, tmp_path: Path
-) -> None:
-    """An address in the environment gets no credentials that the file has for another one."""
-    path = written(tmp_path / "config", *keys_of(income_service, base_url="https://income.example"))
-    ran = cli(*LIST, env={"INCOME_CONFIG": str(path), "INCOME_BASE_URL": income_service.url})
-    assert (ran.status, ran.stdout) == (2, "")
-    assert "another address" in ran.stderr
-    assert len(income_service.requests) == 0
-
-
-@few
 def test_proxy_and_authority_are_for_every_address(
     cli: Cli, income_service: IncomeService, tmp_path: Path
 ) -> None:
@@ -275,15 +248,6 @@ def test_invalid_settings_are_2_for_every_command(
     assert {path.name for path in cli.folder.iterdir()} == {"home"}
 
 
-def test_a_setting_of_the_file_names_the_file(cli: Cli, tmp_path: Path) -> None:
-    """Who has both sees which one to correct."""
-    lines = ['base_url = "ftp://x"', 'username = "u"', 'password = "p"']
-    path = written(tmp_path / "config", *lines)
-    ran = cli(*LIST, "--config", str(path))
-    assert (ran.status, ran.stdout) == (2, "")
-    assert f"base_url in {path}" in ran.stderr
-
-
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601], ids=oct)
 def test_a_file_that_others_can_read_is_refused(
     mode: int, cli: Cli, tmp_path: Path, income_service: IncomeService
@@ -331,20 +295,14 @@ def test_what_is_no_file_is_refused(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (b'client_secret = "canary', "TOML (end of document)"),
         (b'client_secret = "canary\x00"', "TOML (line 1, column 24)"),
         (b'client_secret = "canary\xff"', "TOML"),
-        (b"canary", "TOML (end of document)"),
-        (b'client-secret = "canary"', "unknown key"),
         (b'canary_Secret = "x"', "unknown key"),
-        (b'secret = "canary"', "unknown key secret"),
-        (b"client_secret = 7", "client_secret"),
         (b'client_secret = ["canary"]', "client_secret"),
         (b"x = " + b"[" * 5000, "TOML"),
         (b"#" * 70_000, "64 KiB"),
         (b'"\\u001b[31m" = 1', "unknown key"),
         (b'profiles = "canary"', "no profile two"),
-        (b"", "no profile two"),
         (b'[profiles.two]\nurl = "canary"', "unknown key url of profile two"),
     ],
     ids=str,
@@ -361,29 +319,6 @@ def test_a_malformed_file_is_refused_and_not_shown(
     assert str(path) in ran.stderr
     assert "canary" not in ran.stderr
     assert "\x1b" not in ran.stderr
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        ("password", "canary\\u0007"),
-        ("base_url", "http://u:canary@income.example"),
-        ("auth_url", "canary"),
-        ("proxy", "canary"),
-        ("proxy", "http://u:canary@"),
-        ("ca_file", "nowhere"),
-        ("client_secret", "canary"),
-        ("x", "canary"),
-    ],
-    ids=str,
-)
-def test_no_secret_is_in_what_is_said(setting: tuple[str, str], cli: Cli, tmp_path: Path) -> None:
-    """Whatever is wrong with a setting, its value is not repeated."""
-    said = {"base_url": NOWHERE, "username": "u", "password": "canary"} | dict([setting])
-    path = written(tmp_path / "config", *(f'{key} = "{text}"' for key, text in said.items()))
-    ran = cli(*LIST, "--config", str(path))
-    assert (ran.status, ran.stdout) == (2, "")
-    assert "canary" not in ran.stderr
 
 
 # Services that cannot be reached
@@ -540,3 +475,195 @@ def test_files_are_downloaded_under_the_same_authority(
         )  # fmt: skip
     assert ran.status == 0, ran.stderr
     assert ran.lines
+
+
+Places = Mapping[str, IncomeService]
+
+PLACES: Final = ("environment", "top", "profile", "other")
+AS_HAND: Final = ("--config", "{file}")
+NAMED: Final = {"INCOME_CONFIG": "{file}"}
+
+
+@pytest.fixture
+def places() -> Iterator[Places]:
+    """One service for each place that may name one."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(IncomeService(1)) for name in PLACES}
+
+
+def table(service: IncomeService, *keys: str) -> str:
+    """Return lines of TOML that lead to a service, or some of them."""
+    said = keys_of(service)
+    return "".join(f"{line}\n" for line in said if not keys or line.partition(" ")[0] in keys)
+
+
+def asked(places: Places) -> list[str]:
+    """Return the places whose service was asked anything."""
+    return [name for name, service in places.items() if service.requests]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "wins"),
+    [
+        ((), {}, "environment"),
+        ((), NAMED, "environment"),
+        (AS_HAND, {}, "top"),
+        (("--profile", "two"), NAMED, "profile"),
+        ((*AS_HAND, "--profile", "two"), {}, "profile"),
+        (AS_HAND, {"INCOME_CONFIG": "{other}"}, "top"),
+        (("--profile", "three"), NAMED, "environment"),
+        ((*AS_HAND, "--profile", "three"), {}, "top"),
+    ],
+    ids=[
+        "environment-over-default-file",
+        "environment-over-file-of-a-variable",
+        "config-over-environment",
+        "profile-over-environment",
+        "config-and-profile-over-environment",
+        "config-over-file-of-a-variable",
+        "empty-profile-under-environment",
+        "config-with-empty-profile-over-environment",
+    ],
+)
+def test_the_highest_place_wins(
+    cli: Cli,
+    places: Places,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    variables: dict[str, str],
+    wins: str,
+) -> None:
+    """Every place names another service, and only that of the highest one is asked."""
+    text = f"{table(places['top'])}[profiles.two]\n{table(places['profile'])}[profiles.three]\n"
+    files = {
+        "file": written(tmp_path / "home/.config/income-client/config.toml", text),
+        "other": written(tmp_path / "other.toml", table(places["other"])),
+    }
+    ended = cli.at(places["environment"])(
+        *("applications", "-q"),
+        *(one.format(**files) for one in arguments),
+        env={name: one.format(**files) for name, one in variables.items()},
+    )
+    assert (ended.status, asked(places)) == (0, [wins])
+
+
+def test_a_file_given_by_hand_needs_its_own_credentials(
+    cli: Cli, places: Places, tmp_path: Path
+) -> None:
+    """Those of the environment belong to another address, which is said; nothing is sent."""
+    path = written(tmp_path / "by-hand.toml", table(places["top"], "base_url"))
+    ended = cli.at(places["environment"])("applications", "--config", str(path))
+    assert (ended.status, ended.stdout, asked(places)) == (2, "", [])
+    assert ended.stderr.endswith("(the credentials of the environment are for another address)\n")
+
+
+def test_a_secret_of_the_environment_completes_a_file_given_by_hand(
+    cli: Cli, places: Places, tmp_path: Path
+) -> None:
+    """What the file leaves out may come from the environment, as long as the address fits."""
+    path = written(tmp_path / "by-hand.toml", table(places["top"], "base_url", "client_id"))
+    secret = places["top"].environment["INCOME_CLIENT_SECRET"]
+    command = ("applications", "-q", "--config", str(path))
+    ended = cli(*command, env={"INCOME_CLIENT_SECRET": secret})
+    assert (ended.status, asked(places)) == (0, ["top"])
+
+
+def test_credentials_of_a_profile_go_to_no_address_that_is_set(
+    cli: Cli, places: Places, tmp_path: Path
+) -> None:
+    """A profile without an address has credentials for the file's, and for no other."""
+    own = table(places["profile"], "client_id", "client_secret")
+    path = written(tmp_path / "file", f"{table(places['top'])}[profiles.two]\n{own}")
+    ended = cli(
+        *("applications", "--profile", "two"),
+        env={"INCOME_CONFIG": str(path), "INCOME_BASE_URL": places["environment"].url},
+    )
+    assert (ended.status, asked(places)) == (2, [])
+    assert "INCOME_BASE_URL is set to another address" in ended.stderr
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o664, 0o600], ids=oct)
+def test_a_file_without_a_secret_may_be_read_by_all(
+    cli: Cli, places: Places, tmp_path: Path, mode: int
+) -> None:
+    """Address and client id are no secrets, so the file needs no mode 0600."""
+    path = written(tmp_path / "file", table(places["top"], "base_url", "client_id"), mode=mode)
+    secret = places["top"].environment["INCOME_CLIENT_SECRET"]
+    command = ("applications", "-q", "--config", str(path))
+    ended = cli(*command, env={"INCOME_CLIENT_SECRET": secret})
+    assert (ended.status, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        'client_secret = "canary"\n',
+        'proxy = "http://user:canary@127.0.0.1:1"\n',
+        '[profiles.two]\nproxy = "http://user:canary@127.0.0.1:1"\n',
+    ],
+    ids=["client-secret", "proxy", "proxy-of-a-profile"],
+)
+def test_a_file_with_a_secret_must_be_private(cli: Cli, tmp_path: Path, secret: str) -> None:
+    """Wherever the secret is in the file, others must not be able to read it."""
+    path = written(tmp_path / "file", f'base_url = "http://127.0.0.1:1"\n{secret}', mode=0o644)
+    ended = cli("applications", "--config", str(path))
+    assert ended.status == 2
+    assert f"chmod 600 {path}" in ended.stderr
+    assert "canary" not in ended.stderr
+
+
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize(
+    "command", [("documents",), ("download", "--to", "files")], ids=["documents", "download"]
+)
+@pytest.mark.parametrize("proxy", ["", "127.0.0.1:2"], ids=["direct", "proxy"])
+def test_each_failure_names_the_host(proxy: str, command: tuple[str, ...], cli: Cli) -> None:
+    """Host and port of the service, and of a proxy, and nothing else of their addresses."""
+    env = {
+        **BASIC,
+        "INCOME_BASE_URL": f"{NOWHERE}/path/of/it",
+        "INCOME_PROXY": proxy and f"http://user:invented@{proxy}",
+    }
+    ran = cli(*command, "app-1", "app-2", env=env)
+    assert (ran.status, ran.stdout) == (1, "")
+    for application_id in ("app-1", "app-2"):
+        said = next(line for line in ran.stderr.splitlines() if application_id in line)
+        through = f" through the proxy {proxy}" if proxy else ""
+        assert said.endswith(f" at 127.0.0.1:1{through}")
+    assert "path/of/it" not in ran.stderr
+    assert "invented" not in ran.stderr
+
+
+# Refused credentials
+
+ASKING: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
+    "application": lambda service: service.ids[:1],
+    "applications": lambda _: (),
+    "doctor": lambda _: ("-o", "json"),
+    "documents": lambda service: service.ids,
+    "download": lambda service: ("--to", "files", *service.ids),
+    "export": lambda _: ("--to", "all.jsonl"),
+    "find": lambda _: ("LOAN-1",),
+    "poll": lambda _: ("--store", "polls.db", "--once"),
+    "token": lambda _: (),
+    "trigger": lambda _: (),
+}
+
+
+@few
+@pytest.mark.parametrize("kind", ["oauth2", "basic"])
+@pytest.mark.parametrize("command", ASKING)
+def test_refused_credentials_are_status_4(
+    command: str, kind: str, cli: Cli, income_service: IncomeService
+) -> None:
+    """It is said once, however many applications are left: none of the others would be read."""
+    env = {**income_service.environment, "INCOME_CLIENT_SECRET": "wrong"}
+    if kind == "basic":
+        if command == "token":
+            pytest.skip("Basic credentials need no token")
+        user = income_service.basic.username
+        env = {**BASIC, "INCOME_BASE_URL": income_service.url, "INCOME_USERNAME": user}
+    ended = cli(command, *ASKING[command](income_service), env=env)
+    assert ended.status == 4
+    most = 2 if command in ("doctor", "export") else 1
+    assert len(ended.stderr.splitlines()) <= most

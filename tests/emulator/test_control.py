@@ -6,16 +6,15 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault
-from income_client.emulator.control import CallbackOrder, read_order, written_order
+from income_client.emulator.control import CallbackOrder, OrderFault, RemoteEmulator
+from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.emulated_calls import basic_header, bearer_header, until
 from tests.support.emulated_replies import a_service, ask
-from tests.support.scripted_server import always, forever, reply, serving, with_tokens
+from tests.support.scripted_server import always, forever, reply, serving
 
 CONTROL: Final = "/emulator/callbacks"
 
@@ -49,7 +48,6 @@ async def test_an_order_fires_a_callback(session: aiohttp.ClientSession, service
                     "event_type": "extractions",
                     "attempts": [200],
                     "is_json": True,
-                    "delivered": True,
                 },
             )
     assert len(server.seen) == 2
@@ -75,12 +73,6 @@ async def test_an_order_may_change_the_application(
         ({"application_id": "nobody"}, 404),
         ({"application_id": 7}, 400),
         ({"update": "yes"}, 400),
-        ({"url": "http://example.com/"}, 400),
-        ({"username": "partner"}, 400),
-        ({"username": "partner", "password": 7}, 400),
-        ({"client_id": "partner", "client_secret": "x"}, 400),
-        ({"auth": "partner"}, 400),
-        ({"else": 1}, 400),
         ([], 400),
         (b"", 400),
         (b"{", 400),
@@ -94,26 +86,6 @@ async def test_a_bad_order_fires_nothing(
         service.callbacks = CallbackTarget(server.url)
         assert (await order(session, service, content))[0] == status
     assert server.seen == []
-
-
-async def test_an_order_may_say_where_to_and_with_which_credentials(
-    session: aiohttp.ClientSession, service: Emulator
-) -> None:
-    """Credentials replace those of the emulator; they never follow to another address."""
-    basic = {"username": "partner", "password": "from-the-order"}
-    sent = BasicAuth("partner", "from-the-order").authorization().reveal()
-    usual = BasicAuth("usual", "secret")
-    async with serving(always(reply())) as server, serving(with_tokens(always(reply()))) as other:
-        service.callbacks = CallbackTarget(server.url, auth=usual)
-        oauth2 = {"client_id": "a", "client_secret": "b", "token_url": f"{other.url}/token"}
-        elsewhere = {"url": f"{other.url}/callbacks"}
-        for content in ({}, basic, elsewhere, elsewhere | basic, elsewhere | oauth2):
-            assert (await order(session, service, content))[0] == 200
-        service.callbacks = None
-        assert (await order(session, service, elsewhere | basic))[0] == 200
-    assert [each.authorization for each in server.seen] == [usual.authorization().reveal(), sent]
-    came = [each.authorization for each in other.seen if each.path == "/callbacks"]
-    assert came == ["", sent, "Bearer token-1", sent]
 
 
 async def test_without_a_target_it_is_a_conflict(
@@ -171,57 +143,50 @@ async def test_who_goes_away_gives_up_the_callback(
     assert (service.requests[0].name, service.requests[0].status) == ("control", 0)
 
 
-NAMES: Final = st.none() | st.text(st.characters(exclude_categories=["Cs"]))
-AUTHS: Final = st.sampled_from(
-    [None, BasicAuth("partner", "invented"), OAuth2ClientCredentials("partner", "invented")]
-)
+async def test_a_remote_emulator_reports_the_delivery(service: Emulator) -> None:
+    """With either credentials, the caller gets what became of its callback."""
+    name = service.world.ids[0]
+    async with serving(always(reply(400))) as server:
+        service.callbacks = CallbackTarget(server.url)
+        for auth in (service.basic, service.oauth2):
+            delivery = await RemoteEmulator(f"{service.url}/", auth).fire(
+                CallbackOrder(application_id=name, event_type="error")
+            )
+            assert delivery == CallbackDelivery(
+                application_id=name, event_type="error", attempts=(400,), is_json=True
+            )
 
 
-@given(application_id=NAMES, event_type=NAMES, update=st.booleans(), auth=AUTHS)
-def test_an_order_is_read_as_it_was_written(
-    application_id: str | None,
-    event_type: str | None,
-    update: bool,
-    auth: BasicAuth | OAuth2ClientCredentials | None,
-) -> None:
-    """Everything in an order survives its way to another process."""
-    order = CallbackOrder(
-        application_id=application_id, event_type=event_type, update=update, auth=auth
-    )
-    assert read_order(written_order(order)) == order
-
-
-@given(st.binary())
-def test_reading_an_order_never_fails(body: bytes) -> None:
-    """Anything but an order is None; an empty object is an order with all defaults."""
-    assert read_order(body) in (None, CallbackOrder())
-    assert read_order(b"{}") == CallbackOrder()
-
-
-@given(
-    application_id=NAMES,
-    event_type=NAMES,
-    attempts=st.lists(st.integers(100, 599) | st.sampled_from(["refused", "timeout"])),
-    is_json=st.booleans(),
-)
-def test_a_delivery_is_read_as_it_was_written(
-    application_id: str | None, event_type: str | None, attempts: list[int | str], is_json: bool
-) -> None:
-    """What became of a callback survives its way from another process."""
-    delivery = CallbackDelivery(
-        application_id=application_id,
-        event_type=event_type,
-        attempts=tuple(attempts),
-        is_json=is_json,
-    )
-    assert CallbackDelivery.of_facts(delivery.facts()) == delivery
-    assert delivery.delivered is (attempts[-1:] == [200])
+async def test_a_remote_emulator_says_why_not(service: Emulator) -> None:
+    """Each reason for which an order is not carried out has its name."""
+    oauth2 = OAuth2ClientCredentials("somebody", "else")
+    for auth, order, fault in (
+        (service.basic, CallbackOrder(), OrderFault.NO_TARGET),
+        (BasicAuth("somebody", "else"), CallbackOrder(), OrderFault.NOT_AUTHORIZED),
+        (oauth2, CallbackOrder(), OrderFault.NOT_AUTHORIZED),
+    ):
+        assert await RemoteEmulator(service.url, auth).fire(order) is fault
+    service.callbacks = CallbackTarget("http://127.0.0.1:9/")
+    unknown = CallbackOrder(application_id="nobody")
+    remote = RemoteEmulator(service.url, service.basic)
+    assert await remote.fire(unknown) is OrderFault.NO_SUCH_APPLICATION
 
 
 @pytest.mark.parametrize(
-    "facts",
-    [{}, {"attempts": 200}, {"attempts": [None]}, {"attempts": [], "event_type": 1}],
+    ("answer", "fault"),
+    [
+        (None, OrderFault.NOBODY),
+        (reply(404), OrderFault.NO_EMULATOR),
+        (reply(body=b"{}"), OrderFault.NO_EMULATOR),
+        (reply(body=b'{"attempts": 200}'), OrderFault.NO_EMULATOR),
+        (reply(body=b"OK"), OrderFault.NO_EMULATOR),
+        (b"no HTTP at all\r\n\r\n", OrderFault.NO_EMULATOR),
+    ],
 )
-def test_anything_else_is_not_a_delivery(facts: dict[str, Any]) -> None:
-    """Something else than a delivery is not taken for one."""
-    assert CallbackDelivery.of_facts(facts) is None
+async def test_what_is_not_an_emulator(answer: bytes | None, fault: OrderFault) -> None:
+    """Something else that answers is not taken for an emulator, nor is a port without an answer."""
+    for auth in (BasicAuth("a", "b"), OAuth2ClientCredentials("a", "b")):
+        async with serving(always(answer)) as server:
+            assert await RemoteEmulator(server.url, auth).fire(CallbackOrder()) is fault
+    with pytest.raises(ConfigurationError, match="url must be"):
+        RemoteEmulator("http://example.com", BasicAuth("a", "b"))

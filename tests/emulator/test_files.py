@@ -1,19 +1,33 @@
-"""Signed download addresses and the host of document files."""
+"""Document files: signed addresses and what storage answers, without a socket and over one."""
 
+import asyncio
 import re
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+import aiohttp
 import pytest
 from attrs import evolve
+from yarl import URL
 
-from income_client.emulator import HttpReply, HttpRequest, Service
+from income_client.emulator import Emulator, Fault, HttpReply, HttpRequest, Service
 from income_client.emulator.storage import Region
+from income_client.errors import ConfigurationError
+from tests.support.emulated_calls import get_json, until
 from tests.support.emulated_replies import HOST, LIST, a_service, ask_json
 
+LARGE = 3 * 2**20
 
-def _addresses(service: Service) -> list[str]:
+
+def _documents(service: Service) -> list[dict[str, Any]]:
     content = ask_json(service, f"{LIST}/{service.world.ids[0]}/documents")
-    return [document["url"] for some in content["documents"].values() for document in some]
+    return [document for some in content["documents"].values() for document in some]
+
+
+def _address(service: Service) -> str:
+    address = _documents(service)[0]["url"]
+    assert isinstance(address, str)
+    return address
 
 
 def _request(address: str, **headers: str) -> HttpRequest:
@@ -22,8 +36,10 @@ def _request(address: str, **headers: str) -> HttpRequest:
     return HttpRequest(method="GET", path=parts.path, query=parts.query, headers={**HOST, **named})
 
 
-def _fetch(service: Service, address: str, **headers: str) -> HttpReply:
-    return service.respond_file(_request(address, **headers))
+def _fetch(
+    service: Service, address: str, region: Region = Region.FIRST, **headers: str
+) -> HttpReply:
+    return service.respond_file(_request(address, **headers), region)
 
 
 def _code(reply: HttpReply) -> str:
@@ -33,13 +49,17 @@ def _code(reply: HttpReply) -> str:
     return b": ".join(found.groups()).decode()
 
 
+def _change_rules(service: Service, **knobs: Any) -> None:
+    service.world.rules = evolve(service.world.rules, **knobs)
+
+
 def test_every_address_leads_to_a_file() -> None:
     """Each document's address gives a file of the asked size with type and entity tag."""
     service = a_service(100, file_bytes=3000)
     service.storage.urls[Region.FIRST] = "http://127.0.0.1:9"
-    addresses = _addresses(service)
-    assert all(address.startswith("http://127.0.0.1:9/documents/") for address in addresses)
-    for address in addresses:
+    for document in _documents(service):
+        address = document["url"]
+        assert address.startswith("http://127.0.0.1:9/documents/")
         reply = _fetch(service, address)
         assert (reply.status, len(reply.body)) == (200, 3000)
         assert reply.headers["Content-Type"] in ("application/pdf", "image/png")
@@ -48,49 +68,61 @@ def test_every_address_leads_to_a_file() -> None:
 
 
 def test_addresses_expire() -> None:
-    """An address is good until its last second; a later one of the same file is good again."""
+    """An address is valid until its last second; a later one of the same file is valid again."""
     service = a_service(100, url_lifetime=60)
-    address = _addresses(service)[0]
+    address = _address(service)
     service.world.advance_to(1059)
     assert _fetch(service, address).status == 200
     service.world.advance_to(1060)
     reply = _fetch(service, address)
-    assert reply.status == 403
-    assert _code(reply) == "AccessDenied: Request has expired"
-    assert _fetch(service, _addresses(service)[0]).status == 200
+    assert (reply.status, _code(reply)) == (403, "AccessDenied: Request has expired")
+    assert b"<Expires>1970-01-01T00:17:40Z</Expires>" in reply.body
+    assert _fetch(service, _address(service)).status == 200
 
 
-def test_raw_query_is_signed() -> None:
+def test_the_age_of_addresses_is_a_rule() -> None:
+    """Addresses are handed out at any age; signed once, they never change, expired or not."""
+    service = a_service(100, url_lifetime=60, url_age=59)
+    assert _fetch(service, _address(service)).status == 200
+    _change_rules(service, url_age=60)
+    assert _fetch(service, _address(service)).status == 403
+    service = a_service(100, url_lifetime=60, url_signed_once=True)
+    address = _address(service)
+    assert _fetch(service, address).status == 200
+    service.world.advance_to(1060)
+    assert _address(service) == address
+    assert _fetch(service, address).status == 403
+    _change_rules(service, url_signed_once=False)
+    assert _fetch(service, _address(service)).status == 200
+
+
+def test_the_raw_query_is_signed() -> None:
     """Any change of the raw query, even to an equal meaning, breaks the signature."""
     service = a_service(100)
-    request = _request(_addresses(service)[0])
-    assert service.respond_file(request).status == 200
+    request = _request(_address(service))
     for query in (
         request.query.replace("%2F", "/"),
         request.query.replace("%20", "+"),
         request.query.replace("%7E", "~"),
         quote(unquote(request.query), safe="&=/"),
         request.query.replace("Expires=900", "Expires=999"),
+        request.query.replace("&X-Amz-Signature", "&x-hops=1&X-Amz-Signature"),
     ):
         assert query != request.query
         reply = service.respond_file(evolve(request, query=query))
         assert reply.status == 403
         assert _code(reply).startswith("SignatureDoesNotMatch: ")
+        shown = f"<SignatureProvided>{query[-64:]}</SignatureProvided>"
+        assert shown.encode() in reply.body
 
 
 def test_unsigned_requests() -> None:
-    """A path without a signature is refused."""
+    """A path without a signature is refused, and so is one with that of another file."""
     service = a_service(100)
-    request = _request(_addresses(service)[0])
-    for query in ("", "X-Amz-Signature=", request.query.partition("&X-Amz-Signature")[0]):
-        reply = service.respond_file(evolve(request, query=query))
+    first, second = (_request(document["url"]) for document in _documents(service)[:2])
+    for query in ("", "X-Amz-Signature=", first.query.partition("&X-Amz-Signature")[0]):
+        reply = service.respond_file(evolve(first, query=query))
         assert (reply.status, _code(reply)) == (403, "AccessDenied: Access Denied")
-
-
-def test_signature_holds_for_one_path() -> None:
-    """A signature opens no other file."""
-    service = a_service(100)
-    first, second = map(_request, _addresses(service)[:2])
     assert service.respond_file(evolve(first, path=second.path)).status == 403
 
 
@@ -113,18 +145,20 @@ def test_missing_files(path: str) -> None:
     assert _code(reply).startswith("NoSuchKey")
 
 
-def test_two_auth_mechanisms() -> None:
-    """An Authorization header beside the signature is answered with 400."""
+def test_other_credentials_are_refused() -> None:
+    """An Authorization header or a cookie beside the signature is 400, as of object storage."""
     service = a_service(100)
-    reply = _fetch(service, _addresses(service)[0], authorization="Bearer x")
+    reply = _fetch(service, _address(service), authorization="Bearer <x>")
     assert reply.status == 400
     assert _code(reply).startswith("InvalidArgument")
+    assert b"<ArgumentValue>Bearer &lt;x&gt;</ArgumentValue>" in reply.body
+    assert _fetch(service, _address(service), cookie="a=b").status == 400
 
 
 def test_only_reading() -> None:
     """Files are only read, and only from this machine."""
     service = a_service(100)
-    request = _request(_addresses(service)[0])
+    request = _request(_address(service))
     assert service.respond_file(evolve(request, method="PUT")).status == 405
     assert service.respond_file(evolve(request, headers={"host": "s3.example"})).status == 421
 
@@ -138,41 +172,192 @@ def test_only_reading() -> None:
         ("bytes=-10", range(90, 100)),
         ("bytes=-500", range(100)),
         ("bytes=99-99", range(99, 100)),
+        ("bytes=100-", None),
+        ("bytes=5-4", None),
+        ("bytes=-0", None),
     ],
 )
-def test_ranges(asked: str, expected: range) -> None:
-    """A range gives its part of the file and says which one it is."""
+def test_ranges(asked: str, expected: range | None) -> None:
+    """A range gives its part of the file and says which one it is; none of it is a 416."""
     service = a_service(100, file_bytes=100)
-    address = _addresses(service)[0]
-    whole = _fetch(service, address)
+    address = _address(service)
     part = _fetch(service, address, range=asked)
+    if expected is None:
+        assert (part.status, part.headers["Content-Range"]) == (416, "bytes */100")
+        return
+    whole = _fetch(service, address)
     assert part.status == 206
     assert part.body == whole.body[expected.start : expected.stop]
     assert part.headers["Content-Range"] == f"bytes {expected.start}-{expected.stop - 1}/100"
     assert part.headers["ETag"] == whole.headers["ETag"]
 
 
-@pytest.mark.parametrize("asked", ["bytes=100-", "bytes=5-4", "bytes=-0"])
-def test_ranges_outside_the_file(asked: str) -> None:
-    """A range outside the file is answered with 416 and the size."""
-    service = a_service(100, file_bytes=100)
-    reply = _fetch(service, _addresses(service)[0], range=asked)
-    assert reply.status == 416
-    assert reply.headers["Content-Range"] == "bytes */100"
-
-
-@pytest.mark.parametrize("asked", ["bytes=", "bytes=-", "items=0-1", "bytes=0-1,3-4", "bytes=x-"])
+@pytest.mark.parametrize(
+    "asked",
+    ["bytes=", "bytes=-", "items=0-1", "bytes=0-1,3-4", "bytes=x-", f"bytes=0-{'9' * 5000}"],
+    ids=["none", "dash", "items", "two", "letter", "huge"],
+)
 def test_ranges_not_understood(asked: str) -> None:
     """A range that is not understood gives the whole file."""
     service = a_service(100, file_bytes=100)
-    reply = _fetch(service, _addresses(service)[0], range=asked)
+    reply = _fetch(service, _address(service), range=asked)
     assert (reply.status, len(reply.body)) == (200, 100)
 
 
-def test_changed_file_is_sent_whole() -> None:
-    """A range counts only while If-Range names the file's entity tag."""
-    service = a_service(100, file_bytes=100)
-    address = _addresses(service)[0]
-    etag = _fetch(service, address).headers["ETag"]
-    assert _fetch(service, address, range="bytes=5-", if_range=etag).status == 206
-    assert _fetch(service, address, range="bytes=5-", if_range='"other"').status == 200
+def test_a_replaced_file() -> None:
+    """A replaced file has other bytes, its old address leads to it, and no range continues it."""
+    service = a_service(100, file_bytes=500)
+    document, other = _documents(service)[:2]
+    before = service.storage.file_of(other["document_id"])
+    seen = set()
+    for _ in range(3):
+        reply = _fetch(service, document["url"])
+        stored = service.storage.file_of(document["document_id"])
+        assert (reply.status, len(reply.body)) == (200, 500)
+        assert (reply.body, reply.headers["ETag"]) == (stored.content, stored.etag)
+        assert reply.headers["Content-Type"] == stored.content_type
+        seen |= {stored.content, stored.etag}
+        rest = _request(document["url"], range="bytes=100-", if_range=stored.etag)
+        assert service.respond_file(rest).status == 206
+        service.storage.replace(document["document_id"])
+        assert service.respond_file(rest).status == 200
+    assert len(seen) == 6
+    assert service.storage.file_of(other["document_id"]) == before
+
+
+@pytest.mark.parametrize("name", ["", "doc", "doc-0000000000-01", "doc-{stem}-99", "app-{stem}"])
+def test_files_of_no_document(name: str) -> None:
+    """Asking for, or replacing, the file of an unknown document is a configuration error."""
+    service = a_service(100)
+    name = name.format(stem=service.world.ids[0][4:])
+    for call in (service.storage.file_of, service.storage.replace):
+        with pytest.raises(ConfigurationError, match="there is no document"):
+            call(name)
+
+
+@pytest.mark.parametrize("redirects", [1, 2, 5])
+def test_regions_redirect(redirects: int) -> None:
+    """A region redirects to the other with a fresh signature, as often as the rules say."""
+    service = a_service(100, file_redirects=redirects, url_lifetime=60)
+    service.storage.urls = {Region.FIRST: "http://127.0.0.1:1", Region.SECOND: "http://127.0.0.1:2"}
+    address, region = _address(service), Region.FIRST
+    reply = _fetch(service, address, Region.SECOND)
+    assert reply.status == 400
+    assert _code(reply).startswith("AuthorizationQueryParametersError")
+    for _ in range(redirects):
+        service.world.advance_to(service.world.now + 59)
+        reply = _fetch(service, address, region)
+        assert reply.status == 307
+        assert b"<Code>TemporaryRedirect</Code>" in reply.body
+        address, region = reply.headers["Location"], region.other
+        assert address.startswith(service.storage.urls[region])
+    assert _fetch(service, address, region).status == 200
+
+
+async def _document(session: aiohttp.ClientSession, service: Emulator) -> dict[str, Any]:
+    content = await get_json(session, service, f"{LIST}/{service.world.ids[0]}/documents")
+    document: dict[str, Any] = next(iter(content["documents"].values()))[0]
+    return document
+
+
+async def _received(
+    session: aiohttp.ClientSession, address: str, **headers: str
+) -> tuple[int, bytes, bool]:
+    """Return the status, the bytes that came and whether they were all."""
+    body = b""
+    url = URL(address, encoded=True)
+    async with session.get(url, headers=headers, allow_redirects=False) as reply:
+        try:
+            async for piece in reply.content.iter_any():
+                body += piece
+        except aiohttp.ClientPayloadError:
+            return reply.status, body, False
+        return reply.status, body, True
+
+
+async def test_files_have_their_own_host(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """Files come from other ports than the API, which alone the policy of a client allows."""
+    service.rules = evolve(service.rules, file_redirects=1)
+    document = await _document(session, service)
+    assert document["url"].startswith(service.files_url)
+    async with session.get(URL(document["url"], encoded=True), allow_redirects=False) as reply:
+        assert reply.status == 307
+        location = URL(reply.headers["Location"], encoded=True)
+    policy = service.download_policy
+    hosts = (URL(service.files_url).authority, location.authority)
+    assert policy.allowed_hosts == hosts
+    assert URL(service.url).authority not in hosts
+    assert (policy.require_https, policy.allow_private_networks) == (False, True)
+    for _ in range(2):
+        async with session.get(location) as reply:
+            stored = service.file_of(document["document_id"])
+            assert await reply.read() == service.content_of(document["document_id"])
+            assert reply.headers["ETag"] == stored.etag
+            assert reply.headers["Content-Type"] == stored.content_type
+        service.replace_file(document["document_id"])
+
+
+@pytest.mark.parametrize("keep", [0, 1, 70_000, LARGE - 1])
+async def test_a_large_file_is_cut(
+    session: aiohttp.ClientSession, service: Emulator, keep: int
+) -> None:
+    """A cut lets as many bytes of a large file through as it says, and no more."""
+    service.rules = evolve(service.rules, file_bytes=LARGE)
+    document = await _document(session, service)
+    content = service.content_of(document["document_id"])
+    service.faults.add(Fault("cut", path="/documents/*", keep=keep))
+    assert await _received(session, document["url"]) == (200, content[:keep], False)
+
+
+async def test_a_part_is_cut(session: aiohttp.ClientSession, service: Emulator) -> None:
+    """A cut of a part counts the bytes of the part; asked again from there, the rest comes."""
+    service.rules = evolve(service.rules, file_bytes=LARGE)
+    document = await _document(session, service)
+    content = service.content_of(document["document_id"])
+    service.faults.add(Fault("cut", path="/documents/*", keep=1000))
+    part = await _received(session, document["url"], range="bytes=500-")
+    assert part == (206, content[500:1500], False)
+    rest = await _received(session, document["url"], range="bytes=1500-")
+    assert rest == (206, content[1500:], True)
+    ranges = [each.headers.get("range") for each in service.requests if each.name == "file"]
+    assert ranges == ["bytes=500-", "bytes=1500-"]
+
+
+async def test_faults_of_files_leave_the_api(
+    session: aiohttp.ClientSession, service: Emulator
+) -> None:
+    """A fault on the paths of files falls on no other request."""
+    service.faults.add(Fault("redirect", path="/documents/*", location="http://127.0.0.1:9/else"))
+    document = await _document(session, service)
+    assert await _received(session, document["url"]) == (307, b"", True)
+    assert (await _received(session, document["url"]))[0] == 200
+
+
+async def test_a_file_that_stops_in_its_middle(
+    session: aiohttp.ClientSession, service: Emulator
+) -> None:
+    """A stall that keeps something gives the status and so many bytes, and no more."""
+    document = await _document(session, service)
+    service.faults.add(Fault("stall", path="/documents/*", keep=1000))
+    async with session.get(URL(document["url"], encoded=True)) as reply:
+        assert (reply.status, reply.headers["Content-Length"]) == (200, "20000")
+        begun = service.content_of(document["document_id"])[:1000]
+        assert await reply.content.readexactly(1000) == begun
+        assert service.requests[-1].status == 200
+        await service.close()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await reply.content.read()
+
+
+async def test_a_cut_file_that_nobody_reads() -> None:
+    """Closing waits for no client that leaves a large file unread."""
+    async with Emulator(1, file_bytes=32 * 2**20) as service, aiohttp.ClientSession() as session:
+        document = await _document(session, service)
+        service.faults.add(Fault("cut", path="/documents/*", keep=31 * 2**20))
+        address = URL(document["url"], encoded=True)
+        _reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(
+            f"GET {address.raw_path_qs} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode("ascii")
+        )
+        await until(lambda: service.requests[-1].fault == "cut")
+    writer.close()

@@ -16,7 +16,6 @@ from income_client.emulator import (
     World,
     list_reply,
 )
-from income_client.emulator.listing import AppliedWindow, applied_window
 
 NOW = 50
 TIMES = st.lists(st.integers(0, 60), max_size=40)
@@ -99,38 +98,28 @@ def test_random_order_differs() -> None:
     assert len(pages) > 10
 
 
-def test_wide_window_is_narrowed_at_either_end() -> None:
-    """A window wider than the service serves loses its lower or its upper part."""
-    for clamp, expected in (("after", (20, 30)), ("before", (0, 10))):
-        rules = ServiceRules(max_span=10, span_clamp=clamp)
-        window = applied_window(rules, after=0, before=30, now=NOW)
-        assert window == AppliedWindow(after=expected[0], before=expected[1])
+def _window(rules: ServiceRules, after: int | None, before: int | None) -> tuple[int, int]:
+    reply = list_reply(World([], now=NOW), rules, after=after, before=before, limit=1)
+    assert isinstance(reply, ListReply)
+    return reply.after, reply.before
 
 
-def test_retention_raises_the_lower_bound() -> None:
-    """A lower bound before the retention is raised to it, and the truth begins there as well."""
-    rules = ServiceRules(oldest=20, lower_closed=True)
-    world = World(range(40), now=NOW, rules=rules)
-    assert applied_window(rules, after=3, before=30, now=NOW) == AppliedWindow(after=20, before=30)
+def test_the_window_that_is_applied() -> None:
+    """Wide windows, early and future bounds are narrowed; unset ones mean span and present."""
+    assert _window(ServiceRules(), None, None) == (0, NOW)
+    assert _window(ServiceRules(default_span=7), None, None) == (NOW - 7, NOW)
+    assert _window(ServiceRules(max_span=10, span_clamp="after"), 0, 30) == (20, 30)
+    assert _window(ServiceRules(max_span=10, span_clamp="before"), 0, 30) == (0, 10)
+    assert _window(ServiceRules(oldest=20), 3, 30) == (20, 30)
+    assert _window(ServiceRules(future="accept"), 10, NOW + 1) == (10, NOW + 1)
+    assert _window(ServiceRules(future="clamp"), 10, NOW + 1) == (10, NOW)
+    world, rules = World([], now=NOW), ServiceRules(future="refuse")
+    refused = list_reply(world, rules, after=10, before=NOW + 1, limit=1)
+    assert isinstance(refused, Refused)
+    assert refused.parameter == "updated_before"
+
+
+def test_retention_holds_for_the_truth() -> None:
+    """What is older than the retention is not part of the truth either."""
+    world = World(range(40), now=NOW, rules=ServiceRules(oldest=20, lower_closed=True))
     assert len(world.truth(3, 30)) == 10
-
-
-def test_future_bounds() -> None:
-    """A bound in the future is kept, lowered to the present, or refused."""
-    asked = {"after": 10, "before": NOW + 1}
-    accept, clamp, refuse = (
-        applied_window(ServiceRules(future=name), now=NOW, **asked)
-        for name in ("accept", "clamp", "refuse")
-    )
-    assert accept == AppliedWindow(after=10, before=NOW + 1)
-    assert clamp == AppliedWindow(after=10, before=NOW)
-    assert isinstance(refuse, Refused)
-    assert refuse.parameter == "updated_before"
-
-
-def test_unset_bounds() -> None:
-    """Unset bounds mean the beginning of time, or the default span, and the present."""
-    for span, after in ((None, 0), (7, NOW - 7)):
-        rules = ServiceRules(default_span=span)
-        window = applied_window(rules, after=None, before=None, now=NOW)
-        assert window == AppliedWindow(after=after, before=NOW)

@@ -83,7 +83,7 @@ CASES: Final = {
 }
 """All but those that serve until they are told to end, or that ask an emulator for callbacks."""
 SERVING: Final = ("emulate", "listen", "trigger")
-NAMES: Final = (*CASES, *SERVING)
+NAMES: Final = (*CASES, *SERVING, "configure")
 FORMS: Final = tuple(Form(name, more) for name, case in CASES.items() for more in ((), *case.forms))
 READING: Final = tuple(name for name in CASES if CASES[name].reads)
 

@@ -32,7 +32,7 @@ async def get_json(session: aiohttp.ClientSession, service: Emulator, path: str)
 
 
 async def bearer_header(session: aiohttp.ClientSession, service: Emulator) -> dict[str, str]:
-    """Buy a token and return its header."""
+    """Request a token and return its header."""
     async with session.post(
         f"{service.url}/token",
         data={"grant_type": "client_credentials"},

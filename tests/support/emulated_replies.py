@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from income_client.emulator import HttpReply, HttpRequest, Service, ServiceRules, World
-from income_client.emulator.api import respond
+from income_client.emulator import HttpReply, HttpRequest, Service, ServiceRules, World, respond
 
 LIST = "/v1/income/applications"
 HOST = {"host": "127.0.0.1:8000"}
@@ -31,9 +30,9 @@ def ask_json(service: Service, path: str = LIST, query: str = "") -> Any:
     return msgspec.json.decode(reply.body)
 
 
-def buy_token(service: Service) -> str:
+def request_token(service: Service, **headers: str) -> str:
     """Return an access token."""
-    reply = respond(service, token_request(service))
+    reply = respond(service, token_request(service, **headers))
     assert reply.status == 200, reply.body
     token = msgspec.json.decode(reply.body)["access_token"]
     assert isinstance(token, str)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from income_client import Callback
-from income_client.cli.output import OutputLines, printable
+from income_client.cli.output import OutputLines, UnwritableError, printable
+from income_client.cli.progress import say_warnings
 
 from .forwarding import Forwarding
 
@@ -63,7 +64,7 @@ class CallbackIntake:
         forwarding: Forwarding | None,
     ) -> None:
         self.is_unread: bool = False
-        self.failure: OSError | None = None
+        self.failure: UnwritableError | None = None
         self._say = say
         self._stop = stop
         self._line_of = line_of
@@ -90,7 +91,9 @@ class CallbackIntake:
         if not self._can_write():  # another one found out in the meantime
             return False
         try:
-            self.failure = self._lines.write(self._line_of(callback))
+            self._lines.write(self._line_of(callback))
+        except UnwritableError as error:
+            self.failure = error
         except BrokenPipeError:
             self.is_unread = True
         if not self._can_write():
@@ -131,4 +134,5 @@ def say_refusals(say: Callable[[str], None]) -> None:
     Args:
         say: prints a line for the operator.
     """
+    say_warnings(say, _RECEIVERS)
     logging.getLogger(_RECEIVERS).addHandler(_Sayer(say))

@@ -59,14 +59,12 @@ from income_client.cli.options import (
 from income_client.cli.output import (
     OutputLines,
     QuietOption,
-    Screen,
-    UnwritableError,
     counted,
+    error_screen,
     printable,
     reason_of,
     say,
 )
-from income_client.cli.progress import say_warnings
 from income_client.cli.signals import Stoppable, StopSignals
 
 from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
@@ -188,7 +186,6 @@ async def download(
         The exit status.
     """
     _check(applications, updated_after, updated_before)
-    say_warnings(say)
     async with connect(
         connection,
         downloads=_policy(allow_host, allow_private_networks=allow_private_networks),
@@ -328,13 +325,7 @@ class _Run:
                         yield entry
 
     async def take(self, outcome: "DownloadedFile | DownloadFailure") -> None:
-        """List a file that is complete, or say why it is not.
-
-        Raises:
-            BrokenPipeError: nobody reads standard output any more.
-            UnwritableError: standard output takes no more.
-            IncomeClientError: the manifest takes no more.
-        """
+        """List a file that is complete, or say why it is not."""
         if isinstance(outcome, income_client.DownloadFailure):
             self._failed += 1
             self._say_failed(outcome)
@@ -378,9 +369,8 @@ class _Run:
         path = self._folder / entry.path
         if not self._bars.print(path):
             # In this order a crash may repeat a path, and never leaves one out.
-            failure = self._lines.write(os.fsencode(path)) or self._lines.keep()
-            if failure is not None:
-                raise UnwritableError(failure)
+            self._lines.write(os.fsencode(path))
+            self._lines.keep()
         try:
             self._manifest.add(entry)
         except OSError as error:
@@ -411,7 +401,7 @@ class _Bars:
     """A bar for all applications, and one for each file on its way, while the block lasts."""
 
     def __init__(self, *, is_wanted: bool) -> None:
-        screen = Screen(stderr=True, highlight=False)
+        screen = error_screen()
         self._is_shown = is_wanted and screen.is_for_progress
         # Paths and bars on one terminal have to take turns.
         self._is_shared = self._is_shown and sys.stdout.isatty()
@@ -440,6 +430,7 @@ class _Bars:
             refresh_per_second=10,
             transient=True,
             redirect_stdout=False,
+            redirect_stderr=False,
         )
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """The emulator over real sockets."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -9,10 +9,10 @@ import pytest
 from yarl import URL
 
 from income_client.emulator import Emulator, ServiceRules
+from income_client.emulator.times import START
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.emulated_calls import (
-    basic_header,
     bearer_header,
     get_json,
     get_status,
@@ -22,22 +22,17 @@ from tests.support.emulated_replies import LIST
 
 
 async def test_a_token_opens_the_api(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """A token bought over the wire opens the API until it expires by service time."""
+    """A token requested over the wire opens the API until it expires or is revoked."""
     headers = await bearer_header(session, service)
     for passed, status in ((0, 200), (3599, 200), (1, 401)):
         service.advance(passed)
         async with session.get(service.url + LIST, headers=headers) as reply:
             assert reply.status == status
-    assert reply.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
-    assert service.token_requests == 1
-
-
-async def test_revoked_tokens(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """Revoking makes the tokens sold so far invalid."""
     headers = await bearer_header(session, service)
     service.revoke_tokens()
     async with session.get(service.url + LIST, headers=headers) as reply:
         assert reply.status == 401
+    assert service.token_requests == 2
 
 
 async def test_virtual_clock(session: aiohttp.ClientSession, service: Emulator) -> None:
@@ -57,11 +52,14 @@ async def test_virtual_clock(session: aiohttp.ClientSession, service: Emulator) 
 async def test_flowing_time() -> None:
     """Service time passes by itself where asked to, besides being moved."""
     clock = JumpingClock()
-    service = Emulator(1, time_flows=True, clock=clock)
-    start = service.now
+    start = START + timedelta(seconds=0.25)
+    service = Emulator(1, time_flows=True, clock=clock, start=start)
+    began = service.now
     clock.advance(2.5)
-    service.advance(0.5)
-    assert service.now == start + 3
+    service.advance(0.125)
+    assert service.now == began + 2
+    service.advance(0.125)
+    assert service.now == began + 3
 
 
 async def test_touch(session: aiohttp.ClientSession, service: Emulator) -> None:
@@ -79,27 +77,6 @@ async def test_touch(session: aiohttp.ClientSession, service: Emulator) -> None:
         f"{LIST}?updated_after=2026-06-30T12:00:09&updated_before=2026-06-30T12:00:11",
     )
     assert [row["application_id"] for row in page["applications"]] == [name]
-
-
-async def test_files_live_on_their_own_host(
-    session: aiohttp.ClientSession, service: Emulator
-) -> None:
-    """Download addresses lead to another port and give the file without credentials."""
-    content = await get_json(session, service, f"{LIST}/{service.world.ids[0]}/documents")
-    address = next(iter(content["documents"].values()))[0]["url"]
-    assert address.startswith(service.files_url)
-    assert URL(service.files_url).port != URL(service.url).port
-    async with session.get(URL(address, encoded=True)) as reply:
-        body = await reply.read()
-        assert reply.status == 200
-        assert reply.headers["Content-Length"] == str(len(body)) == "20000"
-    headers = {"Range": "bytes=19990-", "If-Range": reply.headers["ETag"]}
-    async with session.get(URL(address, encoded=True), headers=headers) as reply:
-        assert reply.status == 206
-        assert await reply.read() == body[19990:]
-    async with session.get(URL(address, encoded=True), headers=basic_header(service)) as reply:
-        assert reply.status == 400
-    assert [request.name for request in service.requests[-3:]] == ["file"] * 3
 
 
 async def test_recorder(session: aiohttp.ClientSession, service: Emulator) -> None:
@@ -141,6 +118,17 @@ async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
     assert clock.slept == [0.02] * 9
 
 
+async def test_old_requests_are_forgotten(
+    session: aiohttp.ClientSession, service: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log keeps the last requests, never more than twice as many as it promises."""
+    monkeypatch.setattr("income_client.emulator.emulator._MAX_REQUESTS", 5)
+    for number in range(23):
+        await get_status(session, service, f"/{number}")
+        assert len(service.requests) <= 10
+    assert [each.path for each in service.requests[-5:]] == [f"/{n}" for n in range(18, 23)]
+
+
 @pytest.mark.parametrize("host", ["example.com", "[::ffff:127.0.0.1]"])
 async def test_foreign_host_header(
     host: str, session: aiohttp.ClientSession, service: Emulator
@@ -172,7 +160,7 @@ async def test_listens_on_loopback_only(host: str) -> None:
         ({"start": datetime(2026, 6, 30, tzinfo=UTC)}, "start must be a datetime without zone"),
         ({"latency": -1}, "latency must be a finite number, 0 or more"),
         ({"latency": float("nan")}, "latency must be a finite number, 0 or more"),
-        ({"port": -1}, "port must be a finite number, 0 or more"),
+        ({"port": -1}, "port must be a whole number, 0 or more"),
         ({"rules": {"order": "shuffled"}}, "rules must be ServiceRules"),
         ({"token_lifetime": 1.5}, "token_lifetime must be a whole number, 1 or more"),
         ({"colour": "red"}, "Emulator has no option colour; there are applications, .*file_redir"),
@@ -180,7 +168,7 @@ async def test_listens_on_loopback_only(host: str) -> None:
         ({"aplications": 3}, "no option aplications; did you mean applications?"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(wrong: dict[str, Any], said: str) -> None:
+def test_invalid_arguments_are_refused(wrong: dict[str, Any], said: str) -> None:
     """A wrong argument or knob is a configuration error that says what is taken."""
     with pytest.raises(ConfigurationError, match=said):
         Emulator(**({"applications": 1} | wrong))

@@ -1,0 +1,246 @@
+"""``income-client configure``: saves address and credentials in the configuration file."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from income_client import ConfigurationError, Secret
+
+from .config import Connection, ask, can_ask, connect
+from .exit_status import ExitStatus
+from .options import MisuseError, Switch
+from .output import printable, reason_of, say
+from .private_files import make_folder, sync, write
+
+_SECRETS: Final = {"client_id": "client_secret", "username": "password"}
+"""The key of the secret that belongs to each name."""
+_OPTIONS: Final = {
+    "base_url": "--base-url",
+    "auth_url": "--auth-url",
+    "client_id": "--client-id",
+    "username": "--username",
+}
+_Text = Annotated[str | None, Parameter(show_default=False)]
+
+
+def configure(
+    *,
+    profile: Annotated[str | None, Parameter(show_default=False, metavar="NAME")] = None,
+    base_url: Annotated[_Text, Parameter(metavar="URL")] = None,
+    auth_url: Annotated[_Text, Parameter(metavar="URL")] = None,
+    client_id: Annotated[_Text, Parameter(metavar="ID")] = None,
+    username: Annotated[_Text, Parameter(metavar="NAME")] = None,
+    no_check: Switch = False,
+    config: Annotated[Path | None, Parameter(show_default=False, metavar="FILE")] = None,
+) -> int:
+    """Save address and credentials in the configuration file.
+
+    Asks for what the options leave out, and makes one request with it. If that
+    fails, nothing is saved; the exit status is 4 if the credentials are refused.
+
+    The secret is typed in without echo, or read from standard input if that is
+    not a terminal. Only you can read the file (mode 0600). Other profiles in it,
+    other keys and comments are kept.
+
+    Example: income-client configure --profile staging
+
+    Args:
+        profile: Save a profile of this name, for commands with --profile NAME.
+        base_url: Address of the service.
+        auth_url: Address of the token endpoint's host. Default: that of the service.
+        client_id: Client id, for OAuth 2.0 credentials.
+        username: User name, for Basic credentials.
+        no_check: Save the settings without a request.
+        config: Configuration file. Default: $INCOME_CONFIG or
+            ~/.config/income-client/config.toml.
+
+    Returns:
+        The exit status.
+    """
+    from income_client.configuration import default_file, name_of
+
+    path = config or default_file()
+    if path is None:
+        raise MisuseError("--config is missing: there is no home folder")
+    if client_id and username:
+        raise MisuseError("--client-id and --username exclude each other")
+    name = name_of(path)
+    text, table = _read(path, name)
+    given = {
+        "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
+    }  # fmt: skip
+    settings = _completed(given, _section(table, profile))
+    _check_settings(settings)
+    changed = _edited(text, profile, settings)
+    if not _is_as_meant(changed, table, profile, settings):
+        raise MisuseError(f"{name} is written in a way that cannot be changed here: edit it")
+    _save(path, changed, profile, is_checked=not no_check)
+    say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
+    if not profile and not config and os.environ.get("INCOME_BASE_URL"):
+        say("INCOME_BASE_URL is set, and overrides it")
+    return ExitStatus.DONE
+
+
+def _read(path: Path, name: str) -> tuple[str, dict[str, Any]]:
+    try:
+        text = path.read_text("utf-8") if path.exists() else ""
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise MisuseError(f"cannot read {name}: {reason_of(error)}") from None
+    except ValueError:
+        raise MisuseError(f"{name} is not TOML") from None
+
+
+def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:
+    """Return what a file says at its top level, or in a profile that may be missing."""
+    profiles = table.get("profiles")
+    section = table if profile is None else isinstance(profiles, dict) and profiles.get(profile)
+    return section if isinstance(section, dict) else {}
+
+
+def _completed(given: Mapping[str, str | None], saved: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return each key with its value, None for one to be removed; asks for what is missing."""
+    settings = {
+        "base_url": given["base_url"]
+        or _answer("Address of the service", saved.get("base_url"), "--base-url is missing"),
+        "auth_url": given["auth_url"],
+    }
+    if not given["auth_url"] and settings["base_url"] == saved.get("base_url"):
+        settings["auth_url"] = saved.get("auth_url")
+    kind = "username" if given["username"] else "client_id"
+    name = given[kind]
+    if name is None:
+        missing = "--client-id or --username is missing"
+        name = _answer("Client id (none for a user name)", saved.get("client_id"), missing)
+        if not name:
+            kind = "username"
+            name = _answer("User name", saved.get("username"), missing)
+    key = _SECRETS[kind]
+    words = f"{key.replace('_', ' ').capitalize()} of {name}"
+    kept = saved.get(key) if saved.get(kind) == name else None
+    return {
+        **settings,
+        **dict.fromkeys(("client_id", "client_secret", "username", "password")),
+        kind: name,
+        key: _secret(words) or kept,
+    }
+
+
+def _answer(question: str, default: str | None, missing: str) -> str | None:
+    """Ask for something that need not be hidden; nobody to ask is an error."""
+    if not can_ask():
+        raise MisuseError(missing)
+    shown = f" [{printable(str(default))}]" if default else ""
+    sys.stderr.write(f"{question}{shown}: ")
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise MisuseError("nothing was saved")
+    return line.strip() or default
+
+
+def _secret(words: str) -> str | None:
+    if can_ask():
+        answer = ask(words)
+        return None if answer is None else answer.reveal()
+    line = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.readline()
+    return line.rstrip("\r\n") or None
+
+
+def _check_settings(settings: Mapping[str, str | None]) -> None:
+    """Raise a `MisuseError` that names the option of an invalid or missing setting."""
+    from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
+
+    kind = "client_id" if settings["client_id"] else "username"
+    name, secret = settings[kind], settings[_SECRETS[kind]]
+    if not settings["base_url"]:
+        raise MisuseError("--base-url is missing")
+    if not name:
+        raise MisuseError("--client-id or --username is missing")
+    if not secret:
+        raise MisuseError("the secret is missing: type it in, or pipe it into standard input")
+    try:
+        make = BasicAuth if kind == "username" else OAuth2ClientCredentials
+        auth = make(name, Secret(secret))
+        IncomeClient(settings["base_url"], auth=auth, auth_url=settings["auth_url"])
+    except ConfigurationError as error:
+        key, _, fault = error.message.partition(" ")
+        raise MisuseError(f"{_OPTIONS.get(key, key)} {fault}") from None
+
+
+def _save(path: Path, text: str, profile: str | None, *, is_checked: bool) -> None:
+    """Put the file in its place, whole, once a request with its settings has succeeded."""
+    place = path.resolve()  # a link to a file that is kept elsewhere stays one
+    part = place.with_name(f".{place.name}.new")
+    try:
+        make_folder(place.parent)
+        write(part, text.encode())
+        try:
+            if is_checked:
+                asyncio.run(_check(Connection(config=part, profile=profile)))
+            part.replace(place)
+            sync(place.parent)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise MisuseError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+async def _check(connection: Connection) -> None:
+    async with connect(connection) as client:
+        await client.check()
+
+
+_HEADER: Final = re.compile(r"\s*\[")
+_KEY: Final = re.compile(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*=""")
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _edited(text: str, profile: str | None, settings: Mapping[str, str | None]) -> str:
+    """Return the text of a file with these settings at its top level, or in a profile."""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    start, end = 0, min(starts, default=len(lines))
+    if profile is not None:
+        quoted = profile if _BARE.fullmatch(profile) else json.dumps(profile, ensure_ascii=False)
+        spelt = "|".join(map(re.escape, (quoted, json.dumps(profile), f"'{profile}'")))
+        header = re.compile(rf"\s*\[\s*profiles\s*\.\s*({spelt})\s*\]\s*(#.*)?")
+        found = next((number for number in starts if header.fullmatch(lines[number])), None)
+        if found is None:
+            lines += [*([""] if lines else []), f"[profiles.{quoted}]"]
+            found = len(lines) - 1
+        start = found + 1
+        end = next((number for number in starts if number > found), len(lines))
+    new = [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}"
+        for key, value in settings.items()
+        if value is not None
+    ]
+    kept = [
+        line for line in lines[start:end] if not ((key := _KEY.match(line)) and key[1] in settings)
+    ]
+    gap = [""] if any(kept) or (start == 0 and lines[end:] and not kept) else []
+    return "\n".join([*lines[:start], *new, *gap, *kept, *lines[end:]]) + "\n"
+
+
+def _is_as_meant(
+    text: str, before: Mapping[str, Any], profile: str | None, settings: Mapping[str, str | None]
+) -> bool:
+    """Say whether a file now has these settings, and all else is as before."""
+    section = {**_section(before, profile), **settings}
+    section = {key: value for key, value in section.items() if value is not None}
+    meant = section
+    if profile is not None:
+        meant = {**before, "profiles": {**before.get("profiles", {}), profile: section}}
+    try:
+        return tomllib.loads(text) == meant
+    except ValueError:
+        return False

@@ -1,0 +1,182 @@
+"""``configure``: address and credentials are asked for, tried and saved for their owner alone."""
+
+import stat
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from income_client import IncomeClient
+from income_client.testing import IncomeService
+from tests.support.cli import Cli, Terminal
+from tests.support.processes import environment, started
+
+NOWHERE: Final = "http://127.0.0.1:1"
+few: Final = pytest.mark.income_service(applications=3)
+
+
+@pytest.fixture
+def file(cli: Cli) -> Path:
+    """Where the configuration file is unless another is named."""
+    return cli.folder / "home" / ".config" / "income-client" / "config.toml"
+
+
+def options_of(service: IncomeService, kind: str = "oauth2") -> tuple[tuple[str, ...], str]:
+    """Return what a service is configured with: options, and the secret."""
+    if kind == "basic":
+        basic = service.basic
+        return ("--base-url", service.url, "--username", basic.username), basic.password.reveal()
+    oauth2 = service.oauth2
+    options = ("--base-url", service.url, "--client-id", oauth2.client_id)
+    return options, oauth2.client_secret.reveal()
+
+
+@few
+@pytest.mark.parametrize("kind", ["oauth2", "basic"])
+@pytest.mark.parametrize("profile", [(), ("--profile", "staging"), ("--profile", "my own.1")])
+def test_what_is_saved_is_read(
+    kind: str,
+    profile: tuple[str, ...],
+    cli: Cli,
+    file: Path,
+    income_service: IncomeService,
+) -> None:
+    """The other commands read the file, which only its owner can; nothing shows the secret."""
+    options, secret = options_of(income_service, kind)
+    ran = cli("configure", *options, *profile, stdin=f"{secret}\n")
+    assert (ran.status, ran.stdout) == (0, "")
+    assert "saved in ~/.config/income-client/config.toml" in ran.stderr
+    assert secret not in ran.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert income_service.requests.count("list_applications") == 1
+    listed = cli("applications", "-q", *profile)
+    assert sorted(listed.lines) == sorted(income_service.ids)
+    assert "127.0.0.1" in repr(IncomeClient.from_config(profile[1] if profile else None, file))
+
+
+@few
+@pytest.mark.parametrize("kind", ["oauth2", "basic"])
+def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: Path) -> None:
+    """A terminal asks for all that is missing, and does not show the secret."""
+    options, secret = options_of(income_service, kind)
+    env = {**environment(), "HOME": str(tmp_path)}
+    with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
+        process.stderr.wait_for("Address of the service: ")
+        process.type(f"{options[1]}\n")
+        process.stderr.wait_for("Client id (none for a user name): ")
+        process.type("\n" if kind == "basic" else f"{options[3]}\n")
+        if kind == "basic":
+            process.stderr.wait_for("User name: ")
+            process.type(f"{options[3]}\n")
+        process.stderr.wait_for("(not shown): ")
+        process.type(f"{secret}\n")
+        ran = process.wait()
+    assert ran.status == 0
+    assert secret not in ran.screen
+    saved = tmp_path / ".config" / "income-client" / "config.toml"
+    assert "127.0.0.1" in repr(IncomeClient.from_config(path=saved))
+
+
+@pytest.mark.parametrize(("keys", "status"), [("\x03", 130), ("\x04", 2)], ids=["Ctrl-C", "Ctrl-D"])
+def test_a_person_may_leave(keys: str, status: int, tmp_path: Path) -> None:
+    """Without an answer nothing is saved."""
+    env = {**environment(), "HOME": str(tmp_path)}
+    with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
+        process.stderr.wait_for("Address of the service: ")
+        process.type(keys)
+        while not process.has_ended(0.5):  # a signal may come just before the process waits
+            process.type(keys)
+        ran = process.wait()
+    assert ran.status == status
+    assert "Traceback" not in ran.screen
+    assert not [*tmp_path.iterdir()]
+
+
+BEFORE: Final = """# our services
+base_url = "https://one.example"  # production
+client_id = "one"
+client_secret = "kept to itself"
+anything = ["of", "another version"]
+
+[profiles.staging]
+# ask Zoë
+base_url = "https://two.example"
+username = "two"
+password = "old"
+ca_file = "ca.pem"
+
+[ profiles . "third" ]
+base_url = "https://three.example"
+"""
+
+
+@pytest.mark.parametrize("profile", [None, "staging", "third", "new"])
+def test_everything_else_is_kept(profile: str | None, cli: Cli, file: Path) -> None:
+    """Other profiles, unknown keys and comments stay; credentials of another kind do not."""
+    file.parent.mkdir(parents=True)
+    file.write_text(BEFORE, "utf-8")
+    names = () if profile is None else ("--profile", profile)
+    options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check")
+    assert cli("configure", *options, *names, stdin='say "so"\\').status == 0
+    now, meant = tomllib.loads(file.read_text("utf-8")), tomllib.loads(BEFORE)
+    changed = meant if profile is None else meant["profiles"].setdefault(profile, {})
+    for key in ("username", "password"):
+        changed.pop(key, None)
+    changed.update(base_url=NOWHERE, client_id="new", client_secret='say "so"\\')
+    assert now == meant
+    assert "# our services" in file.read_text("utf-8")
+    assert "# ask Zoë" in file.read_text("utf-8")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@few
+def test_what_does_not_work_is_not_saved(
+    cli: Cli, file: Path, income_service: IncomeService
+) -> None:
+    """Refused credentials are status 4, a service that is down is 1; the file stays as it was."""
+    options, _ = options_of(income_service)
+    assert cli("configure", *options, stdin="wrong\n").status == 4
+    down = ("--base-url", NOWHERE, *options[2:])
+    ran = cli("configure", *down, stdin="any\n")
+    assert (ran.status, "127.0.0.1:1" in ran.stderr) == (1, True)
+    assert not file.exists()
+    assert not [*file.parent.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "--base-url"),
+        (("--base-url", NOWHERE), "--client-id or --username"),
+        (("--base-url", NOWHERE, "--client-id", "one"), "secret"),
+        (("--base-url", "http://one.example", "--client-id", "one"), "--base-url"),
+        (("--base-url", NOWHERE, "--auth-url", "ftp://x", "--client-id", "one"), "--auth-url"),
+        (("--client-id", "one", "--username", "two"), "--username"),
+        (("--client-secret", "in argv"), "--client-secret"),
+    ],
+)
+def test_misuse_names_the_option(
+    arguments: tuple[str, ...], named: str, cli: Cli, file: Path
+) -> None:
+    """What is missing or invalid is status 2, and nothing is saved."""
+    ran = cli("configure", *arguments, stdin="" if named == "secret" else "secret\n")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert named in ran.stderr
+    assert "in argv" not in ran.words
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["base_url = ", 'profiles = {x = {base_url = "a"}}\n', "[profiles]\nx.base_url = 'a'\n"]
+)
+def test_a_file_that_cannot_be_changed_stays_as_it_is(text: str, cli: Cli, file: Path) -> None:
+    """A malformed file, or one that is written in an unusual way, is left to its owner."""
+    file.parent.mkdir(parents=True)
+    file.write_text(text, "utf-8")
+    options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check", "--profile", "x")
+    ran = cli("configure", *options, stdin="secret\n")
+    assert (ran.status, file.read_text("utf-8")) == (2, text)
+    assert "config.toml" in ran.stderr
