@@ -350,15 +350,14 @@ class _Export:
             async for page, checkpoint, covered in pages:
                 self._checkpoints.append((self._asked_for, checkpoint))
                 # Nothing was updated before it was applied for: the years before do not count.
-                first = max(
-                    begins, min([first, *(row.application_date for row in page.applications)])
-                )
-                uncovered = (1 - covered) * (ends - begins)
+                first = min([first, *(row.application_date for row in page.applications)])
+                first = max(begins, first)
+                left = min((1 - covered) * (ends - begins), ends - first)
+                of_page = page.updated_before - max(page.updated_after, first)
                 new = self._part.new([row.application_id for row in page.applications])
                 for number, one in enumerate(new):
-                    done = (page.updated_before - page.updated_after) * number / len(new)
                     if first < ends:
-                        share = 1 - (uncovered - done) / (ends - first)
+                        share = 1 - (left - of_page * number / len(new)) / (ends - first)
                         self._done = max(self._done, min(share, _NEARLY))
                     self._asked_for += 1
                     yield one
