@@ -105,11 +105,10 @@ def test_the_next_export_continues(export: Export, income_service: IncomeService
     [
         ("--updated-before", "2030-01-01T00:00:00Z", "2026-06-30T12:00:00"),
         ("--updated-before", "beginning", "1970-01-01T00:00:00"),
-        ("--updated-before", "99999999w", "1970-01-01T00:00:00"),
         ("--updated-after", "2026-06-01T02:00:00+02:00", "2026-06-01T00:00:00"),
         ("--updated-after", "30d", "2026-05-31T12:00:00"),
     ],
-    ids=["future", "beginning", "long ago", "zone", "back"],
+    ids=["future", "beginning", "zone", "back"],
 )
 def test_bounds_are_those_of_the_service(
     argument: str, text: str, bound: str, export: Export
@@ -377,12 +376,6 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
     assert "--updated-after 2026-06-30T11:59:55" in remaining
 
 
-def test_help_warns_of_addresses(cli: Cli) -> None:
-    """Who keeps the lines for years learns what in them is good for minutes."""
-    words = cli("export", "--help").words.replace("│", "")
-    assert "addresses of files: who has one can read the file" in " ".join(words.split())
-
-
 # Resumed
 
 
@@ -397,7 +390,9 @@ def test_a_signal_keeps_what_has_come(
     assert f"{export.part} keeps {len(export.kept)} applications" in ran.stderr
     kept, before = set(export.kept), len(income_service.requests)
     assert len(kept) > 100
-    assert export().status == 0
+    again = export()
+    assert again.status == 0
+    assert f"resuming with {len(kept)} applications" in again.stderr
     later = income_service.requests[before:]
     assert not {each.path.split("/")[4] for each in later if "/app-" in each.path} & kept
     assert export.ids == sorted(income_service.ids)
@@ -484,13 +479,6 @@ def test_a_list_that_fails_ends_it(export: Export, income_service: IncomeService
     income_service.faults.clear()
     assert export("--updated-after", "2026-03-01", "--no-documents").status == 0
     assert export.ids == sorted(income_service.ids)
-
-
-@several
-def test_a_later_run_says_what_it_resumes(export: Export) -> None:
-    """The share shown begins with what is kept."""
-    export.interrupted()
-    assert f"resuming with {len(export.kept)} applications" in export().stderr
 
 
 @pytest.mark.income_service(applications=30)
