@@ -97,19 +97,11 @@ class FileStorage:
         return DownloadPolicy(allowed_hosts=hosts, require_https=False, allow_private_networks=True)
 
     def file_of(self, document_id: str) -> StoredFile:
-        """Return what a document's file is now.
-
-        Raises:
-            ConfigurationError: there is no such document.
-        """
+        """Return what a document's file is now."""
         return self._file(self._known(document_id))
 
     def replace(self, document_id: str) -> None:
-        """Put another file in the place of a document's; its addresses stay valid.
-
-        Raises:
-            ConfigurationError: there is no such document.
-        """
+        """Put another file in the place of a document's; its addresses stay valid."""
         document_id = self._known(document_id).document_id
         self._versions[document_id] = self._versions.get(document_id, 0) + 1
 
@@ -122,15 +114,7 @@ class FileStorage:
         region: Region = Region.FIRST,
         hops: int = 0,
     ) -> str:
-        """Return the signed raw query for a path.
-
-        Args:
-            path: the raw path.
-            file_name: the file name that browsers are given.
-            signed_at: the service second of the signature.
-            region: where the address is valid.
-            hops: how often its bearer was redirected already.
-        """
+        """Return the signed raw query for a path, redirected so many times already."""
         terms = (
             f"{_terms(signed_at, self._world.rules.url_lifetime, region)}"
             f"&response-content-disposition={_DISPOSITION}{quote(file_name, safe='')}%22"
@@ -139,11 +123,7 @@ class FileStorage:
         return f"{terms}&X-Amz-Signature={self._signature(path, terms)}"
 
     def respond(self, request: HttpRequest, region: Region) -> HttpReply:
-        """Answer a request that came to a region.
-
-        Raises:
-            RefusedError: it is answered with an error or a redirect.
-        """
+        """Answer a request that came to a region; errors and redirects are raised."""
         _check_request(request)
         signed = self._checked(request, region)
         file = self._file_at(request.path)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol as _H11Protocol
 
 from income_client.errors import ConfigurationError
 
-from .connections import PEER_EXTENSION, certificate_of, peer_of
+from .endpoint import PEER_EXTENSION, certificate_of, peer_of
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _HttpToolsProtocol
@@ -93,15 +93,10 @@ if _HttpToolsProtocol is not None:
 else:
 
     class _NotInstalledError(ConfigurationError, ImportError):
-        """What is not installed, told to ``except ImportError`` as well."""
+        """Something is not installed; ``except ImportError`` catches it as well."""
 
     def __getattr__(name: str) -> Any:
-        """Say what to install where somebody asks for the protocol on httptools.
-
-        Raises:
-            ConfigurationError: it is the one that is asked for; an ImportError, too.
-            AttributeError: it is another name.
-        """
+        """Say what to install where somebody asks for the protocol on httptools."""
         if name == "HttpToolsProtocol":
             raise _NotInstalledError(
                 "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"

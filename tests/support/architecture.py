@@ -18,14 +18,11 @@ PACKAGE: Final = Path(income_client.__file__).parent
 LAYERS: Final = (
     {"_version", "clock", "errors", "events", "hosts", "records", "settings"},
     {"wire"},
-    {
-        "concurrency", "instrumentation", "protocol",
-        "telemetry",
-    },
+    {"concurrency", "instrumentation", "telemetry"},
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
-    {"client", "configuration"},
+    {"client", "configuration", "receivers"},
     {"__init__", "_lazy"},
     {"cli", "testing"},
 )  # fmt: skip
@@ -33,7 +30,7 @@ LAYERS: Final = (
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "settings"}),
-    "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings", "wire"}),
+    "receivers": frozenset({"errors", "hosts", "receivers", "records", "settings", "wire"}),
     "cli": frozenset({"__init__", "cli", "configuration", "disk", "emulator", "receivers"}),
     "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
 }
@@ -44,7 +41,7 @@ EMULATOR_PURE: Final = (
     "rules", "storage", "times", "world",
 )  # fmt: skip
 PURE: Final = (
-    "errors", "events", "hosts", "settings", "records", "protocol", "wire",
+    "errors", "events", "hosts", "settings", "records", "wire",
     "http.endpoints", "http.replies",
     *(
         f"walk.{name}"
@@ -57,6 +54,10 @@ PURE: Final = (
         for name in (
             "checkpoint",
         )
+    ),
+    *(
+        f"receivers.{name}"
+        for name in ("auth", "certificates", "exchange", "issuer", "jwt", "networks")
     ),
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
@@ -85,7 +86,7 @@ SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers
 CLIENTS: Final = frozenset(
     {
         "downloads.http", "emulator.callbacks",
-        "http.faults", "http.transport", "receivers.key_fetch",
+        "http.faults", "http.transport", "receivers.jwks",
     }
 )  # fmt: skip
 """The ones that see its client and nothing of its server."""
@@ -93,9 +94,9 @@ CLIENTS: Final = frozenset(
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
     "cattrs": frozenset({"wire.readers"}),
-    "cryptography": frozenset({"protocol.callbacks"}),
+    "cryptography": frozenset({"receivers.certificates", "receivers.jwt"}),
     "cyclopts": frozenset({"cli"}),
-    "joserfc": frozenset({"protocol.callbacks.token_keys"}),
+    "joserfc": frozenset({"receivers.jwt"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.tables"}),
     "polars": frozenset({"exporting.tables"}),
@@ -115,7 +116,7 @@ TESTED: Final = (
             "downloads",
             "http",
             "polling",
-            "protocol",
+            "receivers",
             "records",
             "walk",
             "wire",

@@ -1,4 +1,4 @@
-"""Where a request came from: its peer, or through proxies that are known; resolves no name."""
+"""Where a request came from: its peer, or the sender that known proxies name."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -8,8 +8,14 @@ from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
 
-from .exchange import REWRITTEN_PEER, UNIX_PEER, RequestHead
-from .refusals import Refusal
+from .exchange import (
+    REWRITTEN_PEER,
+    UNIX_PEER,
+    Refusal,
+    RefusedError,
+    RequestHead,
+    without_arguments,
+)
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -21,7 +27,7 @@ _MAPPED_PREFIX: Final = 96
 
 
 def ip_address(text: str) -> IPAddress | None:
-    """Return an address, an IPv4-mapped one as IPv4; None for what is none."""
+    """Return an address, an IPv4-mapped one as IPv4; None for other text."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -59,15 +65,15 @@ def _network(name: str, entry: object) -> IPNetwork:
 class CallbackSourceNetworks:
     """Addresses that callbacks may come from (contract section 5.2).
 
-    Where a request comes from tells nothing of who sent it: others may share the address.
-    So this goes together with another method, unless it is said to be enough.
+    Others may share an address, so this needs another method beside it, unless
+    ``is_enough`` says otherwise.
 
     Args:
         networks: IP addresses and networks, such as ``198.51.100.0/24``.
         is_enough: whether it may be the only check.
 
     Raises:
-        ConfigurationError: an entry is none, or means every address.
+        ConfigurationError: an entry is neither an address nor a network, or means every address.
     """
 
     networks: tuple[IPNetwork, ...]
@@ -75,34 +81,29 @@ class CallbackSourceNetworks:
     is_enough: bool
     """Whether it may be the only check."""
 
+    @without_arguments
     def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
         found = _networks("source networks", networks)
         if not found:
-            raise ConfigurationError("source networks: there is none, so nothing could pass")
+            raise ConfigurationError("source networks: none are given, so nothing could pass")
         self.__attrs_init__(found, bool(is_enough))
 
-    def refusal(self, source: "IPAddress | Refusal") -> Refusal | None:
-        """Say why a request does not pass, None if it does.
-
-        Args:
-            source: where it came from, or why that cannot be said.
-        """
-        if isinstance(source, Refusal):
-            return source
-        is_allowed = any(source in network for network in self.networks)
-        return None if is_allowed else Refusal.SOURCE_NOT_ALLOWED
+    def check(self, source: IPAddress) -> None:
+        """Refuse a request whose ``source`` is in none of the networks."""
+        if not any(source in network for network in self.networks):
+            raise RefusedError(Refusal.SOURCE_NOT_ALLOWED)
 
 
 @frozen(init=False)
 class TrustedProxies:
-    """The proxies whose word about a request is believed.
+    """The proxies whose forwarding headers are believed.
 
     Args:
         proxies: their addresses or networks; ``unix:`` for one on a socket of this
             machine's file system.
 
     Raises:
-        ConfigurationError: an entry is none, or means every address.
+        ConfigurationError: an entry is neither an address nor a network, or means every address.
     """
 
     networks: tuple[IPNetwork, ...] = field()
@@ -128,25 +129,29 @@ class TrustedProxies:
             return self.has_unix
         return self._holds(None if peer is None else ip_address(peer))
 
-    def source(self, head: RequestHead) -> IPAddress | Refusal:
-        """Return where a request came from, or why that cannot be said.
+    def source(self, head: RequestHead) -> IPAddress:
+        """Return where a request came from.
 
         ``X-Forwarded-For`` is walked from its right end, which the nearest proxy has
-        written, to the first address that is no proxy's; what stands left of it was
-        written by anybody.
+        written, to the first address that is not a proxy's. Anybody may have written what
+        is left of it.
         """
         if head.peer == REWRITTEN_PEER:
-            return Refusal.SOURCE_REWRITTEN
+            raise RefusedError(Refusal.SOURCE_REWRITTEN)
         address = None if head.peer is None else ip_address(head.peer)
         is_proxy = self.has_unix if head.peer == UNIX_PEER else self._holds(address)
         if not is_proxy:
-            return address or Refusal.SOURCE_UNKNOWN
+            if address is None:
+                raise RefusedError(Refusal.SOURCE_UNKNOWN)
+            return address
         forwarded = head.values(b"x-forwarded-for")
         for hop in reversed(b",".join(forwarded).rsplit(b",", _MOST_HOPS) if forwarded else ()):
             address = _hop_address(hop.strip(b" \t"))
             if not self._holds(address):
                 break
-        return address or Refusal.SOURCE_UNREADABLE
+        if address is None:
+            raise RefusedError(Refusal.SOURCE_UNREADABLE)
+        return address
 
     def _holds(self, address: IPAddress | None) -> bool:
         return address is not None and any(address in network for network in self.networks)

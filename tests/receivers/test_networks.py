@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import CallbackSourceNetworks, ConfigurationError
-from income_client.protocol.callbacks.exchange import UNIX_PEER, RequestHead
-from income_client.protocol.callbacks.networks import TrustedProxies
-from income_client.protocol.callbacks.refusals import Refusal
+from income_client.receivers.exchange import UNIX_PEER, Refusal, RequestHead
+from income_client.receivers.networks import TrustedProxies
+from tests.support.refusals import refusal_of
 
 PROXIES = TrustedProxies(["10.0.0.0/8", "fd00::/8", UNIX_PEER])
 SERVICE = CallbackSourceNetworks(["198.51.100.0/24", "2001:db8::/32"])
@@ -23,8 +23,9 @@ def head(peer: str | None, *forwarded: str) -> RequestHead:
 
 def source(peer: str | None, *forwarded: str) -> str:
     """Return where it came from, or why that cannot be said."""
-    found = PROXIES.source(head(peer, *forwarded))
-    return found.slug if isinstance(found, Refusal) else str(found)
+    request = head(peer, *forwarded)
+    refusal = refusal_of(PROXIES.source, request)
+    return refusal.slug if refusal else str(PROXIES.source(request))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,7 @@ def test_whatever_a_stranger_forwards_he_is_himself(addresses: list[object]) -> 
 def test_no_header_raises(value: bytes) -> None:
     """Whatever is forwarded becomes an address or a refusal."""
     request = RequestHead(method="POST", headers=((b"x-forwarded-for", value),), peer="10.1.2.3")
-    found = PROXIES.source(request)
-    assert isinstance(found, Refusal | ipaddress.IPv4Address | ipaddress.IPv6Address)
+    assert refusal_of(PROXIES.source, request) in (None, Refusal.SOURCE_UNREADABLE)
 
 
 @pytest.mark.parametrize(
@@ -105,21 +105,19 @@ def test_no_header_raises(value: bytes) -> None:
 )  # fmt: skip
 def test_only_the_networks_pass(address: str, is_allowed: bool) -> None:
     """Their first and last addresses included."""
-    refusal = SERVICE.refusal(ipaddress.ip_address(address))
+    refusal = refusal_of(SERVICE.check, ipaddress.ip_address(address))
     assert refusal is (None if is_allowed else Refusal.SOURCE_NOT_ALLOWED)
-
-
-def test_an_unknown_source_is_refused_for_its_own_reason() -> None:
-    """The log tells a stranger from a proxy that is set up wrongly."""
-    assert SERVICE.refusal(Refusal.SOURCE_UNREADABLE) is Refusal.SOURCE_UNREADABLE
 
 
 def test_mapped_networks_are_those_of_ipv4() -> None:
     """However an address is written, it is one."""
     networks = CallbackSourceNetworks(["::ffff:198.51.100.0/120", "::ffff:203.0.113.9"])
-    assert networks.refusal(ipaddress.ip_address("198.51.100.7")) is None
-    assert networks.refusal(ipaddress.ip_address("203.0.113.9")) is None
-    assert networks.refusal(ipaddress.ip_address("203.0.113.8")) is Refusal.SOURCE_NOT_ALLOWED
+    assert refusal_of(networks.check, ipaddress.ip_address("198.51.100.7")) is None
+    assert refusal_of(networks.check, ipaddress.ip_address("203.0.113.9")) is None
+    assert (
+        refusal_of(networks.check, ipaddress.ip_address("203.0.113.8"))
+        is Refusal.SOURCE_NOT_ALLOWED
+    )
 
 
 @pytest.mark.parametrize(

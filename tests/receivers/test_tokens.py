@@ -3,58 +3,69 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import pytest
 
-from income_client.protocol.callbacks.bearer import CallbackBearerAuth
-from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
-from income_client.protocol.callbacks.refusals import Refusal
-from income_client.receivers.token_check import TokenCheck
+from income_client.receivers.auth import CallbackBearerAuth
+from income_client.receivers.exchange import Refusal
+from income_client.receivers.issuer import CallbackTokenIssuer
+from income_client.receivers.tokens import TokenCheck
+from tests.support.callback_requests import HandClock
 from tests.support.callback_token_requests import CLIENT, SECRET, bought
 from tests.support.key_sets import GONE, URL, KeySetAtPlay
+from tests.support.refusals import refusal_in
 from tests.support.scripted_server import Seen, forever, reply, serving
 from tests.support.signed_tokens import NOW, accepting, key_set, token
 
 GOOD: Final = token()
 
 
-def at_address(play: KeySetAtPlay) -> TokenCheck:
+Check = Callable[[str], Coroutine[Any, Any, Refusal | None]]
+"""Says why a token is refused."""
+
+
+def checking(auth: CallbackBearerAuth, clock: Any = None, fetch: Any = None) -> Check:
+    """Return a check of tokens."""
+    check = TokenCheck(auth, clock or HandClock(NOW), fetch=fetch)
+    return lambda text: refusal_in(check.check(text))
+
+
+def at_address(play: KeySetAtPlay) -> Check:
     """Return a check with the keys at an address."""
-    auth = accepting(keys=None, jwks_url=URL)
-    return TokenCheck(auth, now=play.now, monotonic=play.monotonic, fetch=play.fetch)
+    return checking(accepting(keys=None, jwks_url=URL), play, play.fetch)
 
 
-def asking(verify: Any) -> TokenCheck:
+def asking(verify: Any) -> Check:
     """Return a check that asks a callable."""
-    return TokenCheck(CallbackBearerAuth(verify=verify))
+    return checking(CallbackBearerAuth(verify=verify))
 
 
 async def test_keys_that_are_given_are_used() -> None:
     """The time is that of the clock."""
-    assert await TokenCheck(accepting(), now=lambda: NOW).refusal(GOOD) is None
-    late = TokenCheck(accepting(), now=lambda: NOW + 9999)
-    assert await late.refusal(GOOD) is Refusal.TOKEN_OUT_OF_TIME
+    assert await checking(accepting())(GOOD) is None
+    late = checking(accepting(), HandClock(NOW + 9999))
+    assert await late(GOOD) is Refusal.TOKEN_OUT_OF_TIME
 
 
 async def test_the_tokens_of_ones_own_issuer_are_accepted() -> None:
     """What it sells passes with its `auth`."""
     shop = CallbackTokenIssuer(CLIENT, SECRET)
-    check = TokenCheck(shop.auth, now=lambda: NOW)
-    assert await check.refusal(bought(shop)) is None
-    assert await check.refusal(GOOD) is Refusal.TOKEN_ALGORITHM
+    check = checking(shop.auth)
+    assert await check(bought(shop)) is None
+    assert await check(GOOD) is Refusal.TOKEN_ALGORITHM
 
 
 async def test_a_new_key_is_found_when_a_token_names_it() -> None:
     """The issuer may change its keys at any time."""
     play = KeySetAtPlay("P-256")
     check = at_address(play)
-    assert await check.refusal(GOOD) is None
-    play.time += 60
+    assert await check(GOOD) is None
+    play.seconds += 60
     play.answer = key_set("P-256", "P-384")
-    assert await check.refusal(token("ES384")) is None
-    assert await check.refusal(GOOD) is None
+    assert await check(token("ES384")) is None
+    assert await check(GOOD) is None
     assert len(play.asked) == 2
 
 
@@ -63,23 +74,23 @@ async def test_a_nameless_token_of_a_new_key_is_found_too() -> None:
     play = KeySetAtPlay("P-256")
     check = at_address(play)
     nameless = token("ES384", header={"kid": None})
-    assert await check.refusal(nameless) is Refusal.TOKEN_KEY_UNKNOWN
-    play.time += 60
+    assert await check(nameless) is Refusal.TOKEN_KEY_UNKNOWN
+    play.seconds += 60
     play.answer = key_set("P-384")
-    assert await check.refusal(nameless) is None
+    assert await check(nameless) is None
 
 
 async def test_forged_names_cannot_cause_a_flood() -> None:
     """A thousand tokens with unknown keys make one request, and later ones none."""
     play = KeySetAtPlay("P-256")
     check = at_address(play)
-    await check.refusal(GOOD)
-    play.time += 60
+    await check(GOOD)
+    play.seconds += 60
     texts = [token(header={"kid": f"unknown-{n}"}) for n in range(1000)]
-    refusals = await asyncio.gather(*map(check.refusal, texts))
+    refusals = await asyncio.gather(*map(check, texts))
     assert set(refusals) == {Refusal.TOKEN_KEY_UNKNOWN}
-    play.time += 29
-    refusals = await asyncio.gather(*map(check.refusal, texts))
+    play.seconds += 29
+    refusals = await asyncio.gather(*map(check, texts))
     assert set(refusals) == {Refusal.KEYS_UNAVAILABLE}
     assert len(play.asked) == 2
 
@@ -89,9 +100,9 @@ async def test_a_token_that_is_wrong_by_itself_asks_for_no_keys(text: str) -> No
     """Newer keys would not cure it."""
     play = KeySetAtPlay("P-256")
     check = at_address(play)
-    await check.refusal(GOOD)
-    play.time += 60
-    assert await check.refusal(text) is not None
+    await check(GOOD)
+    play.seconds += 60
+    assert await check(text) is not None
     assert len(play.asked) == 1
 
 
@@ -100,14 +111,14 @@ async def test_an_address_that_fails_is_not_the_tokens_fault() -> None:
     play = KeySetAtPlay("P-256")
     play.answer = GONE
     check = at_address(play)
-    assert await check.refusal(GOOD) is Refusal.KEYS_UNAVAILABLE
-    play.time += 30
+    assert await check(GOOD) is Refusal.KEYS_UNAVAILABLE
+    play.seconds += 30
     play.answer = key_set("P-256")
-    assert await check.refusal(GOOD) is None
-    play.time += 700
+    assert await check(GOOD) is None
+    play.seconds += 700
     play.answer = GONE
-    assert await check.refusal(GOOD) is None
-    assert await check.refusal(token("ES384")) is Refusal.KEYS_UNAVAILABLE
+    assert await check(GOOD) is None
+    assert await check(token("ES384")) is Refusal.KEYS_UNAVAILABLE
 
 
 async def test_without_a_fetch_the_address_is_asked() -> None:
@@ -118,9 +129,9 @@ async def test_without_a_fetch_the_address_is_asked() -> None:
 
     async with serving(respond) as server:
         auth = accepting(keys=None, jwks_url=f"{server.url}/keys")
-        check = TokenCheck(auth, now=lambda: NOW)
-        assert await check.refusal(GOOD) is None
-        assert await check.refusal(GOOD) is None
+        check = checking(auth)
+        assert await check(GOOD) is None
+        assert await check(GOOD) is None
         assert [seen.path for seen in server.seen] == ["/keys"]
 
 
@@ -128,8 +139,8 @@ async def test_without_a_fetch_the_address_is_asked() -> None:
 async def test_what_is_no_token_is_shown_to_nobody(text: str) -> None:
     """A verify callable sees tokens of RFC 6750 only, of a bounded length."""
     shown: list[str] = []
-    assert await asking(shown.append).refusal(text) is Refusal.TOKEN_UNREADABLE
-    assert await TokenCheck(accepting()).refusal(text) is Refusal.TOKEN_UNREADABLE
+    assert await asking(shown.append)(text) is Refusal.TOKEN_UNREADABLE
+    assert await checking(accepting())(text) is Refusal.TOKEN_UNREADABLE
     assert shown == []
 
 
@@ -165,7 +176,7 @@ async def test_exactly_true_passes(
     way: Any, value: Any, expected: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is merely true in an `if`, such as claims that nobody looked at, does not."""
-    assert await asking(way(value)).refusal("opaque+/token==") is expected
+    assert await asking(way(value))("opaque+/token==") is expected
     assert "S3CRET" not in caplog.text
 
 
@@ -182,7 +193,7 @@ async def test_a_callable_that_fails_refuses_and_is_logged_by_its_class(
         raise TimeoutError(text)
 
     for verify in (fail, fail_later):
-        assert await asking(verify).refusal("S3CRET") is Refusal.VERIFIER_FAILED
+        assert await asking(verify)("S3CRET") is Refusal.VERIFIER_FAILED
     named = [record for record in caplog.records if record.name == "income_client.receivers"]
     assert [record.getMessage().rpartition(" ")[2] for record in named] == [
         "LookupError",
@@ -200,7 +211,7 @@ async def test_cancellation_passes_through_a_callable() -> None:
         begun.set()
         await forever()
 
-    task = asyncio.create_task(asking(wait).refusal("token"))
+    task = asyncio.create_task(asking(wait)("token"))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -216,23 +227,23 @@ async def test_a_cancelled_task_of_verify_is_its_failure() -> None:
         await task
         return True
 
-    assert await asking(wait).refusal("opaque") is Refusal.VERIFIER_FAILED
+    assert await asking(wait)("opaque") is Refusal.VERIFIER_FAILED
 
 
 async def test_verify_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody unknown holds a request for ever."""
-    monkeypatch.setattr("income_client.receivers.token_check._VERIFY_SECONDS", 0.01)
+    monkeypatch.setattr("income_client.receivers.tokens._VERIFY_SECONDS", 0.01)
 
     async def hang(_text: str) -> bool:
         await asyncio.Event().wait()
         return True
 
-    assert await asking(hang).refusal("opaque") is Refusal.VERIFIER_FAILED
+    assert await asking(hang)("opaque") is Refusal.VERIFIER_FAILED
 
 
 async def test_what_is_no_token_asks_for_no_keys() -> None:
     """Not even the first time."""
     play = KeySetAtPlay("P-256")
-    assert await at_address(play).refusal("opaque") is Refusal.TOKEN_UNREADABLE
-    assert await at_address(play).refusal(token("HS256")) is Refusal.TOKEN_ALGORITHM
+    assert await at_address(play)("opaque") is Refusal.TOKEN_UNREADABLE
+    assert await at_address(play)(token("HS256")) is Refusal.TOKEN_ALGORITHM
     assert play.asked == []

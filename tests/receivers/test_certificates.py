@@ -1,8 +1,10 @@
-"""Client certificates: who is meant by a pin, when it is valid, and who is not."""
+"""Client certificates: who is accepted, and which headers of proxies are believed."""
 
+import base64
 import sys
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import trustme
@@ -10,15 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import ConfigurationError
-from income_client.protocol.callbacks.certificates import CallbackClientCertificate
-from income_client.protocol.callbacks.exchange import RequestHead
-from income_client.protocol.callbacks.networks import TrustedProxies
-from income_client.protocol.callbacks.refusals import Refusal
-from tests.support.callback_certificates import SERVICE, SUBJECT, der_of, issued, with_uri
+from income_client.receivers.certificates import CallbackClientCertificate, certificate_in
+from income_client.receivers.exchange import UNIX_PEER, Refusal, RequestHead
+from income_client.receivers.networks import TrustedProxies
+from tests.support.callback_certificates import SERVICE, SUBJECT, der_of, issued, pem_of, with_uri
+from tests.support.refusals import refusal_of
 
 CA = trustme.CA()
+
+
 NOBODY = TrustedProxies()
+
+
 NOW = datetime.now(UTC).timestamp()
+
+
 NAMED = der_of(issued(CA, SERVICE, "192.0.2.7", "2001:db8::7", "ring@service.example"))
 
 
@@ -27,7 +35,7 @@ def refusal(
 ) -> Refusal | None:
     """Say why somebody who connects with a certificate is refused."""
     head = RequestHead(method="POST", headers=(), peer="192.0.2.9", certificate=certificate)
-    return auth.refusal(head, NOBODY, now=now)
+    return refusal_of(auth.check, head, NOBODY, now=now)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +172,133 @@ def test_without_its_library_it_says_which_extra_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When it is made, not at the first callback."""
-    monkeypatch.setitem(sys.modules, "cryptography.x509", None)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigurationError, match=r"income-client\[callbacks\]"):
         CallbackClientCertificate(san=SERVICE)
+
+
+PAPER = issued(CA)
+
+
+DER, PEM = der_of(PAPER), pem_of(PAPER)
+
+
+OTHER = der_of(issued(CA, "elsewhere.example"))
+
+
+PROXY = "192.0.2.1"
+
+
+PROXIES = TrustedProxies([PROXY, UNIX_PEER])
+
+
+PINNED = CallbackClientCertificate(
+    san=SERVICE, proxy_header="Client-Cert", verified_header=("X-SSL-Client-Verify", "SUCCESS")
+)
+
+
+def rfc_9440(der: bytes) -> bytes:
+    """Return a certificate as RFC 9440 has it in a header."""
+    return b":" + base64.b64encode(der) + b":"
+
+
+GOOD = rfc_9440(DER)
+
+
+def forwarded(
+    *values: bytes,
+    peer: str | None = PROXY,
+    verified: tuple[bytes, ...] = (b"SUCCESS",),
+    certificate: bytes | None = None,
+    auth: CallbackClientCertificate = PINNED,
+) -> Refusal | None:
+    """Say why a request with these header fields is refused."""
+    headers = [(b"Client-Cert", value) for value in values]
+    headers += [(b"X-SSL-Client-Verify", value) for value in verified]
+    head = RequestHead(method="POST", headers=tuple(headers), peer=peer, certificate=certificate)
+    return refusal_of(auth.check, head, PROXIES, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        GOOD,
+        quote(PEM, safe="").encode(),
+        quote(PEM, safe="+=/").encode(),
+        quote(PEM.replace("\n", "\r\n")).encode(),
+        PEM.replace("\n", " ").encode(),
+    ],
+)
+def test_both_forms_are_read(value: bytes) -> None:
+    """RFC 9440, and PEM in percent signs as nginx and load balancers write it."""
+    assert certificate_in(value) == DER
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b":",
+        b"::",
+        b": :",
+        GOOD[:-1],
+        GOOD[1:],
+        GOOD + b";a=1",
+        GOOD + b", " + GOOD,
+        base64.b64encode(DER),
+        b":" + base64.urlsafe_b64encode(b"\xff" * 99) + b":",
+        quote(PEM + PEM).encode(),
+        quote(PEM[:-30]).encode(),
+        quote(PEM.replace("CERTIFICATE", "PRIVATE KEY")).encode(),
+        b"-----BEGIN CERTIFICATE----------END CERTIFICATE-----",
+        b"%" * 99,
+        b":" + b"A" * 16_384 + b":",
+    ],
+)
+def test_other_forms_are_not_read(value: bytes) -> None:
+    """Half of one, two of them, another form, too much: none is a certificate."""
+    assert certificate_in(value) is None
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=99).map(lambda found: b":" + found + b":"))
+def test_no_header_raises(value: bytes) -> None:
+    """Whatever stands in the header, it is refused and nothing is raised."""
+    found = forwarded(value)
+    assert found in (Refusal.CERTIFICATE_MISSING, Refusal.CERTIFICATE_UNREADABLE)
+
+
+@pytest.mark.parametrize("peer", [PROXY, "::ffff:192.0.2.1", UNIX_PEER])
+def test_a_trusted_proxy_is_believed(peer: str) -> None:
+    """What it forwards counts as if it had come over TLS."""
+    assert forwarded(GOOD, peer=peer) is None
+    assert forwarded(rfc_9440(OTHER), peer=peer) is Refusal.CERTIFICATE_NOT_PINNED
+
+
+@pytest.mark.parametrize("peer", ["192.0.2.2", "127.0.0.1", None, "", "proxy"])
+def test_anybody_else_is_not(peer: str | None) -> None:
+    """From a peer that is no proxy the header counts for nothing, its own certificate does."""
+    assert forwarded(GOOD, peer=peer) is Refusal.CERTIFICATE_MISSING
+    assert forwarded(rfc_9440(OTHER), peer=peer, certificate=DER) is None
+
+
+def test_of_a_proxy_only_the_header_counts() -> None:
+    """The certificate with which a proxy itself connects is not the sender's."""
+    assert forwarded(certificate=DER) is Refusal.CERTIFICATE_MISSING
+    assert forwarded(b"", certificate=DER) is Refusal.CERTIFICATE_MISSING
+    anybody = CallbackClientCertificate(any_from_ca=True)
+    assert forwarded(certificate=DER, auth=anybody) is Refusal.CERTIFICATE_MISSING
+    assert forwarded(certificate=DER, auth=anybody, peer="192.0.2.2") is None
+
+
+def test_two_certificates_are_none() -> None:
+    """A header that somebody has sent beside the proxy's makes both worthless."""
+    assert forwarded(GOOD, GOOD) is Refusal.CERTIFICATE_UNREADABLE
+    assert forwarded(b"", GOOD) is Refusal.CERTIFICATE_UNREADABLE
+
+
+@pytest.mark.parametrize(
+    "verified", [(), (b"",), (b"NONE",), (b"FAILED:self signed",), (b"success",), (b"SUCCESS",) * 2]
+)
+def test_what_the_proxy_has_not_verified_is_none(verified: tuple[bytes, ...]) -> None:
+    """Where the proxy says whether it has verified a certificate, only that word counts."""
+    assert forwarded(GOOD, verified=verified) is Refusal.CERTIFICATE_NOT_VERIFIED
