@@ -1,4 +1,4 @@
-"""How invented update times spread over a span; chance comes in seeded, and no clock."""
+"""How invented update times spread over a span: evenly, in bursts, by office hours, and worse."""
 
 from array import array
 from bisect import bisect_left
@@ -21,16 +21,12 @@ _MOST_PER_SECOND: Final = 400
 
 @frozen(kw_only=True)
 class Spread:
-    """The task of a pattern: so many times between two seconds."""
+    """The task of a pattern: ``count`` times from the service second ``first`` to ``last``."""
 
     rng: Random
-    """Seeded chance."""
     count: int
-    """How many times."""
     first: int
-    """Earliest service second."""
     last: int
-    """Latest service second."""
 
     @property
     def span(self) -> int:
@@ -164,12 +160,12 @@ def update_times(
     Args:
         applications: these seconds themselves, or how many to invent.
         pattern: as for `spread_times`.
-        seed: what chance hangs on.
+        seed: decides on the times that are invented.
         days: span of invented times, which ends now, in days.
         now: the present service second.
 
     Raises:
-        ConfigurationError: there is no such pattern, or an argument cannot be meant.
+        ConfigurationError: there is no such pattern, or an argument is invalid.
     """
     if isinstance(applications, int):
         check_integer("applications", applications)

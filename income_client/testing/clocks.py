@@ -91,7 +91,7 @@ class LoopBoundClock:
 
     A client belongs to the loop in which it is first used, and a fixture cannot know
     which one that will be. A loop that is closed in order ends its asynchronous
-    generators, whoever runs it: so one of them holds the client's end.
+    generators, however it is run: so one of them holds the client's end.
 
     Args:
         clock: what tells the time.

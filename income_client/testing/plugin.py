@@ -171,7 +171,7 @@ def _marked(request: pytest.FixtureRequest, name: str) -> Mapping[str, Any]:
     return options
 
 
-def _hide_package(excinfo: "pytest.ExceptionInfo[BaseException]") -> None:
+def _hide_package(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     """Have pytest leave out the frames of the package, where one of its own errors was raised."""
     errors: list[BaseException] = []
     error: BaseException | None = excinfo.value
@@ -180,9 +180,7 @@ def _hide_package(excinfo: "pytest.ExceptionInfo[BaseException]") -> None:
         error = error.__cause__ or error.__context__
     for each in errors:
         for frame, _ in walk_tb(each.__traceback__ if _is_ours(each) else None):
-            is_generated = frame.f_code.co_filename.startswith(
-                f"<attrs generated methods {_PACKAGE}."
-            )
+            is_generated = frame.f_code.co_filename.startswith(_GENERATED)
             if is_generated or str(frame.f_globals.get("__name__")).startswith(f"{_PACKAGE}."):
                 # Where pytest looks, so that no module has to know of it.
                 frame.f_globals["__tracebackhide__"] = lambda shown: _is_ours(shown.value)

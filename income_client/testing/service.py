@@ -272,7 +272,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         """Update an application now; of an invented one an amount changes, too.
 
         Service time moves on by a second where it was updated in this very second before,
-        so that every update can be told from the one before.
+        so that every update differs from the one before.
 
         Args:
             application_id: which one.

@@ -29,7 +29,7 @@ def test_each_call_makes_another_one() -> None:
     "make", [make_applicant, make_application, make_document, make_paystub, make_record]
 )
 def test_the_same_number_makes_the_same(make: Callable[..., Any]) -> None:
-    """What is invented hangs on it alone."""
+    """Nothing else decides what is invented."""
     assert make(number=7) == make(number=7)
     assert make(number=7) != make(number=8)
 

@@ -66,13 +66,13 @@ def test_it_runs_without_pytest() -> None:
 
 def test_a_service_that_is_never_entered_leaves_nothing_open() -> None:
     """Nor does one that is refused."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         IncomeService(applications=1)
         with pytest.raises(ConfigurationError):
             IncomeService(applications=1, faults="nonsense")
         gc.collect()
-    assert [str(each.message) for each in told if "event loop" in str(each.message)] == []
+    assert [str(each.message) for each in warned if "event loop" in str(each.message)] == []
 
 
 async def test_a_thread_does_not_wait_for_itself() -> None:
