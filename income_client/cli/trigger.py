@@ -88,13 +88,15 @@ async def trigger(
         OrderFault,
         RemoteEmulator,
     )
+    from income_client.emulator.exchange import check_local_address
 
     url, auth = _emulator()
     try:
+        check_local_address("INCOME_BASE_URL", url)
         order = CallbackOrder(application_id=application_id, event_type=event, update=update)
         emulator = RemoteEmulator(url, auth)
     except ConfigurationError as error:
-        raise MisuseError(error.message.replace("url is", "INCOME_BASE_URL must be")) from None
+        raise MisuseError(error.message) from None
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):
