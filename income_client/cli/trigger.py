@@ -85,6 +85,7 @@ async def trigger(
     # It loads aiohttp, which the help does not need.
     from income_client.emulator.control import (
         CallbackOrder,
+        OrderFailedError,
         OrderFault,
         RemoteEmulator,
     )
@@ -100,11 +101,12 @@ async def trigger(
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):
-            with _patience():
-                outcome = await emulator.fire(order)
-            if isinstance(outcome, OrderFault):
-                say(f"{outcome.value}{_HINTS.get(outcome.name, '')}")
-                is_refused = outcome is OrderFault.NOT_AUTHORIZED
+            try:
+                with _patience():
+                    outcome = await emulator.fire(order)
+            except OrderFailedError as error:
+                say(f"{error.fault.value}{_HINTS.get(error.fault.name, '')}")
+                is_refused = error.fault is OrderFault.NOT_AUTHORIZED
                 return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
             are_delivered = are_delivered and outcome.delivered
             rows.write(
