@@ -19,6 +19,7 @@ _ID_MASK: Final = (1 << _ID_BITS) - 1
 _STRIDE: Final = 0x9E3779B97D
 _UNSTRIDE: Final = pow(_STRIDE, -1, 1 << _ID_BITS)
 _ID_LENGTH: Final = 4 + _ID_BITS // 4
+_LONGEST_NUMBER: Final = 12
 _HEX: Final = frozenset("0123456789abcdef")
 
 
@@ -166,7 +167,7 @@ class World:
         if reference in self._number_by_reference:
             return self._number_by_reference[reference]
         digits = reference[5:]
-        if not (digits.isascii() and digits.isdecimal()):
+        if not (digits.isascii() and digits.isdecimal()) or len(digits) > _LONGEST_NUMBER:
             return None
         number = int(digits)
         known = number < self._invented and reference == f"LOAN-{number:08d}"

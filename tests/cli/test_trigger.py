@@ -173,7 +173,7 @@ def test_what_is_not_an_emulator_is_reported(
                 "INCOME_USERNAME": "x",
                 "INCOME_PASSWORD": "hidden",
             },
-            "this machine",
+            "INCOME_BASE_URL must be",
         ),
         (
             ("--event", "\udcff"),
