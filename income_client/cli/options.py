@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from attrs import frozen
 from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
-from cyclopts.types import NonNegativeFloat, NonNegativeInt
+from cyclopts.types import NonNegativeFloat
 
 from income_client import ConfigurationError
 
@@ -36,7 +36,6 @@ class MisuseError(ConfigurationError):
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 """An option without a value."""
 Seconds = NonNegativeFloat
-WholeSeconds = NonNegativeInt
 TableOrJson = Annotated[
     Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
 ]

@@ -20,7 +20,7 @@ from income_client import AuthenticationError, IncomeClientError, PermissionDeni
 from .config import Connection, made_ready
 from .exit_status import ExitStatus
 from .options import Switch, TableOrJson
-from .output import counted_down, print_lines, printable, say, write_text
+from .output import duration, print_lines, printable, say, write_text
 
 _HIDDEN: Final = "(not shown)"
 _SIGNED_PARTS: Final = 3
@@ -206,7 +206,7 @@ def _print_table(found: dict[str, Any]) -> None:
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "type", f"{found['type']}, {found['form']}, {found['characters']:,} characters"
-    yield "expires", f"{found['expires_at']}, in {counted_down(found['seconds_left'])}"
+    yield "expires", f"{found['expires_at']}, in {duration(found['seconds_left'])}"
     yield "lifetime", f"{found['lifetime']:g} s"
     yield "scope", found["scope"] or "not stated"
     if not found["exp_agrees"]:

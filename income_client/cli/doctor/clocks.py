@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.cli.output import in_words
+from income_client.cli.output import duration
 
 _QUARTER: Final = 900
 _LEAST_ZONE: Final = 600
@@ -43,7 +43,7 @@ class Offset:
         if apart <= self.error:
             return f"equal to this machine's, ± {self.error:.1f} s"
         side = "ahead of" if self.seconds > 0 else "behind"
-        return f"{in_words(apart)} {side} this machine's, ± {self.error:.1f} s"
+        return f"{duration(apart)} {side} this machine's, ± {self.error:.1f} s"
 
 
 def offset_of(readings: Iterable[Reading]) -> Offset | None:

@@ -32,7 +32,7 @@ from income_client import (
 )
 from income_client.cli.config import Ready
 from income_client.cli.options import BEGINNING
-from income_client.cli.output import counted, in_words
+from income_client.cli.output import counted, duration
 
 from .clocks import Offset, Reading, offset_of, zone_name, zone_shift
 from .network import Finding, UnansweredError, Verdict, milliseconds
@@ -182,7 +182,7 @@ class Service:
         if self._is_basic:
             return Finding(Verdict.OK, "user name and password are accepted")
         lifetime = self._token_lifetime or 0.0
-        words = in_words(max(lifetime, 60 * round(lifetime / 60)))  # the client's margin aside
+        words = duration(max(lifetime, 60 * round(lifetime / 60)))  # the client's margin aside
         return Finding(Verdict.OK, f"an access token was issued and accepted; valid for {words}")
 
     def _advice(self, error: IncomeClientError) -> str:
@@ -395,7 +395,7 @@ class Service:
             )
         if after <= BEGINNING:
             return Finding(Verdict.OK, "without bounds the list covers all time")
-        span = in_words((before - after).total_seconds())
+        span = duration((before - after).total_seconds())
         return Finding(
             Verdict.NOTE,
             f"without bounds the list covers the last {span}",
@@ -413,7 +413,7 @@ class Service:
         if shift and self._samples and self._shift != shift:
             return Finding(
                 Verdict.WARNING,
-                f"the list's present is {in_words(abs(shift))} from Date, and rows are not",
+                f"the list's present is {duration(abs(shift))} from Date, and rows are not",
                 "the service's Date is wrong, or its zone changes with the seasons",
             )
         apart = frame.seconds - utc.seconds - shift
