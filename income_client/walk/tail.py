@@ -110,13 +110,16 @@ class Tail:
         is_as_asked = (echo.after, echo.before) == (bounds.after, bounds.before)
         self._is_narrow &= 0 < width < _NARROWEST and not is_as_asked
         is_answer = self._receive(bounds, answer)
-        is_early = answer.served_at is not None and answer.served_at - _MINUTE > self.reached
-        is_followed = self._date_ahead is not None
-        has_passed = self._until is not None and self.reached > self._until
-        if self._is_narrow and self.is_finished and is_early and not (is_followed or has_passed):
+        if self._is_narrow and self.is_finished and self._is_early(answer.served_at):
             self.is_finished = False
             raise UnexpectedResponseError(f"the service cuts windows down to {width} s: too narrow")
         return is_answer
+
+    def _is_early(self, served_at: int | None) -> bool:
+        """Return whether the walk ended before its bound, although that has passed by `Date`."""
+        if self._until is None or served_at is None:
+            return False
+        return self.reached <= self._until < served_at - _MINUTE
 
     def _receive(self, bounds: Bounds, answer: Answer) -> bool:
         self.must_wait = False

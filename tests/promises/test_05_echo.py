@@ -309,4 +309,4 @@ async def test_windows_too_narrow_to_prove_anything_are_an_error(seconds: int) -
         IncomeClient(service.url, auth=service.basic, clock=clock) as client,
     ):
         with pytest.raises(UnexpectedResponseError, match=f"cuts windows down to {seconds} s"):
-            await ids_of(client.list_applications("2026-06-30T11:00:00"))
+            await ids_of(client.list_applications("2026-06-30T11:00", "2026-06-30T11:58"))
