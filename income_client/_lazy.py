@@ -27,18 +27,17 @@ NAMES: Final = {
         PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried RequestSent
         TokenRenewed WindowSplit
     """,
-    "exporting.parquet_tables": "ParquetTables",
+    "exporting.parquet": "ParquetTables",
     "exporting.tables": "RecordTables to_arrow to_pandas to_polars",
     "fetching": "Fetcher FetchFailure",
     "http.tokens": "StoredToken TokenStore",
     "polling.batches": "Batch",
     "polling.poller": "Poller",
     "polling.status": "PollerStatus",
-    "protocol.callbacks.basic": "CallbackBasicAuth",
-    "protocol.callbacks.bearer": "CallbackBearerAuth",
-    "protocol.callbacks.certificates": "CallbackClientCertificate",
-    "protocol.callbacks.issuer": "CallbackTokenIssuer",
-    "protocol.callbacks.networks": "CallbackSourceNetworks",
+    "receivers.auth": "CallbackBasicAuth CallbackBearerAuth",
+    "receivers.certificates": "CallbackClientCertificate",
+    "receivers.issuer": "CallbackTokenIssuer",
+    "receivers.networks": "CallbackSourceNetworks",
     "records.applications": """
         Address AddressEntry Applicant Application ApplicationPage ApplicationSummary
         DataSources ImageFile IncomeCalculation IncomeSource SuspectedFraudulent

@@ -18,14 +18,11 @@ PACKAGE: Final = Path(income_client.__file__).parent
 LAYERS: Final = (
     {"_version", "clock", "errors", "events", "hosts", "records", "settings"},
     {"wire"},
-    {
-        "concurrency", "instrumentation", "protocol",
-        "telemetry",
-    },
+    {"concurrency", "instrumentation", "telemetry"},
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
-    {"client", "configuration"},
+    {"client", "configuration", "receivers"},
     {"__init__", "_lazy"},
     {"cli", "testing"},
 )  # fmt: skip
@@ -33,7 +30,7 @@ LAYERS: Final = (
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "settings"}),
-    "receivers": frozenset({"errors", "protocol", "receivers", "records", "settings", "wire"}),
+    "receivers": frozenset({"errors", "hosts", "receivers", "records", "settings", "wire"}),
     "cli": frozenset({"__init__", "cli", "configuration", "disk", "emulator", "receivers"}),
     "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
 }
@@ -44,7 +41,7 @@ EMULATOR_PURE: Final = (
     "rules", "storage", "times", "world",
 )  # fmt: skip
 PURE: Final = (
-    "errors", "events", "hosts", "settings", "records", "protocol", "wire",
+    "errors", "events", "hosts", "settings", "records", "wire",
     "http.endpoints", "http.replies",
     *(
         f"walk.{name}"
@@ -58,12 +55,14 @@ PURE: Final = (
             "checkpoint",
         )
     ),
+    *(
+        f"receivers.{name}"
+        for name in ("auth", "certificates", "exchange", "issuer", "jwt", "networks")
+    ),
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
-    "cli.checking.facts", "cli.checking.list_facts", "cli.checking.list_rules",
-    "cli.checking.report",
-    "cli.checking.rules", "cli.checking.times", "cli.tokens.claims",
-    "exporting.columns", "exporting.misfits", "exporting.rows", "exporting.unknown_fields",
+    "cli.doctor.clocks",
+    "exporting.rows",
     "testing.requests",
 )  # fmt: skip
 """Modules that decide and never wait; a package stands for all that is in it."""
@@ -84,8 +83,8 @@ SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers
 
 CLIENTS: Final = frozenset(
     {
-        "downloads.http", "emulator.callbacks",
-        "http.faults", "http.transport", "receivers.key_fetch",
+        "cli.doctor.service", "downloads.http", "emulator.callbacks",
+        "http.faults", "http.transport", "receivers.jwks",
     }
 )  # fmt: skip
 """The ones that see its client and nothing of its server."""
@@ -93,13 +92,14 @@ CLIENTS: Final = frozenset(
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
     "cattrs": frozenset({"wire.readers"}),
-    "cryptography": frozenset({"protocol.callbacks"}),
+    "cryptography": frozenset({"receivers.certificates", "receivers.jwt"}),
     "cyclopts": frozenset({"cli"}),
-    "joserfc": frozenset({"protocol.callbacks.token_keys"}),
+    "jinja2": frozenset({"cli.application.html"}),
+    "joserfc": frozenset({"receivers.jwt"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.tables"}),
     "polars": frozenset({"exporting.tables"}),
-    "pyarrow": frozenset({"exporting.arrow_batches", "exporting.parquet_file", "exporting.tables"}),
+    "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.tables"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"http.retry"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),
@@ -115,7 +115,7 @@ TESTED: Final = (
             "downloads",
             "http",
             "polling",
-            "protocol",
+            "receivers",
             "records",
             "walk",
             "wire",
