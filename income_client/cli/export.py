@@ -150,7 +150,7 @@ async def export(
             raise IncomeClientError(f"cannot write {to}: {reason_of(error)}") from None
         except sqlite3.Error as error:
             reason = getattr(error, "sqlite_errorname", type(error).__name__)
-            raise IncomeClientError(f"cannot write {to}.part: {reason}") from None
+            raise IncomeClientError(f"cannot use {to}.part: {reason}") from None
     OutputLines().write(os.fsencode(to))
     return ExitStatus.DONE
 

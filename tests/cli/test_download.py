@@ -112,7 +112,7 @@ def test_a_file_that_is_not_listed_is_found(download: Download) -> None:
 
 
 @applications(2)
-def test_another_file_is_replaced_only_when_told(download: Download) -> None:
+def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     """A file that differs stays and is reported; with --overwrite it is replaced."""
     download()
     one, *others = download.listed

@@ -34,9 +34,9 @@ class Download:
         self._service = service
 
     def __call__(self, *arguments: str, **options: Any) -> Ran:
-        """Run it: on every application, unless some are named or told otherwise."""
-        is_told = any(one == "-" or one.startswith(("app-", "--updated")) for one in arguments)
-        ids = () if is_told else self._service.ids
+        """Run it: on every application, unless some are named or a span is given."""
+        is_chosen = any(one == "-" or one.startswith(("app-", "--updated")) for one in arguments)
+        ids = () if is_chosen else self._service.ids
         return self._cli(
             "download", "--to", str(self.folder), *self.hosts, *arguments, *ids, **options
         )
