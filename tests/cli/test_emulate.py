@@ -1,4 +1,4 @@
-"""``income-client emulate`` until it is told to stop."""
+"""``income-client emulate`` until it is stopped."""
 
 import asyncio
 import json
@@ -144,7 +144,7 @@ def test_its_present_is_that_of_the_machine_to_the_second(emulate: Emulate) -> N
 
 @pytest.mark.parametrize("start", ["2026-06-30", "2026-06-30T02:00:00+02:00"])
 def test_its_present_can_be_chosen(start: str, emulate: Emulate) -> None:
-    """Service time begins where it is told to, in UTC where there is no zone."""
+    """Service time begins where --start says, in UTC where there is no zone."""
 
     def compare(emulator: Emulating) -> None:
         passed = emulator.service_time - datetime(2026, 6, 30)  # noqa: DTZ001 - service time
@@ -311,7 +311,7 @@ def test_rows_come_in_the_order_that_is_asked_for(emulate: Emulate) -> None:
 
 
 def test_an_emulated_service_has_every_option_of_its_rules(cli: Cli) -> None:
-    """What the emulator can be told in Python it can be told on the command line."""
+    """Each rule of the emulator is an option of the command."""
     rules = {name.replace("_", "-") for name in fields_dict(ServiceRules)}
     renamed = {
         "lower-closed": "bounds", "upper-closed": "bounds", "url-lifetime": "expiry",
@@ -335,10 +335,10 @@ def test_faults_fall_on_their_share(emulate: Emulate) -> None:
         assert len(records) == 40
 
     ran = emulate(read, "--faults", "503:20%@application,drop:0.1@list")
-    told = re.search(r"(\d+) of (\d+) requests \((.+)\)", ran.stderr)
-    assert told, ran.stderr
-    assert 0 < int(told[1]) < int(told[2])
-    assert "503 " in told[3]
+    line = re.search(r"(\d+) of (\d+) requests \((.+)\)", ran.stderr)
+    assert line, ran.stderr
+    assert 0 < int(line[1]) < int(line[2])
+    assert "503 " in line[3]
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_an_invalid_option_is_explained(option: str, text: str, named: str, cli:
 
 
 def test_updates_send_callbacks(emulate: Emulate) -> None:
-    """Each update is told with the credentials of the environment; at the end they are counted."""
+    """Each update sends one, with credentials of the environment; at the end they are counted."""
     with beside(serving(always(reply()))) as server:
 
         def watch(emulator: Emulating) -> None:

@@ -352,9 +352,9 @@ def test_what_is_not_handed_on_is_sent_again(answer: bytes | None, listen: Liste
     with beside(serving(always(answer, reply()))) as server:
         ran = listen(visit, "--forward-to", server.url)
     assert (len(server.seen), len(ran.lines)) == (2, 1)
-    told = ran.stderr.splitlines()[1]
-    assert "--forward-to" in told
-    assert (answer.split()[1].decode() if answer else "dropped") in told
+    said = ran.stderr.splitlines()[1]
+    assert "--forward-to" in said
+    assert (answer.split()[1].decode() if answer else "dropped") in said
 
 
 def test_what_cannot_be_written_was_handed_on_before(listen: Listen) -> None:

@@ -246,7 +246,7 @@ def test_emulate_listen_and_trigger_work_in_that_order(
 def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
     shell: dict[str, str],
 ) -> None:
-    """It may begin after an emulator that was told its address and no credentials."""
+    """It may begin after an emulator that has its address and no credentials."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
