@@ -21,8 +21,8 @@ from income_client import (
     CallbackSourceNetworks,
     CallbackTokenIssuer,
 )
-from income_client.protocol.callbacks.gate import CallbackAuth
 from income_client.receivers import RequestHead
+from income_client.receivers.auth import CallbackAuth
 
 ISSUER: Final = "https://identity.invalid/"
 AUDIENCE: Final = "callbacks"

@@ -62,11 +62,10 @@ if TYPE_CHECKING:
     from .polling.batches import Batch
     from .polling.poller import Poller
     from .polling.status import PollerStatus
-    from .protocol.callbacks.basic import CallbackBasicAuth
-    from .protocol.callbacks.bearer import CallbackBearerAuth
-    from .protocol.callbacks.certificates import CallbackClientCertificate
-    from .protocol.callbacks.issuer import CallbackTokenIssuer
-    from .protocol.callbacks.networks import CallbackSourceNetworks
+    from .receivers.auth import CallbackBasicAuth, CallbackBearerAuth
+    from .receivers.certificates import CallbackClientCertificate
+    from .receivers.issuer import CallbackTokenIssuer
+    from .receivers.networks import CallbackSourceNetworks
     from .records.applications import (
         Address,
         AddressEntry,

@@ -34,11 +34,10 @@ NAMES: Final = {
     "polling.batches": "Batch",
     "polling.poller": "Poller",
     "polling.status": "PollerStatus",
-    "protocol.callbacks.basic": "CallbackBasicAuth",
-    "protocol.callbacks.bearer": "CallbackBearerAuth",
-    "protocol.callbacks.certificates": "CallbackClientCertificate",
-    "protocol.callbacks.issuer": "CallbackTokenIssuer",
-    "protocol.callbacks.networks": "CallbackSourceNetworks",
+    "receivers.auth": "CallbackBasicAuth CallbackBearerAuth",
+    "receivers.certificates": "CallbackClientCertificate",
+    "receivers.issuer": "CallbackTokenIssuer",
+    "receivers.networks": "CallbackSourceNetworks",
     "records.applications": """
         Address AddressEntry Applicant Application ApplicationPage ApplicationSummary
         DataSources ImageFile IncomeCalculation IncomeSource SuspectedFraudulent

@@ -324,7 +324,9 @@ def _id_in(line: bytes, number: int) -> str:
 
 # Types of documents
 
-TypesOption = Annotated[tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)]
+TypesOption = Annotated[
+    tuple[str, ...], Parameter(name="--type", negative=(), show_default=False, metavar="TYPE")
+]
 _OF_THE_CONTRACT: Final = "paystub"
 
 

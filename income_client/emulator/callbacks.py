@@ -220,12 +220,8 @@ class CallbackSender:
     ) -> list[CallbackAnswer]:
         """Send until it is taken or the target gives up, and return the answer of each attempt.
 
-        Once this is closed, the last attempt is ``closed``.
-
-        Args:
-            target: where to.
-            body: the content.
-            headers: header fields, each in place of the usual ones of its name.
+        Header fields take the place of the usual ones of their names. Once this is closed,
+        the last attempt is ``closed``.
         """
         answers: list[CallbackAnswer] = []
         if not self._is_closed:
@@ -332,16 +328,9 @@ async def request_token(
     seconds: float,
     tls: SSLContext | None = None,
 ) -> tuple[Secret, int]:
-    """Request an access token, as the service's own are requested (contract section 5.1).
+    """Return an Authorization header's value, and the seconds until it expires.
 
-    Args:
-        url: the token endpoint, on this machine.
-        auth: who requests it.
-        seconds: for the whole.
-        tls: in place of the default TLS context; of no matter where the address is http.
-
-    Returns:
-        The value of the Authorization header, and the seconds until it expires.
+    The token is requested as the service's own are (contract section 5.1).
 
     Raises:
         TokenError: there is none.
@@ -368,16 +357,9 @@ async def post(
     seconds: float,
     tls: SSLContext | None = None,
 ) -> CallbackAnswer:
-    """Send one POST; raises nothing but cancellation.
+    """Send one POST, and return its answer within so many seconds; raises only cancellation.
 
     Redirects are not followed, and cookies, proxies and netrc are not used.
-
-    Args:
-        url: where to, on this machine.
-        body: the content.
-        headers: header fields in their order, each in place of the usual ones of its name.
-        seconds: for the whole.
-        tls: in place of the default TLS context; of no matter where the address is http.
     """
     try:
         async with asyncio.timeout(seconds), _session() as session:

@@ -108,15 +108,9 @@ def is_loopback(host: str) -> bool:
 
 
 def check_local_address(name: str, url: object) -> None:
-    """Refuse an address that leads, or could be read to lead, elsewhere than to this machine.
+    """Raise unless an address leads to this machine, however it is read.
 
-    Args:
-        name: what the address is called in the error, which does not repeat it: its query
-            may hold a secret.
-        url: the address.
-
-    Raises:
-        ConfigurationError: it is not an address of this machine.
+    The error does not repeat the address, whose query may hold a secret.
     """
     parts = _LOCAL_URL.fullmatch(url) if isinstance(url, str) else None
     if parts is None or _NEVER_IN_A_URL & set(parts.string):

@@ -103,16 +103,7 @@ def select_rows(
     limit: int,
     reference: str | None = None,
 ) -> Selection | Refused:
-    """Answer a list question in application numbers (contract section 4.1).
-
-    Args:
-        world: the applications, and the present second.
-        rules: how the service behaves.
-        after: ``updated_after`` in service seconds, None if unset.
-        before: ``updated_before`` in service seconds, None if unset.
-        limit: most rows to return.
-        reference: the one reference to select, None for all.
-    """
+    """Answer a list question in application numbers (contract section 4.1); see `list_reply`."""
     if rules.future is FutureBounds.REFUSE:
         for name, bound in (("updated_after", after), ("updated_before", before)):
             if bound is not None and bound > world.now:

@@ -112,16 +112,7 @@ class ServiceRules:
 def changed_rules(
     rules: ServiceRules | None, knobs: Mapping[str, Any], others: Iterable[str] = ()
 ) -> ServiceRules:
-    """Return rules of which some fields are replaced.
-
-    Args:
-        rules: what to begin with; the defaults unless given.
-        knobs: new values by field.
-        others: further options of the emulator, for the message.
-
-    Raises:
-        ConfigurationError: a knob does not exist, or a value is invalid.
-    """
+    """Return rules with other values for some fields; ``others`` are names for the error."""
     if rules is not None and not isinstance(rules, ServiceRules):
         raise invalid("rules", "ServiceRules", rules)
     check_names("Emulator", knobs, (*others, *fields_dict(ServiceRules)))
@@ -142,16 +133,7 @@ def names_of(called: Callable[..., object]) -> tuple[str, ...]:
 
 
 def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse options that do not exist.
-
-    Args:
-        owner: whose options they are.
-        given: their names.
-        known: the names that exist; any of them may come twice.
-
-    Raises:
-        ConfigurationError: one is unknown; the message has the closest.
-    """
+    """Raise for the first of the given options that is not known, with the closest that is."""
     names = tuple(dict.fromkeys(known))
     for name in given:
         if name not in names:

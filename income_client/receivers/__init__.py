@@ -1,9 +1,7 @@
-"""An endpoint for callbacks, in one's own web application; imports no web framework itself."""
+"""An endpoint for callbacks in a web application; imports no web framework itself."""
 
-from income_client.protocol.callbacks.exchange import UNIX_PEER, Answer, RequestHead
-
-from .receiver import CallbackReceiver
-from .status import ReceiverStatus
+from .exchange import UNIX_PEER, Answer, RequestHead
+from .receiver import CallbackReceiver, ReceiverStatus
 from .tls import callback_ssl_context
 
 __all__ = [

@@ -1,24 +1,21 @@
-"""The endpoint as routes of an aiohttp application; decides nothing.
+"""The endpoint as routes of an aiohttp application.
 
-What other middlewares may rewrite is not looked at: the other end is that of the
-connection.
+The peer is the other end of the connection, whatever middlewares have rewritten.
 """
 
 from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from income_client.protocol.callbacks.exchange import Answer, RequestHead
-from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
-
-from .connections import certificate_of, peer_of
-from .endpoint import Body, BodyCutError, Endpoint, endpoint_of
+from .endpoint import Body, BodyCutError, Endpoint, certificate_of, endpoint_of, peer_of
+from .exchange import Answer, RequestHead
+from .issuer import CallbackTokenIssuer
 
 
 def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.AbstractRouteDef]:
     """Return what ``app.add_routes`` takes, so that requests to a path are answered.
 
-    All methods lead there, since what is no POST is the endpoint's to refuse. The size
+    All methods lead there, since the endpoint itself refuses all but POST. The size
     of a body is limited by the endpoint, whatever ``client_max_size`` says.
 
     Args:
@@ -40,7 +37,7 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
         )
         response = _response(await endpoint.answer(head, _body(request)))
         if not response.keep_alive and "Content-Encoding" in request.headers:
-            # aiohttp would go on inflating what comes of a body that nobody reads.
+            # aiohttp would keep inflating what comes of a body that nobody reads.
             await response.prepare(request)
             await response.write_eof()
             request.protocol.force_close()

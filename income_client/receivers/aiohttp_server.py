@@ -1,6 +1,14 @@
-"""An aiohttp server for routes and nothing else, while a block runs; decides nothing."""
+"""An aiohttp server for routes and nothing else, while a block runs.
 
+asyncio's own servers accept until no descriptor is left, and then log a hundred
+tracebacks a second; clients that send nothing make them deaf. This one accepts no more
+connections than it can have open.
+"""
+
+import asyncio
+import errno
 import logging
+import socket
 import ssl as tls
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -10,15 +18,19 @@ from aiohttp import web
 
 from income_client.errors import ConfigurationError
 
-from .listener import Listener
+from .endpoint import QuietLog
 
 _PATIENCE: Final = 20.0
 """Seconds that requests have at the end to be answered; handing one on may take 15 of them."""
-
-
 _UNHEARD: Final = logging.getLogger("income_client.receivers.unheard")
 """What aiohttp says to, since it shows lines of requests that it cannot read, credentials too."""
 _UNHEARD.disabled = True
+_PAUSE: Final = 0.1
+"""Seconds until the next try where no connection can be accepted."""
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+_BACKLOG: Final = 128
+"""Connections that the system keeps until they are accepted."""
 
 
 @asynccontextmanager
@@ -78,7 +90,7 @@ async def serving(
     await runner.setup()
     server = runner.server
     assert server is not None  # noqa: S101 - made by setup
-    listener = Listener(server, ssl=ssl, most=max_connections, patience=idle_timeout)
+    listener = _Listener(server, ssl=ssl, most=max_connections, patience=idle_timeout)
     try:
         async with listener.listening(host, port) as bound:
             named = f"[{host}]" if ":" in host else host
@@ -93,3 +105,166 @@ def _elsewhere(tell: Callable[[str], None]) -> web.AbstractRouteDef:
         return web.json_response({"error": "Not Found"}, status=404)
 
     return web.route("*", "/{path:.*}", handle)
+
+
+class _Listener:
+    """Accepts connections, each with its own protocol.
+
+    Args:
+        make_protocol: makes the protocol of a connection.
+        ssl: for TLS.
+        most: connections that may be open at a time, and at most half as many as the process
+            may have files open; further ones wait until there is room.
+        patience: seconds for a TLS handshake, and for the end of TLS.
+    """
+
+    def __init__(
+        self,
+        make_protocol: Callable[[], asyncio.Protocol],
+        *,
+        ssl: tls.SSLContext | None,
+        most: int,
+        patience: float,
+    ) -> None:
+        self._make_protocol = make_protocol
+        self._ssl = ssl
+        self._patience = None if ssl is None else patience
+        self._room = asyncio.Semaphore(min(most, _descriptors() // 2))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._log = QuietLog()
+
+    @asynccontextmanager
+    async def listening(self, host: str, port: int) -> AsyncIterator[int]:
+        """Accept connections while the block inside runs; yields the port."""
+        bound = await _bound(host, port)
+        tasks = [asyncio.create_task(self._accept(each)) for each in bound]
+        try:
+            yield bound[0].getsockname()[1]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            for each in bound:
+                each.close()
+            beginning = {*self._tasks}
+            for task in beginning:
+                task.cancel()
+            if beginning:
+                await asyncio.wait(beginning)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        """Accept connections until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._warn("no connection can be accepted: the system has no resources left")
+                await asyncio.sleep(_PAUSE)
+                continue
+            if self._room.locked():
+                self._warn("too many connections are open: others wait until some are closed")
+            try:
+                await self._room.acquire()
+            except asyncio.CancelledError:
+                connection.close()
+                raise
+            task = asyncio.create_task(self._begin(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(0)  # accepting alone would let nothing else happen
+
+    async def _begin(self, connection: socket.socket) -> None:
+        """Make a connection of a socket, whose place is given back once it is closed."""
+        protocol = _Connection(self._make_protocol(), self._room.release)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=self._ssl,
+                ssl_handshake_timeout=self._patience,
+                ssl_shutdown_timeout=self._patience,
+            )
+        except OSError:  # it is closed already, or does not speak TLS
+            protocol.end()
+        except BaseException:
+            protocol.end()
+            raise
+
+    def _warn(self, text: str) -> None:
+        now = asyncio.get_running_loop().time()
+        self._log.warn(text, reason="too_many_connections", peer=None, now=now)
+
+
+class _Connection(asyncio.Protocol):
+    """Passes everything on to another protocol, and says once when the connection is over."""
+
+    def __init__(self, inner: asyncio.Protocol, on_end: Callable[[], None]) -> None:
+        self._inner = inner
+        self._on_end: Callable[[], None] | None = on_end
+
+    def end(self) -> None:
+        """Say that it is over."""
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        try:
+            self._inner.connection_lost(exc)
+        finally:
+            self.end()
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of a host."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+            try:
+                bound.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            except OSError as error:
+                # A name may have an address of IPv6 where the machine has none.
+                if error.errno not in _NO_SUCH_ADDRESS:
+                    raise
+                missing = error
+            else:
+                bound[-1].setblocking(False)  # noqa: FBT003 - as the standard library has it
+    except BaseException:
+        for each in bound:
+            each.close()
+        raise
+    if not bound and missing is not None:
+        raise missing
+    return bound
+
+
+def _descriptors() -> int:
+    """Return how many files this process may have open."""
+    try:
+        import resource  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        return 2048
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1_000_000

@@ -1,6 +1,6 @@
-"""The endpoint as an ASGI application, to be mounted in one of any framework; decides nothing.
+"""The endpoint as an ASGI application, to be mounted in one of any framework.
 
-A server's word about the other end is believed only where no header can have changed it.
+What a server says of its peer is believed only where no header can have changed it.
 """
 
 import contextlib
@@ -10,17 +10,10 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from income_client.errors import ConfigurationError
-from income_client.protocol.callbacks.exchange import (
-    REWRITTEN_PEER,
-    UNIX_PEER,
-    Answer,
-    RequestHead,
-)
-from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
 
-from .connections import PEER_EXTENSION
-from .endpoint import BodyCutError, Endpoint, endpoint_of
-from .status import logger
+from .endpoint import PEER_EXTENSION, BodyCutError, Endpoint, endpoint_of, logger
+from .exchange import REWRITTEN_PEER, UNIX_PEER, Answer, RequestHead
+from .issuer import CallbackTokenIssuer
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -41,8 +34,8 @@ class Receiver:
     may be the whole application, too.
 
     ASGI servers and their middlewares put forwarded addresses in the place of their
-    peer's, uvicorn by default. So where a request has such a header, whose it is is
-    believed from the protocols in `income_client.receivers.uvicorn` only.
+    peer's, uvicorn by default. So where a request has such a header, the peer is believed
+    only from the protocols in `income_client.receivers.uvicorn`.
 
     Args:
         receiver: a `CallbackReceiver`, or a `CallbackTokenIssuer` for its token address.

@@ -1,25 +1,43 @@
-"""What a web framework's adapter sees of an endpoint: a head and chunks in, an answer out."""
+"""What the adapters of web servers share: a request's body, its connection, and the endpoints."""
 
 import asyncio
+import logging
 import secrets
+import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterable
 from http import HTTPStatus
 from typing import Final, Protocol, TypeAlias
 
 from income_client.errors import ConfigurationError
-from income_client.protocol.callbacks.exchange import Answer, RequestHead, answer
-from income_client.protocol.callbacks.issuer import MAX_FORM_BYTES, CallbackTokenIssuer
-from income_client.protocol.callbacks.refusals import Refusal
 
-from .status import QuietLog
+from .exchange import UNIX_PEER, Answer, Refusal, RefusedError, RequestHead, answer
+from .issuer import MAX_FORM_BYTES, CallbackTokenIssuer
+
+PEER_EXTENSION: Final = "income_client.connection"
+"""Where an ASGI scope's extensions say what `peer_of` found, whatever a middleware did since."""
+
+logger: Final = logging.getLogger("income_client.receivers")
 
 _FORM_SECONDS: Final = 10.0
 _NONCE_BYTES: Final = 16
-
+_QUIET_SECONDS: Final = 60.0
 
 Body: TypeAlias = bytes | bytearray | AsyncIterable[bytes]
 """The body of a request: the whole of it, or chunks as they come."""
+
+
+class TimeSource(Protocol):
+    """The module ``time``, or what stands for it in a test."""
+
+    def time(self) -> float:
+        """Return seconds since 1970."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds since some fixed moment."""
+        ...
 
 
 class BodyCutError(Exception):
@@ -39,66 +57,104 @@ class Endpoint(Protocol):
         ...
 
 
-async def read_body(body: Body, *, max_bytes: int, seconds: float) -> bytes | Refusal:
-    """Read a body to its end, or say why not.
-
-    Args:
-        body: the whole of it, or chunks as they come.
-        max_bytes: the longest that is read.
-        seconds: how long it may take.
-    """
+async def read_body(body: Body, *, max_bytes: int, seconds: float) -> bytes:
+    """Read a body to its end, within these limits."""
     if isinstance(body, bytes | bytearray):
-        return bytes(body) if len(body) <= max_bytes else Refusal.TOO_LARGE
+        if len(body) > max_bytes:
+            raise RefusedError(Refusal.TOO_LARGE)
+        return bytes(body)
     read = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for chunk in body:
                 read += chunk
                 if len(read) > max_bytes:
-                    return Refusal.TOO_LARGE
+                    raise RefusedError(Refusal.TOO_LARGE)  # noqa: TRY301 - ends the reading
+    except RefusedError:
+        raise
     except TimeoutError:
-        return Refusal.TOO_SLOW
+        raise RefusedError(Refusal.TOO_SLOW) from None
     except Exception:  # noqa: BLE001 - whatever a server raises, the body has not come
-        return Refusal.CUT_SHORT
+        raise RefusedError(Refusal.CUT_SHORT) from None
     return bytes(read)
 
 
-class TokenEndpoint:
-    """The token endpoint of a `CallbackTokenIssuer`.
+def is_cancelled() -> bool:
+    """Say whether the running task is being cancelled.
 
-    Args:
-        issuer: who decides.
+    If not, the `asyncio.CancelledError` at hand comes from something that it waited for.
     """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class QuietLog:
+    """Logs one line a minute for each reason, since anybody can cause many."""
+
+    def __init__(self) -> None:
+        self._logged_at: dict[str, float] = {}
+        self._unsaid: Counter[str] = Counter()
+
+    def warn(self, text: str, *, reason: str, peer: str | None, now: float) -> None:
+        """Log a line, or count one that is left out; ``now`` is in monotonic seconds."""
+        if now - self._logged_at.get(reason, -_QUIET_SECONDS) < _QUIET_SECONDS:
+            self._unsaid[reason] += 1
+            return
+        self._logged_at[reason] = now
+        facts = {"reason": reason, "peer": peer, "unsaid": self._unsaid.pop(reason, 0)}
+        logger.warning("%s", text, extra=facts)
+
+
+class _TokenEndpoint:
+    """The token endpoint of an issuer."""
 
     def __init__(self, issuer: CallbackTokenIssuer) -> None:
         self._issuer = issuer
         self._log = QuietLog()
 
     async def answer(self, head: RequestHead, body: Body) -> Answer:
-        """Sell a token, or say why not."""
-        form = await read_body(body, max_bytes=MAX_FORM_BYTES, seconds=_FORM_SECONDS)
-        if isinstance(form, Refusal):
-            return answer(form.status, Connection="close")
+        """Answer with a token, or say why not."""
+        try:
+            form = await read_body(body, max_bytes=MAX_FORM_BYTES, seconds=_FORM_SECONDS)
+        except RefusedError as error:
+            return answer(error.refusal.status, Connection="close")
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        sold = self._issuer.answer(head, form, now=time.time(), nonce=nonce)
-        if sold.status != HTTPStatus.OK:
+        issued = self._issuer.answer(head, form, now=time.time(), nonce=nonce)
+        if issued.status != HTTPStatus.OK:
             self._log.warn(
-                f"token request refused with {sold.status:d}",
-                reason=f"token_request_{sold.status:d}",
+                f"token request refused with {issued.status:d}",
+                reason=f"token_request_{issued.status:d}",
                 peer=head.peer,
                 now=time.monotonic(),
             )
-        return sold
+        return issued
 
 
 def endpoint_of(served: Endpoint | CallbackTokenIssuer) -> Endpoint:
-    """Return what answers the requests to a receiver or to an issuer's token address.
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
+    """Return what answers the requests to a receiver or to an issuer's token address."""
     if isinstance(served, CallbackTokenIssuer):
-        return TokenEndpoint(served)
+        return _TokenEndpoint(served)
     if not callable(getattr(served, "answer", None)):
         raise ConfigurationError("a CallbackReceiver or a CallbackTokenIssuer is meant here")
     return served
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> str | None:
+    """Return the address of the other end, as `RequestHead.peer` has it, whatever headers say."""
+    name = None if transport is None else transport.get_extra_info("peername")
+    match name:
+        case (str() as address, *_):
+            return address
+        case str() | bytes():
+            # A client's socket of the file system has a name seldom, its family always.
+            return UNIX_PEER
+        case _:
+            return None
+
+
+def certificate_of(transport: asyncio.BaseTransport | None) -> bytes | None:
+    """Return the other end's certificate in DER; None if there is none, or it is not verified."""
+    layer = None if transport is None else transport.get_extra_info("ssl_object")
+    if not isinstance(layer, ssl.SSLObject) or layer.context.verify_mode == ssl.CERT_NONE:
+        return None
+    return layer.getpeercert(binary_form=True)

@@ -1,51 +1,65 @@
 """Takes callbacks: checked, read, and answered once ``on_callback`` has finished with them.
 
-Knows no web framework: a head and a body come in, an answer goes out. What may pass is
-decided by the gate; what a callback says is believed by nobody.
+Knows no web framework: a head and a body come in, an answer goes out. What a callback says is
+a hint and nothing more.
 """
 
 import asyncio
 import inspect
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from math import ceil
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, TypeAlias
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
-from income_client.protocol.callbacks.content import content_refusal, read_callback
-from income_client.protocol.callbacks.exchange import Answer, RequestHead, answer
-from income_client.protocol.callbacks.gate import BearerToken, CallbackAuth, CallbackGate
-from income_client.protocol.callbacks.limits import ReceiverLimits
-from income_client.protocol.callbacks.networks import TrustedProxies
-from income_client.protocol.callbacks.refusals import Refusal
-from income_client.protocol.callbacks.repeats import Repeats, digest_of
+from income_client.errors import ConfigurationError
 from income_client.records.callbacks import Callback
+from income_client.settings import check_choice, check_count, check_not_negative, check_positive
 
-from .cancellation import is_cancelled
-from .endpoint import Body, read_body
-from .handler import OnCallback, check_handler, failure_of
-from .shared_runs import SharedRuns
-from .status import QuietLog, ReceiverStatus, logger
-from .token_check import TokenCheck
-from .turns import Turns
+from .auth import CallbackAuth, CallbackGate
+from .endpoint import Body, QuietLog, TimeSource, is_cancelled, logger, read_body
+from .exchange import (
+    Answer,
+    Refusal,
+    RefusedError,
+    Repeats,
+    RequestHead,
+    answer,
+    check_content,
+    digest_of,
+    read_callback,
+    without_arguments,
+)
+from .networks import TrustedProxies
+from .tokens import TokenCheck
+
+OnCallback: TypeAlias = Callable[[Callback], Awaitable[Any] | Any]
+"""What is done about a callback, such as a poller's ``wake``."""
+Outcome: TypeAlias = Refusal | None
+"""What became of a run of it: None if it succeeded."""
 
 _TAKEN: Final = answer(HTTPStatus.OK)
 
 
-class TimeSource(Protocol):
-    """The module ``time``, or what stands for it in a test."""
+@frozen(kw_only=True)
+class ReceiverStatus:
+    """How a receiver is doing since it was made."""
 
-    def time(self) -> float:
-        """Return seconds since 1970."""
-        ...
-
-    def monotonic(self) -> float:
-        """Return seconds since some fixed moment."""
-        ...
+    handled: int
+    """Callbacks that were answered with 200."""
+    repeats: int
+    """Runs of ``on_callback``, done or skipped, for bytes that were handled shortly before."""
+    waiting: int
+    """Callbacks that are being handled or wait for their turn."""
+    refused: Mapping[str, int] = field(factory=dict)
+    """Requests that were not answered with 200, by reason."""
+    last_handled_at: datetime | None
+    """When the last callback was answered with 200, in UTC."""
 
 
 class CallbackReceiver:
@@ -64,7 +78,7 @@ class CallbackReceiver:
             `CallbackBearerAuth`, a `CallbackClientCertificate`, `CallbackSourceNetworks`,
             or several of them. Of Basic and Bearer either will do; the others must hold too.
         trusted_proxies: addresses or networks of the proxies before this server, whose
-            word about addresses and certificates is believed; ``"unix:"`` for one that
+            headers about addresses and certificates are believed; ``"unix:"`` for one that
             comes over a socket of the file system.
         concurrency: callbacks that are handled at a time.
         queue: callbacks that may wait for their turn.
@@ -80,9 +94,10 @@ class CallbackReceiver:
         clock: the module ``time``, or what stands for it in a test.
 
     Raises:
-        ConfigurationError: an argument cannot be meant, or nothing is checked.
+        ConfigurationError: an argument is invalid, or nothing is checked.
     """
 
+    @without_arguments
     def __init__(
         self,
         on_callback: OnCallback,
@@ -99,29 +114,24 @@ class CallbackReceiver:
         on_repeat: Literal["run", "skip"] = "run",
         clock: TimeSource = time,
     ) -> None:
-        check_handler(on_callback)
-        self._limits = ReceiverLimits(
-            concurrency=concurrency,
-            queue=queue,
-            timeout=timeout,
-            retry_after=retry_after,
-            max_body_bytes=max_body_bytes,
-            body_timeout=body_timeout,
-            repeat_window=repeat_window,
-            on_repeat=on_repeat,
-        )
+        _check_handler(on_callback)
+        check_choice("on_repeat", on_repeat, ("run", "skip"))
         self._on_callback = on_callback
+        self._is_skipping_repeats = on_repeat == "skip"
+        self._concurrency = check_count("concurrency", concurrency)
+        self._most_waiting = concurrency + check_count("queue", queue)
+        self._timeout = check_positive("timeout", timeout)
+        self._retry_after = check_positive("retry_after", retry_after)
+        self._max_body_bytes = check_count("max_body_bytes", max_body_bytes)
+        self._body_timeout = check_positive("body_timeout", body_timeout)
+        self._remembered = Repeats(check_not_negative("repeat_window", repeat_window))
         self._gate = CallbackGate(auth, proxies=TrustedProxies(trusted_proxies))
         bearer = self._gate.bearer
-        self._tokens = (
-            None
-            if bearer is None
-            else TokenCheck(bearer, now=clock.time, monotonic=clock.monotonic)
-        )
+        self._tokens = None if bearer is None else TokenCheck(bearer, clock)
         self._clock = clock
-        self._turns = Turns(concurrency)
-        self._runs: SharedRuns[Refusal | None] = SharedRuns(Refusal.HANDLER_SLOW)
-        self._remembered = Repeats(repeat_window)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turns = asyncio.Semaphore(concurrency)
+        self._runs = SharedRuns()
         self._refusals: Counter[str] = Counter()
         self._log = QuietLog()
         self._waiting = self._handled = self._repeats = 0
@@ -153,21 +163,21 @@ class CallbackReceiver:
             200 once ``on_callback`` has returned; else the status that says why not, and
             JSON in any case.
         """
-        refusal = await self._refusal_of(head)
-        if refusal is not None:
-            return self._refused(refusal, head, is_read=False)
-        limits = self._limits
-        read = await read_body(body, max_bytes=limits.max_body_bytes, seconds=limits.body_timeout)
-        if isinstance(read, Refusal):
-            return self._refused(read, head, is_read=False)
-        refusal = await self._take(read)
-        return _TAKEN if refusal is None else self._refused(refusal, head, is_read=True)
+        is_read = False
+        try:
+            await self._check_head(head)
+            read = await read_body(body, max_bytes=self._max_body_bytes, seconds=self._body_timeout)
+            is_read = True
+            await self._take(read)
+        except RefusedError as error:
+            return self._refused(error.refusal, head, is_read=is_read)
+        return _TAKEN
 
     async def verify(self, head: RequestHead, body: bytes) -> Callback:
         """Return what a callback says that may be taken; ``on_callback`` is not called.
 
-        For a framework without an adapter here, or a queue of one's own in between. Which
-        callbacks were handled is not known here, so that none is a repeat.
+        For a framework without an adapter here, or a queue in between. Which callbacks were
+        handled is not known here, so that none is a repeat.
 
         Args:
             head: what came before the body.
@@ -176,28 +186,24 @@ class CallbackReceiver:
         Raises:
             CallbackRejectedError: with the status to answer with, and why.
         """
-        found = await self._verified(head, body)
-        if isinstance(found, Refusal):
-            self._note(found, head)
-            is_temporary = found.status == HTTPStatus.SERVICE_UNAVAILABLE
-            # Crash reporters send the locals of the frame that raises.
-            del head, body
-            raise found.error(retry_after=self._limits.retry_after if is_temporary else None)
-        return found
+        try:
+            await self._check_head(head)
+            if len(body) > self._max_body_bytes:
+                raise RefusedError(Refusal.TOO_LARGE)  # noqa: TRY301 - raised again below
+            return read_callback(body, received_at=self._now())
+        except RefusedError as error:
+            refusal = error.refusal
+        self._note(refusal, head)
+        is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
+        # Crash reporters send the locals of the frame that raises.
+        del head, body
+        raise refusal.error(retry_after=self._retry_after if is_temporary else None)
 
-    async def _verified(self, head: RequestHead, body: bytes) -> Callback | Refusal:
-        refusal = await self._refusal_of(head)
-        if refusal is None and len(body) > self._limits.max_body_bytes:
-            refusal = Refusal.TOO_LARGE
-        return refusal or read_callback(body, received_at=self._now())
-
-    async def _refusal_of(self, head: RequestHead) -> Refusal | None:
-        found = self._gate.check(head, now=self._clock.time())
-        if isinstance(found, BearerToken) and self._tokens is not None:
-            found = await self._tokens.refusal(found.text)
-        if isinstance(found, Refusal):
-            return found
-        return content_refusal(head, max_body_bytes=self._limits.max_body_bytes)
+    async def _check_head(self, head: RequestHead) -> None:
+        token = self._gate.check(head, now=self._clock.time())
+        if token is not None and self._tokens is not None:
+            await self._tokens.check(token)
+        check_content(head, max_body_bytes=self._max_body_bytes)
 
     def _refused(self, refusal: Refusal, head: RequestHead, *, is_read: bool) -> Answer:
         self._note(refusal, head)
@@ -208,7 +214,7 @@ class CallbackReceiver:
             case HTTPStatus.UNAUTHORIZED:
                 headers["WWW_Authenticate"] = ", ".join(self._gate.challenges)
             case HTTPStatus.SERVICE_UNAVAILABLE:
-                headers["Retry_After"] = str(ceil(self._limits.retry_after))
+                headers["Retry_After"] = str(ceil(self._retry_after))
         return answer(refusal.status, **headers)
 
     def _note(self, refusal: Refusal, head: RequestHead) -> None:
@@ -217,34 +223,32 @@ class CallbackReceiver:
         now = self._clock.monotonic()
         self._log.warn(text, reason=refusal.slug, peer=head.peer, now=now)
 
-    async def _take(self, body: bytes) -> Refusal | None:
+    async def _take(self, body: bytes) -> None:
         callback = read_callback(body, received_at=self._now())
-        if isinstance(callback, Refusal):
-            return callback
-        if self._waiting >= self._limits.concurrency + self._limits.queue:
-            return Refusal.QUEUE_FULL
+        if self._waiting >= self._most_waiting:
+            raise RefusedError(Refusal.QUEUE_FULL)
         self._waiting += 1
         try:
             refusal = await self._within_time(digest_of(body), callback)
         finally:
             self._waiting -= 1
-        if refusal is None:
-            self._handled += 1
-            self._last_handled_at = self._now()
-        return refusal
+        if refusal is not None:
+            raise RefusedError(refusal)
+        self._handled += 1
+        self._last_handled_at = self._now()
 
-    async def _within_time(self, digest: bytes, callback: Callback) -> Refusal | None:
+    async def _within_time(self, digest: bytes, callback: Callback) -> Outcome:
         try:
-            async with asyncio.timeout(self._limits.timeout):
+            async with asyncio.timeout(self._timeout):
                 return await self._runs.run(digest, lambda: self._run(digest, callback))
         except TimeoutError:
             return Refusal.HANDLER_SLOW
 
-    async def _run(self, digest: bytes, callback: Callback) -> Refusal | None:
-        async with self._turns.one():
+    async def _run(self, digest: bytes, callback: Callback) -> Outcome:
+        async with self._turns_here():
             # Looked at now, since an equal one may have been under way until now.
             is_repeat = self._remembered.holds(digest, now=self._clock.monotonic())
-            if not is_repeat or self._limits.on_repeat == "run":
+            if not (is_repeat and self._is_skipping_repeats):
                 refusal = await self._handle(evolve(callback, is_repeat=is_repeat))
                 if refusal is not None:
                     return refusal
@@ -252,7 +256,15 @@ class CallbackReceiver:
             self._repeats += is_repeat
         return None
 
-    async def _handle(self, callback: Callback) -> Refusal | None:
+    def _turns_here(self) -> asyncio.Semaphore:
+        """Return what lets so many in at a time, of the running loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # Some test clients have a loop for each of them.
+            self._loop, self._turns = loop, asyncio.Semaphore(self._concurrency)
+        return self._turns
+
+    async def _handle(self, callback: Callback) -> Outcome:
         try:
             outcome = self._on_callback(callback)
             if inspect.isawaitable(outcome):
@@ -261,9 +273,79 @@ class CallbackReceiver:
             if is_cancelled():
                 raise
             # Neither its text nor its frames: both may hold what the payload held.
-            logger.error("on_callback failed: %s", failure_of(error))
+            logger.error("on_callback failed: %s", _place_of(error))
             return Refusal.HANDLER_FAILED
         return None
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)
+
+
+def _check_handler(on_callback: object) -> None:
+    """Refuse what cannot be called with a callback, and so would fail for each of them."""
+    if not callable(on_callback) or inspect.isasyncgenfunction(on_callback):
+        raise ConfigurationError("on_callback must be a function that does not yield")
+    try:
+        signature = inspect.signature(on_callback)
+    except ValueError:  # some that are built in do not tell
+        return
+    takes_one = True
+    try:
+        signature.bind(None)
+    except TypeError:
+        takes_one = False
+    if not takes_one:
+        raise ConfigurationError("on_callback must take one argument, the Callback")
+
+
+def _place_of(error: BaseException) -> str:
+    """Return which error it is and where it was raised, and nothing that it says."""
+    where = traceback.extract_tb(error.__traceback__, limit=-1)
+    place = f" in {where[-1].filename}:{where[-1].lineno}" if where else ""
+    return f"{type(error).__name__}{place}"
+
+
+class _Row:
+    """Those who want the same run."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.next: asyncio.Future[Outcome] | None = None
+        self.users = 0
+
+
+class SharedRuns:
+    """Runs for equal callbacks: one at a time, and one more for all who come meanwhile.
+
+    One that comes during a run may tell of something newer than that run has seen, and is
+    served by the next, together with all who come before that begins.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, _Row] = {}
+
+    async def run(self, key: bytes, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """Return the outcome of a run that begins after this call, by a key equal for equal work.
+
+        Those whose shared run is cancelled by its runner get `Refusal.HANDLER_SLOW`.
+        """
+        row = self._rows.setdefault(key, _Row())
+        if row.next is not None:
+            # The future is its runner's; one who waits for it may be cancelled alone.
+            return await asyncio.shield(row.next)
+        shared = row.next = asyncio.get_running_loop().create_future()
+        row.users += 1
+        try:
+            async with row.turn:
+                row.next = None
+                outcome = await work()
+            shared.set_result(outcome)
+        finally:
+            if row.next is shared:
+                row.next = None
+            if not shared.done():
+                shared.set_result(Refusal.HANDLER_SLOW)
+            row.users -= 1
+            if not row.users:
+                del self._rows[key]
+        return outcome

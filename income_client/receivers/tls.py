@@ -1,4 +1,4 @@
-"""TLS for an endpoint of one's own: whose clients may connect; knows no web framework."""
+"""TLS for an endpoint of callbacks: which clients may connect."""
 
 import os
 import ssl
@@ -8,11 +8,14 @@ from typing import Final, Literal
 from income_client.errors import ConfigurationError
 from income_client.settings import Secret
 
+from .exchange import without_arguments
+
 _ASKED: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL}
 
 FilePath = str | os.PathLike[str]
 
 
+@without_arguments
 def callback_ssl_context(
     certificate: FilePath,
     key: FilePath,
@@ -24,8 +27,8 @@ def callback_ssl_context(
     """Return a TLS context for an endpoint of callbacks (contract section 5.2, mTLS).
 
     TLS 1.2 at least. A client's certificate must lead to ``client_ca``; the authorities
-    that this machine trusts otherwise count for nothing. Whose certificate it is, a
-    `CallbackClientCertificate` tells.
+    that this machine trusts otherwise count for nothing. Whose certificate it is,
+    `CallbackClientCertificate` checks.
 
     Args:
         certificate: file with the server's certificate and those between it and its root.
@@ -40,85 +43,71 @@ def callback_ssl_context(
         ConfigurationError: a file cannot be read, or what it holds does not fit.
     """
     if client_certificates not in _ASKED:
-        raise ConfigurationError("client_certificates is 'required' or 'optional'")
+        raise ConfigurationError("client_certificates must be 'required' or 'optional'")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    fault = _own_fault(context, certificate, key, password)
-    # Crash reporters send the locals of the frame that raises.
-    del password
-    if fault is None and client_ca is not None:
+    _load_own(context, certificate, key, password)
+    if client_ca is not None:
         context.verify_mode = _ASKED[client_certificates]
         # An authority between a root and the clients may be trusted without its root.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        fault = _authorities_fault(context, client_ca)
-    if fault is not None:
-        raise ConfigurationError(fault)
+        _load_authorities(context, client_ca)
     return context
 
 
-def _own_fault(
-    context: ssl.SSLContext,
-    certificate: FilePath,
-    key: FilePath,
-    password: str | Secret | None,
-) -> str | None:
-    unread = _unread("certificate", certificate) or _unread("key", key)
-    if unread is not None:
-        return unread
+def _load_own(
+    context: ssl.SSLContext, certificate: FilePath, key: FilePath, password: str | Secret | None
+) -> None:
+    _check_readable("certificate", certificate)
+    _check_readable("key", key)
     text = password.reveal() if isinstance(password, Secret) else password or ""
-    asked = False
+    was_asked = False
 
     def tell_password() -> str:
         # Without it OpenSSL would ask at the terminal.
-        nonlocal asked
-        asked = True
+        nonlocal was_asked
+        was_asked = True
         return text
 
     try:
         context.load_cert_chain(certificate, key, password=tell_password)
     except ssl.SSLError as error:
-        reason = error.reason or "unknown form"
+        files = f"'{certificate}' and '{key}'"
+        if was_asked:
+            known = "the password does not open" if text else "no password is given for"
+            fault = f"key: {known} '{key}', which is encrypted"
+        elif error.reason == "KEY_VALUES_MISMATCH":
+            fault = f"certificate, key: {files} do not belong together"
+        else:
+            reason = error.reason or "unknown form"
+            fault = (
+                f"certificate, key: {files} are not a certificate and its private key "
+                f"in PEM ({reason})"
+            )
+        raise ConfigurationError(fault) from None
     except ValueError:
-        return "password: it is too long"
-    else:
-        return None
-    if asked:
-        known = "the password does not open" if text else "no password is given for"
-        return f"key: {known} {_shown(key)}, which is encrypted"
-    files = f"{_shown(certificate)} and {_shown(key)}"
-    if reason == "KEY_VALUES_MISMATCH":
-        return f"certificate, key: {files} do not belong together"
-    return f"certificate, key: {files} are not a certificate and its private key in PEM ({reason})"
+        raise ConfigurationError("password: it is too long") from None
 
 
-def _authorities_fault(context: ssl.SSLContext, client_ca: FilePath) -> str | None:
-    unread = _unread("client_ca", client_ca)
-    if unread is not None:
-        return unread
+def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
+    _check_readable("client_ca", client_ca)
     try:
         context.load_verify_locations(cafile=client_ca)
     except ssl.SSLError:
-        return f"client_ca: {_shown(client_ca)} holds no certificate in PEM"
+        raise ConfigurationError(f"client_ca: '{client_ca}' holds no certificate in PEM") from None
     held = context.cert_store_stats()
     if held["x509_ca"] < held["x509"]:
-        return f"client_ca: {_shown(client_ca)} holds a certificate that is no authority's"
-    return None
+        raise ConfigurationError(
+            f"client_ca: '{client_ca}' holds a certificate that is not an authority's"
+        )
 
 
-def _unread(name: str, path: FilePath) -> str | None:
+def _check_readable(name: str, path: FilePath) -> None:
     try:
         # A number would be taken for an open file.
         with Path(os.fspath(path)).open("rb") as file:
             file.read(1)
     except (OSError, TypeError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or "no path"
-        return f"{name}: {_shown(path)} cannot be read: {cause}"
-    return None
-
-
-def _shown(path: FilePath) -> str:
-    try:
-        return repr(os.fspath(path))
-    except TypeError:
-        return "what is given"
+        cause = getattr(error, "strerror", None) or "not a path"
+        raise ConfigurationError(f"{name}: '{path}' cannot be read: {cause}") from None

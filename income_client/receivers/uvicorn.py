@@ -1,11 +1,11 @@
-"""uvicorn's protocols, telling the application of the client's certificate and true address.
+"""uvicorn's protocols, which give the application the client's certificate and true address.
 
-uvicorn tells nothing of certificates by itself, and puts forwarded addresses in the place
-of its peer's unless told not to. These say both beside what uvicorn says::
+uvicorn itself passes on no certificate, and replaces its peer's address by a forwarded one
+unless an option forbids it. These add both to the scope::
 
     uvicorn app:app --http income_client.receivers.uvicorn:H11Protocol ...
 
-What they say decides nothing here. ``HttpToolsProtocol`` needs httptools.
+``HttpToolsProtocol`` needs httptools.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol as _H11Protocol
 
 from income_client.errors import ConfigurationError
 
-from .connections import PEER_EXTENSION, certificate_of, peer_of
+from .endpoint import PEER_EXTENSION, certificate_of, peer_of
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _HttpToolsProtocol
@@ -29,22 +29,22 @@ _Application = Callable[[Any, Any, Any], Awaitable[None]]
 _VERSIONS: Final = {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
 
 
-def _telling(app: Any, transport: asyncio.BaseTransport) -> _Application:
-    """Return the application, told what the connection tells."""
-    told: dict[str, Any] = {PEER_EXTENSION: {"peer": peer_of(transport)}}
+def _extended(app: Any, transport: asyncio.BaseTransport) -> _Application:
+    """Return the application with facts of the connection added to its scopes."""
+    facts: dict[str, Any] = {PEER_EXTENSION: {"peer": peer_of(transport)}}
     layer = transport.get_extra_info("ssl_object")
     if layer is not None:
-        told["tls"] = _tls_extension(certificate_of(transport), layer.version())
+        facts["tls"] = _tls_extension(certificate_of(transport), layer.version())
 
-    async def telling(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        scope["extensions"] = {**scope.get("extensions", {}), **told}
+    async def extended(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        scope["extensions"] = {**scope.get("extensions", {}), **facts}
         await app(scope, receive, send)
 
-    return telling
+    return extended
 
 
 def _tls_extension(certificate: bytes | None, version: str | None) -> dict[str, Any]:
-    """Return what the TLS extension of ASGI holds; names and ciphers are left unsaid."""
+    """Return what the TLS extension of ASGI holds; names and ciphers are left out."""
     return {
         "server_cert": None,
         "client_cert_chain": [] if certificate is None else [ssl.DER_cert_to_PEM_cert(certificate)],
@@ -56,23 +56,23 @@ def _tls_extension(certificate: bytes | None, version: str | None) -> dict[str, 
 
 
 class H11Protocol(_H11Protocol):
-    """uvicorn's own, on h11, that tells of the client's certificate and true address."""
+    """uvicorn's own, on h11, that adds the client's certificate and true address."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin; what is told is the connection's, so it is found once."""
+        """Begin; the facts are the connection's, so they are found once."""
         super().connection_made(transport)
-        self.app: _Application = _telling(self.app, transport)
+        self.app: _Application = _extended(self.app, transport)
 
 
 if _HttpToolsProtocol is not None:
 
     class HttpToolsProtocol(_HttpToolsProtocol):
-        """uvicorn's own, on httptools, that tells of the client's certificate and true address."""
+        """uvicorn's own, on httptools, that adds the client's certificate and true address."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            """Begin; what is told is the connection's, so it is found once."""
+            """Begin; the facts are the connection's, so they are found once."""
             super().connection_made(transport)
-            self.app: _Application = _telling(self.app, transport)
+            self.app: _Application = _extended(self.app, transport)
             self._is_head_read = False
 
         def on_message_begin(self) -> None:
@@ -81,7 +81,7 @@ if _HttpToolsProtocol is not None:
             self._is_head_read = False
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            """Take a header field; a trailer, which httptools tells likewise, is none."""
+            """Take a header field; a trailer, which httptools gives likewise, is not one."""
             if not self._is_head_read:
                 super().on_header(name, value)
 
@@ -93,15 +93,10 @@ if _HttpToolsProtocol is not None:
 else:
 
     class _NotInstalledError(ConfigurationError, ImportError):
-        """What is not installed, told to ``except ImportError`` as well."""
+        """Something is not installed; ``except ImportError`` catches it as well."""
 
     def __getattr__(name: str) -> Any:
-        """Say what to install where somebody asks for the protocol on httptools.
-
-        Raises:
-            ConfigurationError: it is the one that is asked for; an ImportError, too.
-            AttributeError: it is another name.
-        """
+        """Say what to install where somebody asks for the protocol on httptools."""
         if name == "HttpToolsProtocol":
             raise _NotInstalledError(
                 "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"

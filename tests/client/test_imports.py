@@ -14,7 +14,7 @@ _LATER: Final = (
     *("income_client.polling", "income_client.downloads"),
     *("income_client.disk", "income_client.checkpoints", "income_client.walk"),
     *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
-    *("income_client.protocol", "sqlite3", "opentelemetry", "obstore", "pyarrow"),
+    *("income_client.receivers", "sqlite3", "opentelemetry", "obstore", "pyarrow"),
 )
 
 

@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 
 from income_client import ConfigurationError
-from income_client.protocol.callbacks.exchange import UNIX_PEER
 from income_client.receivers.aiohttp import routes
+from income_client.receivers.exchange import UNIX_PEER
 from tests.support.callback_endpoints import Refusing, Telling
 from tests.support.callback_servers import connected, heard, request_bytes, ring, served_by_aiohttp
 from tests.support.service import until

@@ -25,9 +25,9 @@ from income_client import (
     Poller,
 )
 from income_client.emulator import CallbackTarget, Emulator
-from income_client.protocol.callbacks.gate import CallbackAuth
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.asgi import Receiver
+from income_client.receivers.auth import CallbackAuth
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_doors import Server, client_context, server_context
 from tests.support.callback_servers import served_by_aiohttp, served_by_uvicorn

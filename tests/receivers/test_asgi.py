@@ -1,6 +1,5 @@
 """The endpoint in ASGI, by the specification alone: messages in, messages out."""
 
-import ssl
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -124,8 +123,3 @@ async def test_a_certificate_comes_by_the_tls_extension() -> None:
 async def test_what_is_not_verified_is_no_certificate(extensions: Any) -> None:
     """None came, none can be read, or the server says that something is wrong with it."""
     assert (await told(scope_of(extensions=extensions))).certificate is None
-
-
-def test_the_two_forms_are_the_same_certificate() -> None:
-    """What the tests call PEM and DER fits together."""
-    assert ssl.DER_cert_to_PEM_cert(DER).split() == PEM.split()

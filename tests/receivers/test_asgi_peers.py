@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from income_client import CallbackSourceNetworks
-from income_client.protocol.callbacks.exchange import (
+from income_client.receivers.asgi import Receiver
+from income_client.receivers.exchange import (
     REWRITTEN_PEER,
     UNIX_PEER,
+    Refusal,
     RequestHead,
     answer,
 )
-from income_client.protocol.callbacks.networks import TrustedProxies
-from income_client.protocol.callbacks.refusals import Refusal
-from income_client.receivers.asgi import Receiver
+from income_client.receivers.networks import TrustedProxies
 from tests.support.callback_endpoints import Telling
 from tests.support.callback_scopes import scope_of, sent_by, told
+from tests.support.refusals import refusal_of
 
 PROXY = ("127.0.0.1", 40312)
 
@@ -112,9 +112,7 @@ def test_a_rewritten_peer_is_no_proxy_and_no_source() -> None:
         method="POST", headers=((b"X-Forwarded-For", b"127.0.0.1"),), peer=REWRITTEN_PEER
     )
     assert not proxies.is_one(head.peer)
-    assert proxies.source(head) is Refusal.SOURCE_REWRITTEN
-    networks = CallbackSourceNetworks(["127.0.0.1"])
-    assert networks.refusal(proxies.source(head)) is Refusal.SOURCE_REWRITTEN
+    assert refusal_of(proxies.source, head) is Refusal.SOURCE_REWRITTEN
 
 
 class Forbidding(Telling):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from income_client.protocol.callbacks.exchange import REWRITTEN_PEER, UNIX_PEER
 from income_client.receivers.asgi import Receiver
+from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER
 from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.support.callback_certificates import Papers, der_of

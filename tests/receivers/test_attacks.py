@@ -6,7 +6,6 @@ import ssl
 
 import pytest
 
-from tests.support.callback_attack_reasons import REASONS
 from tests.support.callback_attacks import (
     ATTACKS,
     BASIC,
@@ -49,8 +48,8 @@ async def test_the_attack_is_refused(
             headers=fields,
             length=attack.length,
         )
-    assert answer.status == attack.status
-    assert doors[attack.door].status.refused == {REASONS[attack.name]: 1}
+    assert answer.status == attack.reason.status
+    assert doors[attack.door].status.refused == {attack.reason.slug: 1}
     assert answer.headers["content-type"] == "application/json"
     assert list(json.loads(answer.body)) == ["error"]
     assert heard.callbacks == []

@@ -3,16 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client import (
+    BasicAuth,
     Callback,
+    CallbackClientCertificate,
     CallbackRejectedError,
     CallbackSourceNetworks,
+    CallbackTokenIssuer,
+    ConfigurationError,
+    OAuth2ClientCredentials,
 )
-from income_client.protocol.callbacks.exchange import Answer
 from income_client.receivers import CallbackReceiver
+from income_client.receivers.exchange import (
+    Answer,
+    Refusal,
+    RequestHead,
+    check_content,
+    read_callback,
+)
 from tests.support.callback_requests import (
     AUTHORIZATION,
     BASIC,
@@ -25,6 +39,7 @@ from tests.support.callback_requests import (
     until_waiting,
 )
 from tests.support.leaks import package_frames
+from tests.support.refusals import refusal_of
 
 
 def header(answer: Answer, name: str) -> str | None:
@@ -201,24 +216,6 @@ async def test_all_wrong_credentials_get_the_same_answer() -> None:
     assert header(answer, "Retry-After") is None
 
 
-@pytest.mark.parametrize("scheme", ["basic", "BASIC", "Basic ", "bAsIc  "])
-async def test_schemes_have_no_case(scheme: str) -> None:
-    """And may be followed by more than one blank."""
-    receiver = CallbackReceiver(Heard(), auth=BASIC)
-    credentials = AUTHORIZATION.partition(" ")[2]
-    assert (await ring(receiver, head=ring_head(f"{scheme} {credentials}"))).status == 200
-
-
-async def test_every_check_must_pass() -> None:
-    """A password from elsewhere is refused, and so is a guess from there."""
-    networks = CallbackSourceNetworks(["198.51.100.0/24"])
-    elsewhere = CallbackSourceNetworks(["203.0.113.0/24"])
-    good = CallbackReceiver(Heard(), auth=[BASIC, networks])
-    assert (await ring(good)).status == 200
-    assert (await ring(good, head=ring_head(None))).status == 401
-    assert (await ring(CallbackReceiver(Heard(), auth=[BASIC, elsewhere]))).status == 403
-
-
 async def test_verify_returns_the_callback_and_calls_nobody() -> None:
     """For frameworks without an adapter."""
     heard = Heard()
@@ -258,3 +255,263 @@ async def test_refusals_are_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
         clock.seconds += 1
     assert [record.unsaid for record in caplog.records] == [0, 59]  # type: ignore[attr-defined]
     assert receiver.status.refused == {"authorization_missing": 100}
+
+
+async def test_a_full_queue_is_answered_with_503() -> None:
+    """At once, and without harm to those who wait."""
+    let = asyncio.Event()
+    heard = Heard()
+
+    async def handle(callback: Callback) -> None:
+        heard(callback)
+        await let.wait()
+
+    receiver = CallbackReceiver(handle, auth=BASIC, concurrency=2, queue=3)
+    tasks = [asyncio.create_task(ring(receiver, {"event_type": str(n)})) for n in range(5)]
+    await until_waiting(receiver, 5)
+    full = await ring(receiver, {"event_type": "5"})
+    assert (full.status, header(full, "Retry-After")) == (503, "5")
+    assert len(heard.callbacks) == 2
+    let.set()
+    assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 5
+    assert len(heard.callbacks) == 5
+    assert receiver.status.refused == {"queue_full": 1}
+
+
+async def test_repeats_are_told_and_run_all_the_same() -> None:
+    """What looks the same may be another event; after a failure, it is no repeat."""
+    clock, heard = HandClock(), Heard()
+    receiver = CallbackReceiver(heard, auth=BASIC, clock=clock)
+    for _ in range(2):
+        assert (await ring(receiver)).status == 200
+    await ring(receiver, {**EVENT, "event_type": "extractions"})
+    clock.seconds += 600
+    await ring(receiver)
+    assert [callback.is_repeat for callback in heard.callbacks] == [False, True, False, False]
+    assert (receiver.status.handled, receiver.status.repeats) == (4, 1)
+
+
+async def test_repeats_are_skipped_if_one_says_so() -> None:
+    """Only once they were handled."""
+    heard, fails = Heard(), [True, False, False]
+
+    def handle(callback: Callback) -> None:
+        heard(callback)
+        if fails.pop(0):
+            raise ValueError
+
+    receiver = CallbackReceiver(handle, auth=BASIC, on_repeat="skip")
+    assert [(await ring(receiver)).status for _ in range(4)] == [503, 200, 200, 200]
+    assert len(heard.callbacks) == 2
+    assert (receiver.status.handled, receiver.status.repeats) == (3, 2)
+
+
+@pytest.mark.parametrize(("on_repeat", "repeats"), [("run", [False, True]), ("skip", [False])])
+async def test_a_repeat_that_comes_meanwhile_is_known_once_the_first_is_done(
+    on_repeat: Literal["run", "skip"], repeats: list[bool]
+) -> None:
+    """As when the service has waited for too short a time, and sends again."""
+    let, heard = asyncio.Event(), Heard()
+
+    async def handle(callback: Callback) -> None:
+        heard(callback)
+        await let.wait()
+
+    receiver = CallbackReceiver(handle, auth=BASIC, on_repeat=on_repeat)
+    tasks = [asyncio.create_task(ring(receiver)) for _ in range(2)]
+    await until_waiting(receiver, 2)
+    let.set()
+    assert [answer.status for answer in await asyncio.gather(*tasks)] == [200, 200]
+    assert [callback.is_repeat for callback in heard.callbacks] == repeats
+    assert receiver.status.repeats == 1
+
+
+async def test_equal_callbacks_at_once_share_a_run() -> None:
+    """One that began before they came is not shared."""
+    let, heard = asyncio.Event(), Heard()
+
+    async def handle(callback: Callback) -> None:
+        heard(callback)
+        await let.wait()
+
+    receiver = CallbackReceiver(handle, auth=BASIC)
+    tasks = [asyncio.create_task(ring(receiver)) for _ in range(20)]
+    await until_waiting(receiver, 20)
+    let.set()
+    assert {answer.status for answer in await asyncio.gather(*tasks)} == {200}
+    assert len(heard.callbacks) == 2
+
+
+async def yields(_callback: object) -> AsyncIterator[None]:
+    """Do nothing when it is called."""
+    yield
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"auth": []},
+        {"auth": CallbackSourceNetworks(["198.51.100.7"])},
+        {"auth": [BASIC, BASIC]},
+        {"auth": ["service:password"]},
+        {"auth": None},
+        {"auth": CallbackClientCertificate(san="a.example", proxy_header="Client-Cert")},
+        {"on_callback": 7},
+        {"on_callback": lambda: None},
+        {"on_callback": yields},
+        {"on_callback": lambda _callback, _more: None},
+        {"concurrency": 0},
+        {"queue": 0},
+        {"timeout": 0},
+        {"retry_after": float("inf")},
+        {"max_body_bytes": 1.5},
+        {"body_timeout": -1},
+        {"repeat_window": -1},
+        {"on_repeat": "ignore"},
+        {"trusted_proxies": "10.0.0.1"},
+    ],
+)
+def test_a_receiver_that_cannot_be_meant_is_refused(wrong: dict[str, object]) -> None:
+    """One without any check first of all."""
+    arguments = {"on_callback": Heard(), "auth": BASIC} | wrong
+    with pytest.raises(ConfigurationError):
+        CallbackReceiver(**arguments)  # type: ignore[arg-type]
+
+
+async def test_networks_may_be_said_to_be_enough() -> None:
+    """Where the service is given no credentials."""
+    networks = CallbackSourceNetworks(["198.51.100.7"], is_enough=True)
+    receiver = CallbackReceiver(Heard(), auth=networks)
+    assert (await ring(receiver, head=ring_head(None))).status == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (BasicAuth("service", "p"), "CallbackBasicAuth"),
+        (CallbackTokenIssuer("service", "s" * 32), ".auth"),
+        (OAuth2ClientCredentials("service", "p"), "CallbackTokenIssuer"),
+        (None, "CallbackBearerAuth"),
+    ],
+)
+def test_what_is_no_check_is_told_with_what_is_meant(given: object, meant: str) -> None:
+    """The likeliest mistakes by name."""
+    with pytest.raises(ConfigurationError, match=meant):
+        CallbackReceiver(Heard(), auth=given)  # type: ignore[arg-type]
+
+
+async def test_heads_of_text_are_heads_too() -> None:
+    """As frameworks without an adapter here tell them."""
+    receiver = CallbackReceiver(Heard(), auth=BASIC)
+    fields = {"Authorization": AUTHORIZATION, "Content-Type": "application/json"}
+    for headers in (fields, list(fields.items())):
+        head = RequestHead(method="POST", headers=headers)
+        assert (await receiver.verify(head, b"{}")).payload == {}
+
+
+NOW = datetime(2026, 6, 30, 12, tzinfo=UTC)
+
+
+def head(*fields: tuple[str, str]) -> RequestHead:
+    """Return the head of a request with these fields."""
+    raw = tuple((name.encode(), value.encode("latin-1")) for name, value in fields)
+    return RequestHead(method="POST", headers=raw)
+
+
+def read(body: bytes) -> Callback:
+    """Return the callback that a body is."""
+    return read_callback(body, received_at=NOW)
+
+
+def test_hints_are_taken_up() -> None:
+    """The event and the ids that are publicly known."""
+    body = b'{"event_type":"extractions","application_id":"app-1","more":[1,{"a":null}]}'
+    assert read(body) == Callback(
+        event_type="extractions",
+        application_id="app-1",
+        payload={"event_type": "extractions", "application_id": "app-1", "more": [1, {"a": None}]},
+        received_at=NOW,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}", b"[]", b"null", b"7", b'"text"', b"true", b"[[[]]]", b'{"event_type":7}',
+        b'{"application_id":null,"event_type":["a"],"application_reference_id":{}}',
+        b'{"application_id":""}', b'{"application_id":"a\\u0000b"}', b'{"event_type":"a\\nb"}',
+        b'{"application_id":"' + b"a" * 257 + b'"}', b"\xef\xbb\xbf{}",
+    ],
+)  # fmt: skip
+def test_unknown_shapes_pass_without_hints(body: bytes) -> None:
+    """Payloads are not specified."""
+    found = read(body)
+    hints = (found.event_type, found.application_id, found.application_reference_id)
+    assert hints == (None, None, None)
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n\t"])
+def test_an_empty_body_is_a_callback_that_says_nothing(body: bytes) -> None:
+    """Whoever may ring, rings."""
+    assert read(body) == Callback(payload=None, received_at=NOW)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b"{}{}", b"nul", b"a=b", b"<a/>", b"\xff\xfe{\0}\0", b'{"a":"\xff"}', b"NaN",
+        b"[" * 5000 + b"]" * 5000, b'{"a":' * 300 + b"1" + b"}" * 300, b'{"a":1,"a":2}', b"\0",
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_refused(body: bytes) -> None:
+    """Cut, doubled, in another encoding, or too deep."""
+    assert refusal_of(read_callback, body, received_at=NOW) is Refusal.NOT_JSON
+
+
+@given(st.binary(max_size=200))
+def test_no_body_raises(body: bytes) -> None:
+    """Whatever comes becomes a callback or a refusal."""
+    assert refusal_of(read_callback, body, received_at=NOW) in (None, Refusal.NOT_JSON)
+
+
+def test_the_payload_is_not_shown() -> None:
+    """It may hold what the contract does not name."""
+    assert "secret" not in repr(read(b'{"event_type":"error","note":"secret"}'))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "application/json", "Application/JSON", "application/json; charset=utf-8",
+        'application/json;charset="UTF-8"', "application/vnd.service+json", "application/json;",
+        "application/json; version=1; charset=us-ascii",
+    ],
+)  # fmt: skip
+def test_json_is_read_under_any_of_its_names(value: str) -> None:
+    """With or without a charset that means UTF-8."""
+    check_content(head(("Content-Type", value)), max_body_bytes=9)
+
+
+def test_a_body_without_a_type_is_read() -> None:
+    """Nobody says that the service names one; what is no JSON is refused all the same."""
+    check_content(head(), max_body_bytes=9)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=json",
+        "text/json", "application/jsonp", "application/json-seq", "json", "",
+        "application/json; charset=utf-16", "text/html; charset=application/json", "*/*",
+    ],
+)  # fmt: skip
+def test_other_types_are_refused(value: str) -> None:
+    """Forms of browsers among them."""
+    found = refusal_of(check_content, head(("Content-Type", value)), max_body_bytes=9)
+    assert found is Refusal.CONTENT_TYPE
+
+
+def test_doubled_types_are_refused() -> None:
+    """One of them would be believed by somebody else."""
+    fields = (("Content-Type", "application/json"), ("content-type", "text/plain"))
+    assert refusal_of(check_content, head(*fields), max_body_bytes=9) is Refusal.CONTENT_TYPE

@@ -11,9 +11,9 @@ from income_client import (
     CallbackClientCertificate,
     CallbackSourceNetworks,
 )
-from income_client.protocol.callbacks.gate import CallbackAuth
 from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.asgi import Receiver
+from income_client.receivers.auth import CallbackAuth
 from tests.support.callback_attacks import Certificate, Door
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_requests import BASIC, HandClock, Heard

@@ -4,9 +4,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from income_client.protocol.callbacks.exchange import Answer, RequestHead, answer
-from income_client.protocol.callbacks.refusals import Refusal
 from income_client.receivers.endpoint import Body, read_body
+from income_client.receivers.exchange import Answer, RefusedError, RequestHead, answer
 
 
 @frozen
@@ -21,10 +20,11 @@ class Telling:
     async def answer(self, head: RequestHead, body: Body) -> Answer:
         """Read it all and tell of it."""
         self.heads.append(head)
-        read = await read_body(body, max_bytes=10**9, seconds=50.0)
-        if isinstance(read, Refusal):
+        try:
+            read = await read_body(body, max_bytes=10**9, seconds=50.0)
+        except RefusedError as error:
             self.bodies.append(None)
-            return answer(read.status, Connection="close")
+            return answer(error.refusal.status, Connection="close")
         self.bodies.append(read)
         return answer(200, self._told(head, read))
 

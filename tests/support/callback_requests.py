@@ -9,9 +9,9 @@ import msgspec
 from attrs import define
 
 from income_client import Callback, CallbackBasicAuth
-from income_client.protocol.callbacks.exchange import Answer, RequestHead
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.endpoint import BodyCutError
+from income_client.receivers.exchange import Answer, RequestHead
 
 PASSWORD: Final = "invented-password-of-the-service"
 BASIC: Final = CallbackBasicAuth("service", PASSWORD)

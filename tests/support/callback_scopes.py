@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from income_client.protocol.callbacks.exchange import RequestHead
 from income_client.receivers.asgi import Receiver
+from income_client.receivers.exchange import RequestHead
 from tests.support.callback_endpoints import Telling
 
 WHOLE = ({"type": "http.request", "body": b"{}"},)

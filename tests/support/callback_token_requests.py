@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from income_client.protocol.callbacks.exchange import Answer, RequestHead
-from income_client.protocol.callbacks.issuer import CallbackTokenIssuer
+from income_client.receivers.exchange import Answer, RequestHead
+from income_client.receivers.issuer import CallbackTokenIssuer
 from tests.support.signed_tokens import NOW
 
 CLIENT: Final = "service"

@@ -9,9 +9,10 @@ from typing import Any, Final, cast
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from income_client.protocol.callbacks.access_tokens import check_token
-from income_client.protocol.callbacks.bearer import CallbackBearerAuth
-from income_client.protocol.callbacks.refusals import Refusal
+from income_client.receivers.auth import CallbackBearerAuth
+from income_client.receivers.exchange import Refusal
+from income_client.receivers.jwt import check_token
+from tests.support.refusals import refusal_of
 
 NOW: Final = 1_780_000_000.0
 ISSUER: Final = "https://id.example.test/"
@@ -113,9 +114,7 @@ def accepting(**arguments: Any) -> CallbackBearerAuth:
 def outcome(text: str, *, now: float = NOW, **arguments: Any) -> Refusal | None:
     """Return what is said of a token."""
     auth = accepting(**arguments)
-    assert auth.keys is not None
-    assert auth.rules is not None
-    return check_token(text, auth.keys, auth.rules, now=now)
+    return refusal_of(check_token, text, auth.keys, auth.rules, now=now)
 
 
 def reencoded(text: str, place: int, change: bytes) -> str:

@@ -1,0 +1,310 @@
+"""How callbacks show where they come from, and the order in which that is checked.
+
+Everything here is decided from the head of a request, before its body is read.
+"""
+
+import base64
+import binascii
+import hmac
+import ssl as tls
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+from income_client.errors import ConfigurationError
+from income_client.hosts import is_this_machine, plain_host
+from income_client.settings import BasicAuth, Secret
+
+from .certificates import CallbackClientCertificate
+from .exchange import LONGEST_TOKEN, Refusal, RefusedError, RequestHead, without_arguments
+from .networks import CallbackSourceNetworks, TrustedProxies
+
+if TYPE_CHECKING:
+    from .jwt import TokenKeys, TokenRules
+
+T = TypeVar("T")
+
+Verify: TypeAlias = Callable[[str], bool | Awaitable[bool]]
+"""Says whether a token is believed; exactly True means that it is."""
+GivenKey: TypeAlias = Mapping[str, Any] | str | bytes | Secret
+"""A JWK, a set of them, a public key in PEM, or a shared secret."""
+ClaimValue: TypeAlias = str | int | bool
+"""What a further claim may have to equal."""
+
+_ENCODINGS: Final = ("utf-8", "latin-1")
+_LEEWAY: Final = 30.0
+_LONGEST_ADDRESS: Final = 2048
+_LONGEST_AUTHORIZATION: Final = LONGEST_TOKEN + 16
+_REALM: Final = 'realm="callbacks"'
+
+
+@frozen(init=False)
+class CallbackBasicAuth:
+    """User name and password that callbacks carry (contract section 5.2).
+
+    Args:
+        username: as given to the service at account configuration; holds no colon.
+        password: as given to the service, a str or a `Secret`.
+        also: further pairs that are accepted, for the time of a change of passwords.
+
+    Raises:
+        ConfigurationError: a part is empty or holds a control character.
+    """
+
+    _digests: tuple[bytes, ...] = field(repr=False)
+
+    @without_arguments
+    def __init__(
+        self, username: str, password: str | Secret, *, also: Iterable[BasicAuth] = ()
+    ) -> None:
+        if not isinstance(also, Iterable):
+            raise ConfigurationError("also must be an iterable of BasicAuth")
+        pairs = (BasicAuth(username, password), *also)
+        if not all(isinstance(pair, BasicAuth) for pair in pairs):
+            raise ConfigurationError("also holds something that is not a BasicAuth")
+        self.__attrs_init__(tuple(digest for pair in pairs for digest in _digests(pair)))
+
+    def check(self, credentials: bytes) -> None:
+        """Refuse wrong credentials, the header's text after ``Basic``, all in the same time."""
+        try:
+            pair = base64.b64decode(credentials, validate=True)
+        except binascii.Error:
+            raise RefusedError(Refusal.AUTHORIZATION_UNREADABLE) from None
+        digest = sha256(pair).digest()
+        # Every pair is compared, even after one fits.
+        fits = [hmac.compare_digest(digest, known) for known in self._digests]
+        if not any(fits):
+            raise RefusedError(Refusal.PASSWORD_WRONG)
+
+
+def _digests(pair: BasicAuth) -> Iterator[bytes]:
+    # The name holds no colon, so that a pair has one reading. Which characters the
+    # service sends in which encoding is not shown (RFC 7617 leaves both).
+    text = f"{pair.username}:{pair.password.reveal()}"
+    for encoding in _ENCODINGS:
+        try:
+            yield sha256(text.encode(encoding)).digest()
+        except UnicodeEncodeError:
+            continue
+
+
+@frozen(init=False)
+class CallbackBearerAuth:
+    """Tokens that callbacks carry, made by the partner's identity provider (section 5.2).
+
+    Exactly one of ``keys``, ``jwks_url`` and ``verify`` is given. With one of the first
+    two, tokens are JWTs whose ``iss`` is ``issuer``, which have not expired, and which are
+    meant for this endpoint: by ``audience``, by ``claims`` or both.
+
+    Args:
+        keys: a JWK, a JWKS, a public key in PEM, a `Secret` for HS256 and its like, or
+            several of these.
+        jwks_url: address of the issuer's key set: https, or http on this machine.
+        verify: says of a token, as it came, whether it is believed; may be async, and has
+            ten seconds. It must look at everything that matters, the time included.
+        issuer: what tokens carry as ``iss``.
+        audience: what they carry as ``aud``; of several, one is enough.
+        claims: further claims, and the values to which they must be equal.
+        algorithms: those that may sign; all common ones with public keys by default.
+        leeway: seconds by which the clocks may differ, 60 at most.
+        ssl: a TLS context in place of the default one, where a private authority has
+            issued the certificate of the key set's host.
+
+    Raises:
+        ConfigurationError: an argument is invalid, a key cannot be used with the
+            algorithms, or the library for tokens is not installed.
+    """
+
+    keys: "TokenKeys | None" = field(repr=False)
+    """The issuer's keys, where they are given."""
+    jwks_url: str | None = field(repr=False)
+    """Where they are fetched from, if they are not."""
+    verify: Verify | None = field(repr=False)
+    """What is asked in place of them."""
+    rules: "TokenRules | None"
+    """What tokens must be and say; None where `verify` decides."""
+    ssl: tls.SSLContext | None = field(repr=False)
+    """How the host of the key set is verified; None for the usual way."""
+
+    @without_arguments
+    def __init__(
+        self,
+        *,
+        keys: GivenKey | Sequence[GivenKey] | None = None,
+        jwks_url: str | None = None,
+        verify: Verify | None = None,
+        issuer: str | None = None,
+        audience: str | Iterable[str] | None = None,
+        claims: Mapping[str, ClaimValue] | None = None,
+        algorithms: Iterable[str] | None = None,
+        leeway: float = _LEEWAY,
+        ssl: tls.SSLContext | None = None,
+    ) -> None:
+        if sum(way is not None for way in (keys, jwks_url, verify)) != 1:
+            raise ConfigurationError("give exactly one of keys, jwks_url and verify")
+        if ssl is not None and not isinstance(ssl, tls.SSLContext):
+            raise ConfigurationError("ssl must be an SSLContext")
+        if ssl is not None and jwks_url is None:
+            raise ConfigurationError("ssl goes with a jwks_url")
+        if verify is not None:
+            if not callable(verify):
+                raise ConfigurationError("verify must be callable")
+            if (issuer, audience, claims, algorithms, leeway) != (None, None, None, None, _LEEWAY):
+                raise ConfigurationError("verify decides alone; no other argument goes with it")
+            self.__attrs_init__(None, None, verify, None, None)
+            return
+        from . import jwt  # noqa: PLC0415 - only tokens need its library
+
+        rules = jwt.token_rules(
+            issuer=issuer, audience=audience, claims=claims, algorithms=algorithms, leeway=leeway
+        )
+        found = None if keys is None else jwt.given_keys(keys, rules)
+        if found is None:
+            _check_address(jwks_url, rules)
+        self.__attrs_init__(found, jwks_url, None, rules, ssl)
+
+
+def _check_address(url: object, rules: "TokenRules") -> None:
+    """Refuse an address of keys that is not https, or that says more than where they are."""
+    if rules.is_symmetric:
+        raise ConfigurationError(
+            "jwks_url: keys that anybody can fetch are no secrets; HS256 goes with keys"
+        )
+    unreadable = ConfigurationError("jwks_url must be an address in printable ASCII")
+    is_plain = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
+    if not isinstance(url, str) or not is_plain or len(url) > _LONGEST_ADDRESS or "\\" in url:
+        raise unreadable
+    try:
+        parts = urlsplit(url)
+        has_port_zero = parts.port == 0
+    except ValueError:
+        raise unreadable from None
+    name = parts.hostname or ""
+    host = plain_host(f"[{name}]" if ":" in name else name)
+    if has_port_zero or host is None:
+        raise unreadable
+    if "@" in parts.netloc or parts.fragment:
+        raise ConfigurationError("jwks_url holds a user name, a password or a fragment")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host)):
+        raise ConfigurationError("jwks_url must be https, or http on this machine")
+
+
+CallbackAuth: TypeAlias = (
+    CallbackBasicAuth | CallbackBearerAuth | CallbackClientCertificate | CallbackSourceNetworks
+)
+"""One way in which callbacks show where they come from."""
+
+
+@frozen(init=False)
+class CallbackGate:
+    """Checks the heads of requests (contract section 5.2).
+
+    Of Basic and Bearer, either is enough where both are given, since a request has one
+    Authorization header. Everything else that is given must hold as well.
+
+    Args:
+        auth: the ways in which callbacks show where they come from, each at most once.
+        proxies: whose forwarding headers are believed.
+
+    Raises:
+        ConfigurationError: there is none, one is given twice, or source networks are alone.
+    """
+
+    basic: CallbackBasicAuth | None
+    bearer: CallbackBearerAuth | None
+    certificate: CallbackClientCertificate | None
+    networks: CallbackSourceNetworks | None
+    proxies: TrustedProxies
+
+    def __init__(
+        self, auth: CallbackAuth | Iterable[CallbackAuth], *, proxies: TrustedProxies
+    ) -> None:
+        given = tuple(auth) if isinstance(auth, Iterable) else (auth,)
+        for one in given:
+            if not isinstance(one, CallbackAuth):
+                raise ConfigurationError(_mistaken(one))
+        networks = _one(given, CallbackSourceNetworks)
+        if not given:
+            raise ConfigurationError("auth is empty: anybody could send callbacks")
+        if networks is not None and len(given) == 1 and not networks.is_enough:
+            raise ConfigurationError(
+                "auth: an address tells nobody's identity; add another method to the source "
+                "networks, or say is_enough=True"
+            )
+        certificate = _one(given, CallbackClientCertificate)
+        if certificate is not None and certificate.proxy_header and not proxies.are_any:
+            raise ConfigurationError(
+                "auth: a proxy_header is believed from trusted_proxies, and there are none"
+            )
+        self.__attrs_init__(
+            _one(given, CallbackBasicAuth),
+            _one(given, CallbackBearerAuth),
+            certificate,
+            networks,
+            proxies,
+        )
+
+    @property
+    def challenges(self) -> tuple[str, ...]:
+        """What a 401 names as accepted; the same for every cause."""
+        offered = ((self.basic, "Basic"), (self.bearer, "Bearer"))
+        return tuple(f"{scheme} {_REALM}" for method, scheme in offered if method is not None)
+
+    def check(self, head: RequestHead, *, now: float) -> str | None:
+        """Refuse a request, or return its bearer token, which is still to be checked.
+
+        ``now`` is in seconds since 1970.
+        """
+        if head.method != "POST":
+            raise RefusedError(Refusal.METHOD)
+        if self.networks is not None:
+            self.networks.check(self.proxies.source(head))
+        if self.certificate is not None:
+            self.certificate.check(head, self.proxies, now=now)
+        if self.basic is None and self.bearer is None:
+            return None
+        return self._check_authorization(head)
+
+    def _check_authorization(self, head: RequestHead) -> str | None:
+        values = head.values(b"authorization")
+        if not values:
+            raise RefusedError(Refusal.AUTHORIZATION_MISSING)
+        if len(values) > 1:
+            raise RefusedError(Refusal.AUTHORIZATION_DOUBLED)
+        scheme, _, credentials = values[0].partition(b" ")
+        if len(values[0]) > _LONGEST_AUTHORIZATION or not values[0].isascii():
+            raise RefusedError(Refusal.AUTHORIZATION_UNREADABLE)
+        match scheme.lower():
+            case b"basic" if self.basic is not None:
+                self.basic.check(credentials.strip(b" "))
+                return None
+            case b"bearer" if self.bearer is not None:
+                return credentials.strip(b" ").decode()
+            case _:
+                raise RefusedError(Refusal.SCHEME_NOT_ACCEPTED)
+
+
+def _mistaken(given: object) -> str:
+    """Say which of the four is meant by something else."""
+    name = type(given).__name__
+    meant = {
+        "BasicAuth": "CallbackBasicAuth(username, password)",
+        "CallbackTokenIssuer": "the issuer's .auth",
+        "OAuth2ClientCredentials": "CallbackTokenIssuer(client_id, client_secret).auth",
+    }.get(
+        name,
+        "a CallbackBasicAuth, CallbackBearerAuth, CallbackClientCertificate or "
+        "CallbackSourceNetworks, or several",
+    )
+    return f"auth: {name} cannot check callbacks; give {meant}"
+
+
+def _one(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
+    """Return the one of this kind, if there is one."""
+    found = [one for one in given if isinstance(one, kind)]
+    if len(found) > 1:
+        raise ConfigurationError(f"auth holds more than one {kind.__name__}")
+    return found[0] if found else None

@@ -1,0 +1,265 @@
+"""A token endpoint for partners without an identity provider; time and chance are arguments.
+
+Its tokens are signed with a key that is derived from the client secret, so that nothing is
+stored: they are valid in every process that knows the secret, and after a restart.
+"""
+
+import base64
+import binascii
+import hmac
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from attrs import field, frozen
+
+from income_client.errors import ConfigurationError
+from income_client.settings import OAuth2ClientCredentials, Secret, is_number
+
+from .auth import CallbackBearerAuth
+from .exchange import Answer, RequestHead, answer, without_arguments
+
+MAX_FORM_BYTES: Final = 8192
+"""Longest body of a token request that need be read."""
+
+_ISSUER: Final = "income-client"
+_AUDIENCE: Final = "income-client callbacks"
+_KEY_LABEL: Final = b"income-client callback tokens 1\0"
+_GRANT: Final = b"client_credentials"
+_INVALID_REQUEST: Final = "invalid_request"
+_INVALID_CLIENT: Final = "invalid_client"
+_CHALLENGE: Final = 'Basic realm="callback tokens"'
+_LEAST_SECRET: Final = 32
+_SHORTEST: Final = 60
+_LONGEST: Final = 86_400
+
+_FORM: Final = b"application/x-www-form-urlencoded"
+_MOST_PARAMETERS: Final = 64
+_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_ONCE: Final = frozenset({b"grant_type", b"client_id", b"client_secret"})
+_LONGEST_AUTHORIZATION: Final = 8192
+
+
+class _TokenRequestError(Exception):
+    """A request gets no token; the text is one of RFC 6749, section 5.2."""
+
+
+@frozen(kw_only=True)
+class _Client:
+    client_id: str
+    digests: tuple[bytes, ...] = field(repr=False)
+    """Of the id and the secret, in each encoding that they may come in."""
+    key: Secret
+    """What its tokens are signed with."""
+
+
+@frozen(init=False)
+class CallbackTokenIssuer:
+    """Issues the tokens that callbacks carry (contract section 5.2).
+
+    The service is given the client id, the client secret, the grant type
+    ``client_credentials`` and the address at which this is served; `auth` goes to the
+    receiver. Serve it over TLS: the secret comes in the clear.
+
+    Args:
+        client_id: as given to the service; holds no colon.
+        client_secret: as given to the service, at least 32 characters that cannot be
+            guessed.
+        lifetime: seconds for which a token is valid, from 60 to 86400.
+        also: further clients that are accepted, for the time of a change of secrets.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the library for tokens is not
+            installed.
+    """
+
+    auth: CallbackBearerAuth
+    """Accepts the tokens of this issuer."""
+    lifetime: int
+    """Seconds for which a token is valid."""
+    _clients: tuple[_Client, ...] = field(repr=False)
+
+    @without_arguments
+    def __init__(
+        self,
+        client_id: str,
+        client_secret: str | Secret,
+        *,
+        lifetime: float = 3600.0,
+        also: Iterable[OAuth2ClientCredentials] = (),
+    ) -> None:
+        if not is_number(lifetime) or not _SHORTEST <= lifetime <= _LONGEST:
+            raise ConfigurationError(
+                f"lifetime must be a number of seconds from {_SHORTEST} to {_LONGEST}"
+            )
+        if not isinstance(also, Iterable):
+            raise ConfigurationError("also must be an iterable of OAuth2ClientCredentials")
+        given = (OAuth2ClientCredentials(client_id, client_secret), *also)
+        clients = tuple(map(_client, given))
+        auth = CallbackBearerAuth(
+            keys=[client.key for client in clients],
+            issuer=_ISSUER,
+            audience=_AUDIENCE,
+            algorithms=("HS256",),
+        )
+        self.__attrs_init__(auth, int(lifetime), clients)
+
+    def answer(self, head: RequestHead, body: bytes, *, now: float, nonce: bytes) -> Answer:
+        """Answer a token request (RFC 6749, sections 4.4 and 5).
+
+        Args:
+            head: what came before the body.
+            body: the whole of it.
+            now: seconds since 1970.
+            nonce: 16 bytes or more that were never used before; they become the token's name.
+
+        Returns:
+            A token as JSON (section 5.1 there), or an error as JSON (section 5.2).
+        """
+        if head.method != "POST":
+            return answer(HTTPStatus.METHOD_NOT_ALLOWED, Allow="POST")
+        try:
+            form = _read_form(head, body)
+            client = self._client_of(_read_client(head, form))
+            if form[b"grant_type"] != _GRANT:
+                raise _TokenRequestError("unsupported_grant_type")  # noqa: TRY301 - answered like the others
+        except _TokenRequestError as error:
+            return _refused(str(error))
+        content = {
+            "access_token": self._token(client, now=now, nonce=nonce),
+            "token_type": "Bearer",
+            "expires_in": self.lifetime,
+        }
+        return answer(HTTPStatus.OK, content, Pragma="no-cache")
+
+    def _client_of(self, pairs: Iterable[tuple[bytes, bytes]]) -> _Client:
+        digests = [_digest(*pair) for pair in pairs]
+        found = None
+        # Every one is compared, even after one fits.
+        for client in self._clients:
+            for known in client.digests:
+                for digest in digests:
+                    if hmac.compare_digest(digest, known):
+                        found = client
+        if found is None:
+            raise _TokenRequestError(_INVALID_CLIENT)
+        return found
+
+    def _token(self, client: _Client, *, now: float, nonce: bytes) -> str:
+        from .jwt import sign  # noqa: PLC0415 - an extra
+
+        issued_at = int(now)
+        claims = {
+            "iss": _ISSUER,
+            "aud": _AUDIENCE,
+            "sub": client.client_id,
+            "client_id": client.client_id,
+            "iat": issued_at,
+            "exp": issued_at + self.lifetime,
+            "jti": urlsafe_b64encode(nonce).rstrip(b"=").decode(),
+        }
+        return sign(claims, client.key.reveal())
+
+
+def _client(given: object) -> _Client:
+    if not isinstance(given, OAuth2ClientCredentials):
+        raise ConfigurationError("also holds something that is not an OAuth2ClientCredentials")
+    client_id, secret = given.client_id, given.client_secret.reveal()
+    if len(secret) < _LEAST_SECRET:
+        raise ConfigurationError(
+            f"client_secret has fewer than {_LEAST_SECRET} characters, and tokens are "
+            "signed with it; secrets.token_urlsafe(32) makes a good one"
+        )
+    # Not the secret itself: others than its owner see what is signed with it.
+    key = hmac.digest(secret.encode(), _KEY_LABEL + client_id.encode(), "sha256")
+    digests = tuple(_digests(client_id, secret))
+    return _Client(client_id=client_id, digests=digests, key=Secret(key.hex()))
+
+
+def _digests(client_id: str, secret: str) -> Iterator[bytes]:
+    for encoding in ("utf-8", "latin-1"):
+        try:
+            yield _digest(client_id.encode(encoding), secret.encode(encoding))
+        except UnicodeEncodeError:
+            continue
+
+
+def _digest(client_id: bytes, client_secret: bytes) -> bytes:
+    return sha256(sha256(client_id).digest() + sha256(client_secret).digest()).digest()
+
+
+def _read_form(head: RequestHead, body: bytes) -> Mapping[bytes, bytes]:
+    """Return the parameters of a token request, ``grant_type`` among them."""
+    types = head.values(b"content-type")
+    encodings = head.values(b"content-encoding")
+    is_form = len(types) == 1 and types[0].partition(b";")[0].strip().lower() == _FORM
+    if not is_form or any(encoding.lower() not in (b"", b"identity") for encoding in encodings):
+        raise _TokenRequestError(_INVALID_REQUEST)
+    parts = body.split(b"&")
+    if len(parts) > _MOST_PARAMETERS or _BAD_ESCAPE.search(body):
+        raise _TokenRequestError(_INVALID_REQUEST)
+    found: dict[bytes, bytes] = {}
+    for part in parts:
+        name, _, value = (_decoded(side) for side in part.partition(b"="))
+        # A parameter without a value counts as left out. Some that are ignored here may
+        # come twice, such as `resource` (RFC 8707).
+        if not value:
+            continue
+        if name in _ONCE and name in found:
+            raise _TokenRequestError(_INVALID_REQUEST)
+        found[name] = value
+    if b"grant_type" not in found:
+        raise _TokenRequestError(_INVALID_REQUEST)
+    return found
+
+
+def _read_client(head: RequestHead, form: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """Return id and secret of the client, in each way in which they can be read."""
+    client_id = form.get(b"client_id")
+    client_secret = form.get(b"client_secret")
+    headers = head.values(b"authorization")
+    if len(headers) > 1 or (headers and client_secret is not None):
+        raise _TokenRequestError(_INVALID_REQUEST)
+    if not headers:
+        if client_id is None or client_secret is None:
+            raise _TokenRequestError(_INVALID_CLIENT)
+        return [(client_id, client_secret)]
+    readings = _basic_readings(headers[0])
+    # An id in the form as well is not a second way to authenticate, if it is the same.
+    fitting = [pair for pair in readings if client_id in (None, pair[0])]
+    if readings and not fitting:
+        raise _TokenRequestError(_INVALID_REQUEST)
+    return fitting
+
+
+def _basic_readings(authorization: bytes) -> list[tuple[bytes, bytes]]:
+    scheme, _, credentials = authorization.partition(b" ")
+    if scheme.lower() != b"basic" or len(authorization) > _LONGEST_AUTHORIZATION:
+        return []
+    try:
+        pair = base64.b64decode(credentials.strip(b" "), validate=True)
+    except binascii.Error:
+        return []
+    name, colon, secret = pair.partition(b":")
+    if not colon:
+        return []
+    # RFC 6749 wants both parts encoded like those of a form; half of all clients do not.
+    return [(name, secret), (_decoded(name), _decoded(secret))]
+
+
+def _decoded(text: bytes) -> bytes:
+    return unquote_to_bytes(text.replace(b"+", b" "))
+
+
+def _refused(fault: str) -> Answer:
+    """Return the answer to a request that gets no token (RFC 6749, section 5.2)."""
+    content = {"error": fault}
+    if fault == _INVALID_CLIENT:
+        return answer(
+            HTTPStatus.UNAUTHORIZED, content, Pragma="no-cache", WWW_Authenticate=_CHALLENGE
+        )
+    return answer(HTTPStatus.BAD_REQUEST, content, Pragma="no-cache")

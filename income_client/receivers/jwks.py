@@ -1,0 +1,193 @@
+"""The key set of an issuer: fetched from its address, kept, renewed, and never asked for often.
+
+What the address answers is not trusted: no redirect is followed, and neither the environment
+nor a cookie has a say. However many tokens come with unknown keys, it is asked once in
+`FETCH_EVERY` seconds, and once for all who wait.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias
+
+import aiohttp
+from yarl import URL
+
+from income_client.errors import DecodeError
+from income_client.wire.codec import parse
+
+from .endpoint import logger
+from .exchange import Refusal, RefusedError
+from .jwt import TokenKeys, import_key_set
+
+FETCH_EVERY: Final = 30.0
+"""Seconds from one request to the next, at least."""
+RENEWED_AFTER: Final = 600.0
+"""Seconds after which keys are renewed, while they still serve."""
+KEPT_FOR: Final = 86_400.0
+"""Seconds after which keys count for nothing, if they could not be renewed."""
+
+_SECONDS: Final = 10.0
+_MAX_BYTES: Final = 256 * 1024
+_HEADERS: Final = {
+    "Accept": "application/json, application/jwk-set+json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "income-client",
+}
+
+FetchKeySet: TypeAlias = Callable[[str], Awaitable[Mapping[str, Any]]]
+"""Gets the key set of an address; `fetch_key_set` is one."""
+
+
+class KeySetError(Exception):
+    """There is no key set; the reason shows neither an address nor anything received."""
+
+
+async def fetch_key_set(
+    url: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    seconds: float = _SECONDS,
+    max_bytes: int = _MAX_BYTES,
+) -> Mapping[str, Any]:
+    """Return the key set (RFC 7517) of an address, an object with a list of keys.
+
+    Args:
+        url: its address, as `CallbackBearerAuth` checked it.
+        tls: in place of the default context.
+        seconds: how long all of it may take.
+        max_bytes: longest body.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            body = await _body(url, tls, max_bytes)
+    except TimeoutError:
+        raise KeySetError("it took too long") from None
+    try:
+        tree = parse(body)
+    except DecodeError:
+        raise KeySetError("the answer is not JSON that can be relied on") from None
+    if not isinstance(tree, dict) or not isinstance(tree.get("keys"), list):
+        raise KeySetError("the answer is not a key set")
+    return tree
+
+
+async def _body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> bytes:
+    async with (
+        aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # The time limit is the caller's; aiohttp's own would end a body of 5 minutes.
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            trust_env=False,
+        ) as session,
+        session.get(
+            URL(url, encoded=True),
+            headers=_HEADERS,
+            allow_redirects=False,
+            ssl=True if tls is None else tls,
+        ) as reply,
+    ):
+        if reply.status != HTTPStatus.OK:
+            raise KeySetError(f"the answer has the status {reply.status}")
+        if reply.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise KeySetError("the answer is compressed, which was not asked for")
+        body = bytearray()
+        async for piece in reply.content.iter_any():
+            body += piece
+            if len(body) > max_bytes:
+                raise KeySetError(f"the answer is larger than {max_bytes} bytes")
+        return bytes(body)
+
+
+class KeySetCache:
+    """The keys at an issuer's address, for many tokens at once.
+
+    A request belongs to nobody who waits for it: it runs to its end, which its own time limit
+    brings, so that one who hangs up takes nothing from the others.
+
+    Args:
+        url: the address.
+        monotonic: a monotonic clock, in seconds.
+        fetch: gets what is there.
+    """
+
+    def __init__(self, url: str, *, monotonic: Callable[[], float], fetch: FetchKeySet) -> None:
+        self._url = url
+        self._monotonic = monotonic
+        self._fetch = fetch
+        self._keys: TokenKeys | None = None
+        self._keys_asked_at = 0.0
+        """When the request was sent that brought them."""
+        self._asked_at: float | None = None
+        """When the last request was sent."""
+        self._has_failed = False
+        """Whether the last request has brought nothing, so far."""
+        self._flight: asyncio.Task[None] | None = None
+
+    @property
+    def current(self) -> TokenKeys | None:
+        """The keys that count now, None if there are none."""
+        is_kept = self._monotonic() < self._keys_asked_at + KEPT_FOR
+        return self._keys if is_kept else None
+
+    async def keys(self) -> TokenKeys:
+        """Return the keys that count now, fetched if there are none, renewed if they are old."""
+        is_old = self._monotonic() >= self._keys_asked_at + RENEWED_AFTER
+        if self.current is None or is_old:
+            self._ask()
+        if self.current is None:
+            await self._wait()
+        if (keys := self.current) is None:
+            raise RefusedError(Refusal.KEYS_UNAVAILABLE)
+        return keys
+
+    async def newer_than(self, keys: TokenKeys, *, since: float) -> TokenKeys:
+        """Return other keys than these, among which a token's unknown key may be.
+
+        Only an answer that was asked for after the token had come shows that nobody has its
+        key. Before that it may be a new one, and the token is to come again.
+
+        Args:
+            keys: those among which it is not.
+            since: when the token came that names it, by the monotonic clock.
+        """
+        found = self.current
+        if found is None or found is keys:
+            self._ask()
+            await self._wait()
+            found = self.current
+        is_current = self._keys_asked_at >= since and not self._has_failed
+        if found is None or (found is keys and not is_current):
+            raise RefusedError(Refusal.KEYS_UNAVAILABLE)
+        if found is keys:
+            raise RefusedError(Refusal.TOKEN_KEY_UNKNOWN)
+        return found
+
+    def _ask(self) -> None:
+        """Send a request, unless one is under way or was sent a moment ago."""
+        now = self._monotonic()
+        is_throttled = self._asked_at is not None and now < self._asked_at + FETCH_EVERY
+        if is_throttled or not (self._flight is None or self._flight.done()):
+            return
+        self._asked_at = now
+        self._has_failed = True
+        self._flight = asyncio.create_task(self._request(now), name="income_client key set")
+
+    async def _wait(self) -> None:
+        if self._flight is not None:
+            await asyncio.wait((self._flight,))
+
+    async def _request(self, asked_at: float) -> None:
+        try:
+            keys = import_key_set(await self._fetch(self._url))
+            reason = None if keys.keys else "it holds no key that can be used"
+        except KeySetError as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - its text may show the address
+            reason = f"it failed with {type(error).__name__}"
+        if reason is not None:
+            logger.warning("key set not fetched: %s", reason, extra={"reason": reason})
+            return
+        self._keys, self._keys_asked_at, self._has_failed = keys, asked_at, False

@@ -1,0 +1,176 @@
+"""Where a request came from: its peer, or the sender that known proxies name."""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+
+from income_client.errors import ConfigurationError
+
+from .exchange import (
+    REWRITTEN_PEER,
+    UNIX_PEER,
+    Refusal,
+    RefusedError,
+    RequestHead,
+    without_arguments,
+)
+
+IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_MOST_HOPS: Final = 32
+_LONGEST_HOP: Final = 64
+_MAPPED_PREFIX: Final = 96
+"""Bits before the IPv4 address in an IPv6 address that stands for one."""
+
+
+def ip_address(text: str) -> IPAddress | None:
+    """Return an address, an IPv4-mapped one as IPv4; None for other text."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        return None if address.scope_id is not None else address.ipv4_mapped or address
+    return address
+
+
+def _networks(name: str, entries: Iterable[str]) -> tuple[IPNetwork, ...]:
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
+        raise ConfigurationError(f"{name} are several, such as ['198.51.100.7', '2001:db8::/32']")
+    return tuple(_network(name, entry) for entry in entries)
+
+
+def _network(name: str, entry: object) -> IPNetwork:
+    try:
+        network = ipaddress.ip_network(entry) if isinstance(entry, str) else None
+    except ValueError:
+        network = None
+    if network is None:
+        raise ConfigurationError(
+            f"{name}: {entry!r} is neither an IP address nor a network; the host bits of a "
+            "network are zero"
+        )
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is not None and network.prefixlen >= _MAPPED_PREFIX:
+        network = ipaddress.ip_network((mapped, network.prefixlen - _MAPPED_PREFIX))
+    if network.prefixlen == 0:
+        raise ConfigurationError(f"{name}: {entry!r} means every address")
+    return network
+
+
+@frozen(init=False)
+class CallbackSourceNetworks:
+    """Addresses that callbacks may come from (contract section 5.2).
+
+    Others may share an address, so this needs another method beside it, unless
+    ``is_enough`` says otherwise.
+
+    Args:
+        networks: IP addresses and networks, such as ``198.51.100.0/24``.
+        is_enough: whether it may be the only check.
+
+    Raises:
+        ConfigurationError: an entry is neither an address nor a network, or means every address.
+    """
+
+    networks: tuple[IPNetwork, ...]
+    """What is allowed."""
+    is_enough: bool
+    """Whether it may be the only check."""
+
+    @without_arguments
+    def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
+        found = _networks("source networks", networks)
+        if not found:
+            raise ConfigurationError("source networks: none are given, so nothing could pass")
+        self.__attrs_init__(found, bool(is_enough))
+
+    def check(self, source: IPAddress) -> None:
+        """Refuse a request whose ``source`` is in none of the networks."""
+        if not any(source in network for network in self.networks):
+            raise RefusedError(Refusal.SOURCE_NOT_ALLOWED)
+
+
+@frozen(init=False)
+class TrustedProxies:
+    """The proxies whose forwarding headers are believed.
+
+    Args:
+        proxies: their addresses or networks; ``unix:`` for one on a socket of this
+            machine's file system.
+
+    Raises:
+        ConfigurationError: an entry is neither an address nor a network, or means every address.
+    """
+
+    networks: tuple[IPNetwork, ...] = field()
+    """Where they are."""
+    has_unix: bool
+    """Whether one is on a socket of the file system."""
+
+    def __init__(self, proxies: Iterable[str] = ()) -> None:
+        if isinstance(proxies, str) or not isinstance(proxies, Iterable):
+            raise ConfigurationError("trusted_proxies are several, such as ['127.0.0.1']")
+        entries = tuple(proxies)
+        found = _networks("trusted_proxies", (one for one in entries if one != UNIX_PEER))
+        self.__attrs_init__(found, UNIX_PEER in entries)
+
+    @property
+    def are_any(self) -> bool:
+        """Whether there is one at all."""
+        return self.has_unix or bool(self.networks)
+
+    def is_one(self, peer: str | None) -> bool:
+        """Say whether the other end of a connection is one of them."""
+        if peer == UNIX_PEER:
+            return self.has_unix
+        return self._holds(None if peer is None else ip_address(peer))
+
+    def source(self, head: RequestHead) -> IPAddress:
+        """Return where a request came from.
+
+        ``X-Forwarded-For`` is walked from its right end, which the nearest proxy has
+        written, to the first address that is not a proxy's. Anybody may have written what
+        is left of it.
+        """
+        if head.peer == REWRITTEN_PEER:
+            raise RefusedError(Refusal.SOURCE_REWRITTEN)
+        address = None if head.peer is None else ip_address(head.peer)
+        is_proxy = self.has_unix if head.peer == UNIX_PEER else self._holds(address)
+        if not is_proxy:
+            if address is None:
+                raise RefusedError(Refusal.SOURCE_UNKNOWN)
+            return address
+        forwarded = head.values(b"x-forwarded-for")
+        for hop in reversed(b",".join(forwarded).rsplit(b",", _MOST_HOPS) if forwarded else ()):
+            address = _hop_address(hop.strip(b" \t"))
+            if not self._holds(address):
+                break
+        if address is None:
+            raise RefusedError(Refusal.SOURCE_UNREADABLE)
+        return address
+
+    def _holds(self, address: IPAddress | None) -> bool:
+        return address is not None and any(address in network for network in self.networks)
+
+
+def _hop_address(hop: bytes) -> IPAddress | None:
+    """Return the address of a hop, which may carry a port."""
+    if len(hop) > _LONGEST_HOP or not hop.isascii():
+        return None
+    text = hop.decode()
+    if text.startswith("["):
+        text, closed, port = text[1:].partition("]")
+        is_whole = bool(closed) and (not port or (port[0] == ":" and _is_port(port[1:])))
+        return ip_address(text) if is_whole and ":" in text else None
+    if text.count(":") == 1:
+        text, _, port = text.partition(":")
+        return ip_address(text) if _is_port(port) else None
+    return ip_address(text)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -1,0 +1,411 @@
+"""The emulated service in a thread of its own, and all that a test may do to it from any thread."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+import msgspec
+from attrs import evolve, fields_dict
+
+from income_client import (
+    Application,
+    ApplicationDocuments,
+    ApplicationRecord,
+    BasicAuth,
+    ConfigurationError,
+    Document,
+    DownloadPolicy,
+    OAuth2ClientCredentials,
+    to_json,
+)
+from income_client.clock import Clock, SystemClock
+from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault, ServiceRules
+from income_client.emulator.fault_scripts import script
+from income_client.emulator.rules import check_names, names_of
+from income_client.emulator.times import moment_of
+
+from .clocks import JumpingClock, ServiceSideClock
+from .factories import INVENTED_ADDRESS, documents_of
+from .requests import Requests
+from .runner import LoopThread
+
+T = TypeVar("T")
+FaultPlan: TypeAlias = str | Fault | Iterable[Fault]
+"""A script as text, a fault, or several such as ``outage(30)`` returns."""
+_Documents: TypeAlias = ApplicationDocuments | Iterable[Document] | None
+
+_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+class ServiceFaults:
+    """Misbehaviour to be played, in the order in which it was added.
+
+    Args:
+        emulator: what plays it.
+        thread: where that runs.
+    """
+
+    def __init__(self, emulator: Emulator, thread: LoopThread) -> None:
+        self._emulator = emulator
+        self._thread = thread
+
+    def __len__(self) -> int:
+        return self._thread.call(self._emulator.faults.__len__)
+
+    def add(self, *plans: FaultPlan) -> None:
+        """Add faults behind those that are there; spans of time begin now.
+
+        Args:
+            *plans: text as in `script`, a `Fault`, or what a function such as `outage`
+                returns.
+
+        Raises:
+            ConfigurationError: a text cannot be read, or something else was given.
+        """
+        faults = [fault for plan in plans for fault in _faults_of(plan)]
+        self._thread.call(partial(self._emulator.faults.add, *faults))
+
+    def clear(self) -> None:
+        """Forget all faults."""
+        self._thread.call(self._emulator.faults.clear)
+
+
+class IncomeService(AbstractContextManager["IncomeService"]):
+    """An income-verification service on a free port of this machine; its data is all invented.
+
+    Every method may be called from any thread, in an event loop or without one.
+
+    It runs between entering and leaving it: ``with IncomeService() as service``.
+
+    Args:
+        applications: how many applications are invented.
+        records: applications of the test's own, as in `add`.
+        faults: as in ``faults.add``.
+        clock: what its passing time goes by; a `JumpingClock` jumps over its pauses, too.
+        thread: where it runs; a thread of its own unless given.
+        **options: of `Emulator`.
+
+    Attributes:
+        faults: misbehaviour to be played.
+
+    Raises:
+        ConfigurationError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        applications: int | Sequence[int] = 100,
+        *,
+        records: Iterable[ApplicationRecord | Application] = (),
+        faults: FaultPlan = (),
+        clock: Clock | None = None,
+        thread: LoopThread | None = None,
+        **options: Any,
+    ) -> None:
+        known = (*names_of(IncomeService), *names_of(Emulator), *fields_dict(ServiceRules))
+        check_names("IncomeService", options, known)
+        clock = SystemClock() if clock is None else clock
+        if isinstance(clock, JumpingClock):
+            clock = ServiceSideClock(clock)
+        self._emulator = Emulator(applications, clock=clock, **options)
+        self._added: dict[str, ApplicationRecord] = {}
+        self._is_own_thread = thread is None
+        self._thread = thread or LoopThread()
+        self._open = ExitStack()
+        self.faults: Final = ServiceFaults(self._emulator, self._thread)
+        for record in records:
+            self._add(record, None, now=False)
+        self._emulator.faults.add(*_faults_of(faults))
+
+    def __repr__(self) -> str:
+        return f"<IncomeService at {self.url or 'no address yet'}>"
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self._is_own_thread:
+                stack.enter_context(self._thread)
+            self._thread.run(self._emulator.start())
+            stack.callback(lambda: self._thread.run(self._emulator.close()))
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._open.close()
+
+    @property
+    def url(self) -> str:
+        """Address of the API and of the token endpoint."""
+        return self._emulator.url
+
+    @property
+    def files_url(self) -> str:
+        """Address of the host of document files."""
+        return self._emulator.files_url
+
+    @property
+    def oauth2(self) -> OAuth2ClientCredentials:
+        """The invented client id and secret for which there are access tokens here."""
+        return self._emulator.oauth2
+
+    @property
+    def basic(self) -> BasicAuth:
+        """The invented user name and password that are accepted here."""
+        return self._emulator.basic
+
+    @property
+    def download_policy(self) -> DownloadPolicy:
+        """What lets a client read files from here, and from nowhere else."""
+        return self._emulator.download_policy
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables from which ``IncomeClient.from_env`` makes a client of this service."""
+        return {
+            "INCOME_BASE_URL": self.url,
+            "INCOME_CLIENT_ID": self.oauth2.client_id,
+            "INCOME_CLIENT_SECRET": self.oauth2.client_secret.reveal(),
+        }
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all applications, the invented ones first."""
+        return self._call(lambda: self._emulator.world.ids)
+
+    @property
+    def requests(self) -> Requests:
+        """What was asked so far, in order of arrival."""
+        return self._call(lambda: Requests(self._emulator.requests))
+
+    @property
+    def token_requests(self) -> int:
+        """Token requests answered so far, refused ones included."""
+        return self._emulator.token_requests
+
+    @property
+    def max_in_flight(self) -> int:
+        """Most API requests that were seen at the same time."""
+        return self._emulator.max_in_flight
+
+    @property
+    def rules(self) -> ServiceRules:
+        """How the service behaves where the contract is silent; may be replaced at any time."""
+        return self._emulator.rules
+
+    @rules.setter
+    def rules(self, rules: ServiceRules) -> None:
+        self._call(partial(setattr, self._emulator, "rules", rules))
+
+    @property
+    def callbacks(self) -> CallbackTarget | None:
+        """Where callbacks go, None for nowhere; may be replaced at any time."""
+        return self._emulator.callbacks
+
+    @callbacks.setter
+    def callbacks(self, target: CallbackTarget | None) -> None:
+        self._call(partial(setattr, self._emulator, "callbacks", target))
+
+    @property
+    def now(self) -> datetime:
+        """The service's present, without zone."""
+        return moment_of(self._call(lambda: self._emulator.now))
+
+    def advance(self, seconds: float) -> None:
+        """Move the service's time forward; tokens and addresses expire by it.
+
+        Args:
+            seconds: how far.
+
+        Raises:
+            ConfigurationError: that would be backward.
+        """
+        self._call(partial(self._emulator.advance, seconds))
+
+    def add(
+        self,
+        record: ApplicationRecord | Application,
+        documents: ApplicationDocuments | Iterable[Document] | None = None,
+        *,
+        now: bool = False,
+    ) -> ApplicationRecord:
+        """Add an application, which is served as it is given.
+
+        Addresses of documents that a factory made lead to files of this service.
+
+        Args:
+            record: an application, with its documents or without.
+            documents: its documents, where the record holds none.
+            now: whether it was updated just now, and not at its ``last_updated_at``.
+
+        Returns:
+            The record as it is served, addresses of files aside.
+
+        Raises:
+            ConfigurationError: its id or reference is taken, its ``last_updated_at`` lies in
+                the future, its documents are another's, or JSON cannot carry it.
+        """
+        return self._call(lambda: self._add(record, documents, now=now))
+
+    def update(
+        self,
+        record: ApplicationRecord | Application,
+        documents: ApplicationDocuments | Iterable[Document] | None = None,
+    ) -> ApplicationRecord:
+        """Put another version in the place of an application that was added, updated as by `touch`.
+
+        Args:
+            record: the new version.
+            documents: its documents, where the record holds none; those of the version
+                before unless given.
+
+        Returns:
+            The record as it is served, addresses of files aside.
+
+        Raises:
+            ConfigurationError: no application of this id was added, or it cannot be served.
+        """
+        return self._call(lambda: self._update(record, documents))
+
+    def touch(self, application_id: str) -> None:
+        """Update an application now; of an invented one an amount changes, too.
+
+        Service time moves on by a second where it was updated in this very second before,
+        so that every update differs from the one before.
+
+        Args:
+            application_id: which one.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        self._call(lambda: self._touch(application_id))
+
+    def revoke_tokens(self) -> None:
+        """Refuse every access token given out so far with 401."""
+        self._call(self._emulator.revoke_tokens)
+
+    def content_of(self, document_id: str) -> bytes:
+        """Return the bytes of a document's file as they are now.
+
+        Args:
+            document_id: which one.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        return self._call(partial(self._emulator.content_of, document_id))
+
+    def replace_file(self, document_id: str) -> None:
+        """Put another file in the place of a document's; addresses given out stay valid.
+
+        Args:
+            document_id: which one.
+
+        Raises:
+            ConfigurationError: there is no such document.
+        """
+        self._call(partial(self._emulator.replace_file, document_id))
+
+    async def fire_callback(
+        self, application_id: str | None = None, **options: Any
+    ) -> CallbackDelivery:
+        """Send a callback, while the caller's loop can receive it (contract sections 5.2 and 6).
+
+        Args:
+            application_id: what it is about; one after the other unless given.
+            **options: of `Emulator.fire_callback`.
+
+        Returns:
+            What became of it, attempt by attempt.
+
+        Raises:
+            ConfigurationError: there is no target or no such application, or an
+                argument is invalid.
+        """
+        return await self._thread.wait_for(self._emulator.fire_callback(application_id, **options))
+
+    def _add(
+        self, given: ApplicationRecord | Application, documents: _Documents, *, now: bool
+    ) -> ApplicationRecord:
+        record = _with_documents(given, documents)
+        present = self._emulator.now
+        if now:
+            record = _updated_at(record, present)
+        self._emulator.world.add(*_contents(record))
+        self._added[record.application_id] = record
+        return record
+
+    def _update(
+        self, given: ApplicationRecord | Application, documents: _Documents
+    ) -> ApplicationRecord:
+        record = _with_documents(given, documents)
+        if record.documents is None and record.application_id in self._added:
+            record = evolve(record, documents=self._added[record.application_id].documents)
+        # What is refused leaves service time as it was.
+        _contents(record)
+        reference = record.application.application_reference_id
+        self._emulator.world.check_replacement(record.application_id, reference)
+        self._leave_the_second_of(record.application_id)
+        record = _updated_at(record, self._emulator.now)
+        self._emulator.world.replace(*_contents(record))
+        self._added[record.application_id] = record
+        return record
+
+    def _touch(self, application_id: str) -> None:
+        self._leave_the_second_of(application_id)
+        self._emulator.touch(application_id)
+
+    def _leave_the_second_of(self, application_id: str) -> None:
+        if self._emulator.world.updated_at(application_id) >= self._emulator.now:
+            self._emulator.advance(1)
+
+    def _call(self, work: Callable[[], T]) -> T:
+        return self._thread.call(work)
+
+
+def _faults_of(plan: FaultPlan) -> Iterable[Fault]:
+    if isinstance(plan, str):
+        return script(plan)
+    if isinstance(plan, Fault):
+        return (plan,)
+    if isinstance(plan, Iterable):
+        return plan
+    raise ConfigurationError(f"a fault is a script or a Fault, not {type(plan).__name__}")
+
+
+def _updated_at(record: ApplicationRecord, second: int) -> ApplicationRecord:
+    moment = moment_of(second).replace(tzinfo=UTC)
+    return evolve(record, application=evolve(record.application, last_updated_at=moment))
+
+
+def _with_documents(
+    record: ApplicationRecord | Application, documents: _Documents
+) -> ApplicationRecord:
+    if isinstance(record, Application):
+        record = ApplicationRecord(application=record, documents=None)
+    if not isinstance(record, ApplicationRecord):
+        raise ConfigurationError("what is added is an Application or an ApplicationRecord")
+    if documents is None:
+        whole = record
+    elif record.documents is not None:
+        raise ConfigurationError("documents are given twice: in the record and beside it")
+    elif isinstance(documents, ApplicationDocuments):
+        whole = evolve(record, documents=documents)
+    else:
+        whole = evolve(record, documents=documents_of(record.application, documents))
+    if whole.documents and whole.documents.application_id != whole.application_id:
+        raise ConfigurationError("the documents are those of another application")
+    return whole
+
+
+def _contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the contents of the two replies that serve a record."""
+    documents = record.documents or documents_of(record.application, ())
+    content = _EXACT.decode(to_json(documents))
+    for of_a_type in content["documents"].values():
+        for document in of_a_type:
+            if document["url"].startswith(INVENTED_ADDRESS):
+                del document["url"]
+    return _EXACT.decode(to_json(record.application)), content

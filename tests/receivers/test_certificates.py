@@ -1,0 +1,304 @@
+"""Client certificates: who is accepted, and which headers of proxies are believed."""
+
+import base64
+import sys
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import ConfigurationError
+from income_client.receivers.certificates import CallbackClientCertificate, certificate_in
+from income_client.receivers.exchange import UNIX_PEER, Refusal, RequestHead
+from income_client.receivers.networks import TrustedProxies
+from tests.support.callback_certificates import SERVICE, SUBJECT, der_of, issued, pem_of, with_uri
+from tests.support.refusals import refusal_of
+
+CA = trustme.CA()
+
+
+NOBODY = TrustedProxies()
+
+
+NOW = datetime.now(UTC).timestamp()
+
+
+NAMED = der_of(issued(CA, SERVICE, "192.0.2.7", "2001:db8::7", "ring@service.example"))
+
+
+def refusal(
+    auth: CallbackClientCertificate, certificate: bytes | None = NAMED, now: float = NOW
+) -> Refusal | None:
+    """Say why somebody who connects with a certificate is refused."""
+    head = RequestHead(method="POST", headers=(), peer="192.0.2.9", certificate=certificate)
+    return refusal_of(auth.check, head, NOBODY, now=now)
+
+
+@pytest.mark.parametrize(
+    "pin",
+    [
+        {"subject": SUBJECT},
+        {"subject": ["CN=somebody", SUBJECT]},
+        {"san": SERVICE},
+        {"san": SERVICE.upper()},
+        {"san": ["elsewhere.example", SERVICE]},
+        {"san": "192.0.2.7"},
+        {"san": "::ffff:192.0.2.7"},
+        {"san": "2001:0DB8:0::7"},
+        {"san": "ring@SERVICE.example"},
+        {"subject": "CN=somebody", "san": SERVICE},
+        {"any_from_ca": True},
+    ],
+)
+def test_one_pin_that_fits_is_enough(pin: dict[str, Any]) -> None:
+    """A certificate passes by its subject or by any of its alternative names."""
+    assert refusal(CallbackClientCertificate(**pin)) is None
+
+
+@pytest.mark.parametrize(
+    "pin",
+    [
+        {"subject": "CN=callbacks"},
+        {"subject": "O=Income Service,OU=Outbound,CN=callbacks"},
+        {"subject": SUBJECT.replace("callbacks", "Callbacks")},
+        {"subject": SUBJECT + ",C=US"},
+        {"san": "callbacks"},
+        {"san": "service.example"},
+        {"san": f"x.{SERVICE}"},
+        {"san": f"https://{SERVICE}"},
+        {"san": "192.0.2.8"},
+        {"san": "Ring@service.example"},
+    ],
+)
+def test_what_is_only_similar_is_somebody_else(pin: dict[str, Any]) -> None:
+    """Parts of a subject, names above or below, other letters: none of them is enough."""
+    assert refusal(CallbackClientCertificate(**pin)) is Refusal.CERTIFICATE_NOT_PINNED
+
+
+def test_a_wildcard_in_a_certificate_means_none_of_its_names() -> None:
+    """A certificate for all names of a domain is not the one that is pinned."""
+    wild = der_of(issued(CA, "*.service.example"))
+    auth = CallbackClientCertificate(san=SERVICE)
+    assert refusal(auth, wild) is Refusal.CERTIFICATE_NOT_PINNED
+
+
+def test_a_uri_is_compared_as_it_stands() -> None:
+    """A SPIFFE id is one alternative name among others."""
+    paper = with_uri("spiffe://service.example/ring")
+    assert refusal(CallbackClientCertificate(san="spiffe://service.example/ring"), paper) is None
+    other = CallbackClientCertificate(san="spiffe://service.example/Ring")
+    assert refusal(other, paper) is Refusal.CERTIFICATE_NOT_PINNED
+
+
+def test_without_a_certificate_nobody_passes() -> None:
+    """No pin is met by nothing, nor is the authority's word."""
+    for auth in (
+        CallbackClientCertificate(san=SERVICE),
+        CallbackClientCertificate(any_from_ca=True),
+    ):
+        assert refusal(auth, None) is Refusal.CERTIFICATE_MISSING
+
+
+def test_a_certificate_counts_while_it_is_valid() -> None:
+    """Both ends of its time are part of it; the second before and the one after are not."""
+    begins, ends = datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 2, 1, tzinfo=UTC)
+    paper = der_of(issued(CA, not_before=begins, not_after=ends))
+    auth = CallbackClientCertificate(san=SERVICE)
+    first, last = begins.timestamp(), ends.timestamp()
+    assert refusal(auth, paper, first) is None
+    assert refusal(auth, paper, last) is None
+    for now in (first - 1, last + 1, 0.0, float("nan"), float("inf")):
+        assert refusal(auth, paper, now) is Refusal.CERTIFICATE_OUT_OF_TIME
+
+
+@pytest.mark.parametrize("certificate", [b"", b"\x30", b"\x00" * 99, NAMED[:-1], NAMED + b"\x00"])
+def test_what_is_no_certificate_is_refused(certificate: bytes) -> None:
+    """Neither too little, nor too much, nor something else passes."""
+    auth = CallbackClientCertificate(any_from_ca=True)
+    assert refusal(auth, certificate) is Refusal.CERTIFICATE_UNREADABLE
+
+
+def test_a_certificate_that_is_too_long_is_not_read() -> None:
+    """16 KiB are enough for a certificate."""
+    long = der_of(issued(CA, *(f"{n}.{'long' * 10}.service.example" for n in range(300))))
+    assert len(long) > 16_384
+    auth = CallbackClientCertificate(any_from_ca=True)
+    assert refusal(auth, long) is Refusal.CERTIFICATE_UNREADABLE
+
+
+@given(st.integers(0, len(NAMED) - 1), st.binary(max_size=3), st.integers(0, 3))
+def test_a_damaged_certificate_is_refused_or_read(place: int, put: bytes, cut: int) -> None:
+    """Whatever is done to its bytes, nothing is raised."""
+    damaged = NAMED[:place] + put + NAMED[place + cut :]
+    auth = CallbackClientCertificate(subject=SUBJECT, san="elsewhere.example")
+    found = refusal(auth, damaged)
+    assert found is None or found.name.startswith("CERTIFICATE_")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"san": ()},
+        {"any_from_ca": True, "san": SERVICE},
+        {"subject": ""},
+        {"subject": "callbacks"},
+        {"subject": "CN=callbacks, O=Income"},
+        {"subject": [b"CN=callbacks"]},
+        {"subject": 7},
+        {"san": "*.service.example"},
+        {"san": "two words"},
+        {"san": [SERVICE, ""]},
+        {"san": 7},
+        {"san": SERVICE, "proxy_header": "Client Cert"},
+        {"san": SERVICE, "proxy_header": ""},
+        {"san": SERVICE, "proxy_header": "X-Amzn-Mtls-Clientcert"},
+        {"san": SERVICE, "verified_header": ("X-Verify", "SUCCESS")},
+        {"san": SERVICE, "proxy_header": "Client-Cert", "verified_header": "SUCCESS"},
+        {"san": SERVICE, "proxy_header": "Client-Cert", "verified_header": ("X-Verify", "")},
+    ],
+)
+def test_arguments_that_cannot_be_meant(arguments: dict[str, Any]) -> None:
+    """Nobody pinned, a wildcard, a subject in another form: said when it is made."""
+    with pytest.raises(ConfigurationError):
+        CallbackClientCertificate(**arguments)
+
+
+def test_without_its_library_it_says_which_extra_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When it is made, not at the first callback."""
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(ConfigurationError, match=r"income-client\[callbacks\]"):
+        CallbackClientCertificate(san=SERVICE)
+
+
+PAPER = issued(CA)
+
+
+DER, PEM = der_of(PAPER), pem_of(PAPER)
+
+
+OTHER = der_of(issued(CA, "elsewhere.example"))
+
+
+PROXY = "192.0.2.1"
+
+
+PROXIES = TrustedProxies([PROXY, UNIX_PEER])
+
+
+PINNED = CallbackClientCertificate(
+    san=SERVICE, proxy_header="Client-Cert", verified_header=("X-SSL-Client-Verify", "SUCCESS")
+)
+
+
+def rfc_9440(der: bytes) -> bytes:
+    """Return a certificate as RFC 9440 has it in a header."""
+    return b":" + base64.b64encode(der) + b":"
+
+
+GOOD = rfc_9440(DER)
+
+
+def forwarded(
+    *values: bytes,
+    peer: str | None = PROXY,
+    verified: tuple[bytes, ...] = (b"SUCCESS",),
+    certificate: bytes | None = None,
+    auth: CallbackClientCertificate = PINNED,
+) -> Refusal | None:
+    """Say why a request with these header fields is refused."""
+    headers = [(b"Client-Cert", value) for value in values]
+    headers += [(b"X-SSL-Client-Verify", value) for value in verified]
+    head = RequestHead(method="POST", headers=tuple(headers), peer=peer, certificate=certificate)
+    return refusal_of(auth.check, head, PROXIES, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        GOOD,
+        quote(PEM, safe="").encode(),
+        quote(PEM, safe="+=/").encode(),
+        quote(PEM.replace("\n", "\r\n")).encode(),
+        PEM.replace("\n", " ").encode(),
+    ],
+)
+def test_both_forms_are_read(value: bytes) -> None:
+    """RFC 9440, and PEM in percent signs as nginx and load balancers write it."""
+    assert certificate_in(value) == DER
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b":",
+        b"::",
+        b": :",
+        GOOD[:-1],
+        GOOD[1:],
+        GOOD + b";a=1",
+        GOOD + b", " + GOOD,
+        base64.b64encode(DER),
+        b":" + base64.urlsafe_b64encode(b"\xff" * 99) + b":",
+        quote(PEM + PEM).encode(),
+        quote(PEM[:-30]).encode(),
+        quote(PEM.replace("CERTIFICATE", "PRIVATE KEY")).encode(),
+        b"-----BEGIN CERTIFICATE----------END CERTIFICATE-----",
+        b"%" * 99,
+        b":" + b"A" * 16_384 + b":",
+    ],
+)
+def test_other_forms_are_not_read(value: bytes) -> None:
+    """Half of one, two of them, another form, too much: none is a certificate."""
+    assert certificate_in(value) is None
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=99).map(lambda found: b":" + found + b":"))
+def test_no_header_raises(value: bytes) -> None:
+    """Whatever stands in the header, it is refused and nothing is raised."""
+    found = forwarded(value)
+    assert found in (Refusal.CERTIFICATE_MISSING, Refusal.CERTIFICATE_UNREADABLE)
+
+
+@pytest.mark.parametrize("peer", [PROXY, "::ffff:192.0.2.1", UNIX_PEER])
+def test_a_trusted_proxy_is_believed(peer: str) -> None:
+    """What it forwards counts as if it had come over TLS."""
+    assert forwarded(GOOD, peer=peer) is None
+    assert forwarded(rfc_9440(OTHER), peer=peer) is Refusal.CERTIFICATE_NOT_PINNED
+
+
+@pytest.mark.parametrize("peer", ["192.0.2.2", "127.0.0.1", None, "", "proxy"])
+def test_anybody_else_is_not(peer: str | None) -> None:
+    """From a peer that is no proxy the header counts for nothing, its own certificate does."""
+    assert forwarded(GOOD, peer=peer) is Refusal.CERTIFICATE_MISSING
+    assert forwarded(rfc_9440(OTHER), peer=peer, certificate=DER) is None
+
+
+def test_of_a_proxy_only_the_header_counts() -> None:
+    """The certificate with which a proxy itself connects is not the sender's."""
+    assert forwarded(certificate=DER) is Refusal.CERTIFICATE_MISSING
+    assert forwarded(b"", certificate=DER) is Refusal.CERTIFICATE_MISSING
+    anybody = CallbackClientCertificate(any_from_ca=True)
+    assert forwarded(certificate=DER, auth=anybody) is Refusal.CERTIFICATE_MISSING
+    assert forwarded(certificate=DER, auth=anybody, peer="192.0.2.2") is None
+
+
+def test_two_certificates_are_none() -> None:
+    """A header that somebody has sent beside the proxy's makes both worthless."""
+    assert forwarded(GOOD, GOOD) is Refusal.CERTIFICATE_UNREADABLE
+    assert forwarded(b"", GOOD) is Refusal.CERTIFICATE_UNREADABLE
+
+
+@pytest.mark.parametrize(
+    "verified", [(), (b"",), (b"NONE",), (b"FAILED:self signed",), (b"success",), (b"SUCCESS",) * 2]
+)
+def test_what_the_proxy_has_not_verified_is_none(verified: tuple[bytes, ...]) -> None:
+    """Where the proxy says whether it has verified a certificate, only that word counts."""
+    assert forwarded(GOOD, verified=verified) is Refusal.CERTIFICATE_NOT_VERIFIED

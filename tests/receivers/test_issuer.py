@@ -1,0 +1,293 @@
+"""The token endpoint issues tokens to its clients only, and refuses as RFC 6749 has it."""
+
+import base64
+from typing import Any, Final
+from urllib.parse import quote_plus
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.errors import ConfigurationError
+from income_client.receivers.auth import CallbackBearerAuth
+from income_client.receivers.exchange import Answer, Refusal
+from income_client.receivers.issuer import CallbackTokenIssuer
+from income_client.receivers.jwt import check_token
+from income_client.settings import OAuth2ClientCredentials, Secret
+from tests.support.callback_token_requests import (
+    CLIENT,
+    FORM,
+    GOOD,
+    GRANT,
+    SECRET,
+    basic,
+    bought,
+    buy,
+)
+from tests.support.refusals import refusal_of
+from tests.support.signed_tokens import NOW, outcome
+
+OTHER: Final = OAuth2ClientCredentials("old-service", "z" * 40)
+
+
+def refusal(auth: CallbackBearerAuth, text: str, *, now: float = NOW) -> Refusal | None:
+    """Return what a receiver says of a token."""
+    return refusal_of(check_token, text, auth.keys, auth.rules, now=now)
+
+
+def issuer(**arguments: Any) -> CallbackTokenIssuer:
+    """Return an issuer."""
+    return CallbackTokenIssuer(CLIENT, SECRET, **arguments)
+
+
+def fields(answer: Answer) -> dict[str, str]:
+    """Return the header fields of an answer."""
+    return dict(answer.headers)
+
+
+def test_a_token_is_sold_and_accepted() -> None:
+    """The answer has the form of contract section 5.1, and is kept by nobody."""
+    shop = issuer()
+    answer = buy(shop)
+    content = msgspec.json.decode(answer.body)
+    assert answer.status == 200
+    assert content.keys() == {"access_token", "token_type", "expires_in"}
+    assert (content["token_type"], content["expires_in"]) == ("Bearer", 3600)
+    assert fields(answer)["Cache-Control"] == "no-store"
+    assert fields(answer)["Pragma"] == "no-cache"
+    assert refusal(shop.auth, content["access_token"]) is None
+
+
+def test_a_token_ends_with_its_life() -> None:
+    """The lifetime is the caller's; the leeway comes on top."""
+    shop = issuer(lifetime=60)
+    assert msgspec.json.decode(buy(shop).body)["expires_in"] == 60
+    assert refusal(shop.auth, bought(shop), now=NOW + 89) is None
+    assert refusal(shop.auth, bought(shop), now=NOW + 90) is Refusal.TOKEN_OUT_OF_TIME
+
+
+def test_another_secret_or_another_client_sells_other_tokens() -> None:
+    """Neither accepts the other's, and no identity provider's rules fit."""
+    text = bought(issuer())
+    for shop in (CallbackTokenIssuer(CLIENT, "y" * 43), CallbackTokenIssuer("other", SECRET)):
+        assert refusal(shop.auth, text) is Refusal.TOKEN_KEY_UNKNOWN
+    keys = Secret(SECRET)
+    assert outcome(text, keys=keys, algorithms=["HS256"]) is Refusal.TOKEN_KEY_UNKNOWN
+
+
+def test_during_a_change_both_secrets_buy_and_both_tokens_pass() -> None:
+    """The old secret's tokens end with it."""
+    shop = issuer(also=[OTHER])
+    old = bought(shop, authorization=basic(OTHER.client_id, OTHER.client_secret.reveal()))
+    assert refusal(shop.auth, old) is None
+    assert refusal(shop.auth, bought(shop)) is None
+    assert refusal(issuer().auth, bought(shop)) is None
+    assert refusal(issuer().auth, old) is Refusal.TOKEN_KEY_UNKNOWN
+
+
+@pytest.mark.parametrize("lifetime", [59, 86_401, 0, float("nan"), float("inf"), True, "60"])
+def test_a_life_is_a_minute_to_a_day(lifetime: Any) -> None:
+    """Other lives are refused."""
+    with pytest.raises(ConfigurationError, match="lifetime"):
+        issuer(lifetime=lifetime)
+
+
+def test_a_short_secret_is_refused_with_a_recipe() -> None:
+    """Since who sees a token can try secrets at home."""
+    short = "S3CRET" + "x" * 25
+    old = OAuth2ClientCredentials("old", short)
+    for secret, also in ((short, ()), (SECRET, (old,))):
+        with pytest.raises(ConfigurationError, match=r"token_urlsafe\(32\)"):
+            CallbackTokenIssuer(CLIENT, secret, also=also)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "client_secret", "also"),
+    [
+        ("", SECRET, ()),
+        ("a:b", SECRET, ()),
+        (CLIENT, "", ()),
+        (CLIENT, None, ()),
+        (CLIENT, SECRET, 5),
+        (CLIENT, SECRET, "x"),
+        (CLIENT, SECRET, [Secret(SECRET)]),
+    ],
+)
+def test_what_is_no_client_is_refused(client_id: Any, client_secret: Any, also: Any) -> None:
+    """Neither half pairs nor other values."""
+    with pytest.raises(ConfigurationError):
+        CallbackTokenIssuer(client_id, client_secret, also=also)
+
+
+def test_the_secret_is_not_shown() -> None:
+    """Neither the secret nor what is made of it, in the repr or in a token."""
+    shop = issuer()
+    (client,) = shop._clients
+    for shown in (repr(shop), repr(client), bought(shop)):
+        assert SECRET not in shown
+        assert client.key.reveal() not in shown
+
+
+@pytest.mark.parametrize("secret", ["pa:ss w%41rd+ü" * 3, "€" * 32, "+" * 32, "%zz " * 8])
+def test_every_spelling_of_a_secret_is_known(secret: str) -> None:
+    """Plain, encoded like a form (RFC 6749), in UTF-8 or, where it can be, in Latin-1."""
+    shop = CallbackTokenIssuer("dï 1+1", secret)
+    encodings = ["utf-8"] if "€" in secret else ["utf-8", "latin-1"]
+    for encoding in encodings:
+        assert buy(shop, authorization=basic("dï 1+1", secret, encoding)).status == 200
+    encoded = basic(quote_plus("dï 1+1"), quote_plus(secret))
+    assert buy(shop, authorization=encoded).status == 200
+
+
+SHOP: Final = CallbackTokenIssuer(CLIENT, SECRET)
+
+
+PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()
+
+
+def said(answer: Answer) -> tuple[int, Any]:
+    """Return the status and the error of an answer."""
+    return answer.status, msgspec.json.decode(answer.body).get("error")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "post", "OPTIONS"])
+def test_only_post_is_answered(method: str) -> None:
+    """Credentials do not belong into addresses."""
+    answer = buy(SHOP, method=method)
+    assert answer.status == 405
+    assert dict(answer.headers)["Allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        GRANT,
+        GRANT + b"&scope=callbacks&audience=x&resource=a&resource=b",
+        GRANT + b"&client_id=service",
+        GRANT + b"&client_id=&client_secret=",
+        GRANT + b"&",
+        b"&=&x&" + GRANT,
+        b"grant%5Ftype=client%5Fcredentials",
+        b"scope=%ff%00&" + GRANT,
+    ],
+)
+def test_what_is_not_known_is_ignored(body: bytes) -> None:
+    """Parameters of other profiles, and those without a value, do no harm."""
+    assert buy(SHOP, body).status == 200
+
+
+def test_credentials_may_come_in_the_form() -> None:
+    """As RFC 6749 allows, in place of the header."""
+    assert buy(SHOP, GRANT + PAIR, authorization=None).status == 200
+    assert buy(SHOP, content_type=FORM + b"; charset=UTF-8").status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"scope=x",
+        b"grant_type=",
+        b"Grant_Type=client_credentials",
+        GRANT + b"&" + GRANT,
+        GRANT + PAIR,
+        GRANT + b"&client_secret=x",
+        GRANT + b"&client_id=other",
+        GRANT + b"&client_id=service&client_id=service",
+        GRANT + b"&scope=%zz",
+        GRANT + b"&scope=%",
+        GRANT + b"&x=1" * 100,
+        b'{"grant_type": "client_credentials"}',
+    ],
+)
+def test_a_request_that_is_not_well_formed_is_invalid(body: bytes) -> None:
+    """Doubled, missing and broken parameters, and two ways to authenticate at once."""
+    assert said(buy(SHOP, body)) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"content_type": None},
+        {"content_type": b"application/json"},
+        {"content_type": b"multipart/form-data"},
+        {"more": ((b"content-type", FORM),)},
+        {"more": ((b"content-encoding", b"gzip"),)},
+        {"more": ((b"AUTHORIZATION", GOOD),)},
+    ],
+)
+def test_a_head_that_is_not_well_formed_is_invalid(arguments: Any) -> None:
+    """Another type, a compressed form, a header that stands twice."""
+    assert said(buy(SHOP, **arguments)) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("grant", [b"password", b"CLIENT_CREDENTIALS", b"client_credentials%00"])
+def test_another_grant_is_not_supported(grant: bytes) -> None:
+    """There is one kind of grant, for those who may ask."""
+    assert said(buy(SHOP, b"grant_type=" + grant)) == (400, "unsupported_grant_type")
+    unknown = buy(SHOP, b"grant_type=" + grant, authorization=basic(CLIENT, "x"))
+    assert said(unknown) == (401, "invalid_client")
+
+
+STRANGERS: Final = (
+    None,
+    b"",
+    b"Basic",
+    b"Basic ",
+    b"Basic !!!!",
+    b"Basic =",
+    b"Bearer abc",
+    GOOD.replace(b"Basic", b"Digest"),
+    GOOD + b"AAAA",
+    basic(CLIENT, ""),
+    basic("", SECRET),
+    basic(CLIENT, SECRET + "\0"),
+    basic(CLIENT, SECRET[:-1]),
+    basic(CLIENT, SECRET.upper()),
+    basic(CLIENT.upper(), SECRET),
+    basic("other", SECRET),
+    basic(CLIENT, "ü" * 40),
+    basic(CLIENT, "%zz%"),
+    b"Basic " + base64.b64encode(SECRET.encode()),
+    b"Basic " + base64.b64encode(b"\xff:\xff\x00"),
+    b"Basic " + b"A" * 20_000,
+    "Basic ü".encode(),
+)
+
+
+@pytest.mark.parametrize("authorization", STRANGERS)
+def test_whoever_is_no_client_gets_the_same_answer(authorization: bytes | None) -> None:
+    """Neither the status nor the text says what was wrong."""
+    answer = buy(SHOP, authorization=authorization)
+    assert answer == buy(SHOP, authorization=basic(CLIENT, "wrong"))
+    assert said(answer) == (401, "invalid_client")
+    assert dict(answer.headers)["WWW-Authenticate"].startswith("Basic ")
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        b"",
+        b"&client_id=service",
+        b"&client_id=service&client_secret=",
+        b"&client_id=service&client_secret=x",
+        b"&client_id=service&client_secret=%00",
+        PAIR + b"%00",
+        PAIR + b"+",
+        PAIR.replace(b"service", b"Service"),
+        b"&client_assertion=x",
+    ],
+)
+def test_a_wrong_pair_in_the_form_gets_it_too(pair: bytes) -> None:
+    """The place makes no difference."""
+    answer = buy(SHOP, GRANT + pair, authorization=None)
+    assert answer == buy(SHOP, authorization=basic(CLIENT, "wrong"))
+
+
+@given(st.binary(max_size=200), st.binary(max_size=100), st.booleans())
+def test_bytes_of_any_kind_lead_to_a_refusal(body: bytes, value: bytes, is_basic: bool) -> None:
+    """Nothing is raised, and nothing is sold."""
+    authorization = b"Basic " + base64.b64encode(value) if is_basic else value
+    for form in (body, GRANT + b"&" + body):
+        assert buy(SHOP, form, authorization=authorization).status in (400, 401)

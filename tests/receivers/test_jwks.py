@@ -1,0 +1,336 @@
+"""A key set is fetched within its limits, kept, renewed, and asked for seldom."""
+
+import asyncio
+import json
+import logging
+import socket
+import ssl
+import zlib
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import aiohttp
+import pytest
+import trustme
+
+from income_client.receivers.exchange import Refusal
+from income_client.receivers.jwks import KeySetCache, KeySetError, fetch_key_set
+from income_client.receivers.jwt import TokenKeys
+from tests.support.key_sets import GONE, URL, KeySetAtPlay, turns
+from tests.support.refusals import refusal_in
+from tests.support.scripted_server import Answer, Seen, forever, reply, reset, serving
+from tests.support.signed_tokens import key_set
+
+KEYS: Final = json.dumps(key_set("P-256")).encode()
+
+
+def always(answer: bytes | None) -> Answer:
+    """Return a script that gives the same answer to everything."""
+
+    async def respond(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        return answer
+
+    return respond
+
+
+async def reason_of(fetching: Awaitable[Any]) -> str:
+    """Return why there is no key set, as the cache would log it."""
+    with pytest.raises((KeySetError, OSError, aiohttp.ClientError)) as caught:
+        await fetching
+    if not isinstance(caught.value, KeySetError):
+        return caught.type.__name__
+    assert "S3CRET" not in str(caught.value)
+    return str(caught.value)
+
+
+async def fetched(answer: Answer, **limits: Any) -> Any:
+    """Return what comes from a server of this script."""
+    async with serving(answer) as server:
+        return await fetch_key_set(f"{server.url}/keys?S3CRET=1", **limits)
+
+
+async def test_a_key_set_comes_back_as_it_is() -> None:
+    """Members that nobody knows are left in it."""
+    body = json.dumps({**key_set("P-256"), "extra": 1}).encode()
+    assert await fetched(always(reply(body=body))) == {**key_set("P-256"), "extra": 1}
+    assert await fetched(always(reply(body=KEYS, content_type="text/plain"))) == key_set("P-256")
+
+
+async def test_the_request_carries_nothing_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """No proxy, no netrc, no cookie, and the address as it was given."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login user password S3CRET\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with serving(always(reply(body=KEYS, Set_Cookie="a=b"))) as server:
+        for _ in range(2):
+            assert await fetch_key_set(f"{server.url}/k%2Fs?a=%41+b") == key_set("P-256")
+    for seen in server.seen:
+        assert (seen.method, seen.path, seen.query) == ("GET", "/k%2Fs", "a=%41+b")
+        assert seen.headers["accept-encoding"] == "identity"
+        assert seen.headers.keys() & {"authorization", "cookie", "proxy-authorization"} == set()
+
+
+@pytest.mark.parametrize("status", [201, 206, 301, 302, 307, 308, 400, 404, 429, 500, 503])
+async def test_every_other_status_is_a_failure(status: int) -> None:
+    """A redirect is not followed, and nothing is asked twice."""
+    async with serving(always(reply(status, KEYS, Location="/elsewhere"))) as server:
+        fault = await reason_of(fetch_key_set(f"{server.url}/keys"))
+    assert fault == f"the answer has the status {status}"
+    assert [seen.path for seen in server.seen] == ["/keys"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"keys": {}}',
+        b'{"keys": []',
+        b'{"keys": [], "keys": []}',
+        b"<html>S3CRET</html>",
+        b"\xff\xfe",
+        b'{"keys": ' + b"[" * 50_000,
+    ],
+)
+async def test_what_is_no_key_set_is_a_failure(body: bytes) -> None:
+    """What came is not shown."""
+    assert (await reason_of(fetched(always(reply(body=body))))).startswith("the answer is not ")
+
+
+async def test_a_body_is_counted_while_it_comes() -> None:
+    """One that says nothing of its length and never ends is given up at the limit."""
+
+    async def flood(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"1000\r\n" + b" " * 4096 + b"\r\n")
+            await writer.drain()
+        return None
+
+    assert await reason_of(fetched(flood)) == "the answer is larger than 262144 bytes"
+    small = await reason_of(fetched(always(reply(body=KEYS)), max_bytes=len(KEYS) - 1))
+    assert small == f"the answer is larger than {len(KEYS) - 1} bytes"
+    assert await fetched(always(reply(body=KEYS)), max_bytes=len(KEYS)) == key_set("P-256")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "GZIP"])
+async def test_what_is_compressed_is_not_unpacked(encoding: str) -> None:
+    """It was not asked for, and may be a bomb."""
+    bomb = zlib.compress(b" " * 10_000_000)
+    fault = await reason_of(fetched(always(reply(body=bomb, Content_Encoding=encoding))))
+    assert fault == "the answer is compressed, which was not asked for"
+
+
+async def test_a_body_that_is_cut_is_a_failure() -> None:
+    """Half a set is none, however the connection ends."""
+    whole = reply(body=KEYS)
+
+    async def cut(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(whole[:-20])
+        await writer.drain()
+        if seen.path == "/reset":
+            reset(writer)
+        return None
+
+    async with serving(cut) as server:
+        for path in ("/closed", "/reset"):
+            assert await reason_of(fetch_key_set(server.url + path))
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 X\r\nContent-Length: 50\r\n\r\n{"])
+async def test_silence_ends_with_the_time_limit(start: bytes) -> None:
+    """Before the head and within the body."""
+
+    async def silence(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(start)
+        await forever()
+
+    assert await reason_of(fetched(silence, seconds=0.2)) == "it took too long"
+
+
+async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the address nor its query is shown anywhere."""
+    caplog.set_level(logging.DEBUG)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert await reason_of(fetch_key_set(f"http://127.0.0.1:{port}/?S3CRET=1"))
+    assert "S3CRET" not in caplog.text
+
+
+async def test_cancellation_passes() -> None:
+    """It is not taken for a failure of the fetch."""
+    arrived = asyncio.Event()
+
+    async def silence(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        arrived.set()
+        await forever()
+
+    async with serving(silence) as server:
+        task = asyncio.create_task(fetch_key_set(server.url))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_certificates_are_verified_with_the_context_that_is_given() -> None:
+    """A stranger's certificate is refused by default, and accepted by whoever trusts it."""
+    authority = trustme.CA()
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply(body=KEYS, Connection="close"))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0, ssl=served)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        assert await reason_of(fetch_key_set(url)) == "ClientConnectorCertificateError"
+        assert await fetch_key_set(url, tls=trusting) == key_set("P-256")
+
+
+def source(play: KeySetAtPlay) -> KeySetCache:
+    """Return a source of this address."""
+    return KeySetCache(URL, monotonic=play.monotonic, fetch=play.fetch)
+
+
+def others() -> set[asyncio.Task[object]]:
+    """Return the tasks that are left beside the test."""
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+async def filled(play: KeySetAtPlay) -> tuple[KeySetCache, TokenKeys]:
+    """Return a source that knows keys, and the keys."""
+    known = source(play)
+    keys = await known.keys()
+    assert isinstance(keys, TokenKeys)
+    return known, keys
+
+
+async def test_many_at_once_make_one_request() -> None:
+    """All of them get its keys, and no task stays behind."""
+    play = KeySetAtPlay("P-256")
+    play.hold()
+    known = source(play)
+    async with asyncio.TaskGroup() as group:
+        waiters = [group.create_task(known.keys()) for _ in range(200)]
+        await play.was_asked.wait()
+        await turns()
+        play.may_answer.set()
+    assert len(play.asked) == 1
+    assert len({id(waiter.result()) for waiter in waiters}) == 1
+    assert others() == set()
+
+
+async def test_who_hangs_up_takes_nothing_from_the_others() -> None:
+    """Not even the last who waits, or the one who began: the request goes on without them."""
+    play = KeySetAtPlay("P-256")
+    play.hold()
+    known = source(play)
+    waiters = [asyncio.create_task(known.keys()) for _ in range(3)]
+    await play.was_asked.wait()
+    await turns()
+    for waiter in waiters:
+        waiter.cancel()
+    await asyncio.wait(waiters)
+    assert all(waiter.cancelled() for waiter in waiters)
+    next_one = asyncio.create_task(known.keys())
+    await turns()
+    play.may_answer.set()
+    assert isinstance(await next_one, TokenKeys)
+    assert (len(play.asked), play.cancelled, others()) == (1, 0, set())
+
+
+async def test_a_renewal_holds_up_nobody() -> None:
+    """All go on with the keys that there are until others have come."""
+    play = KeySetAtPlay("P-256")
+    known, keys = await filled(play)
+    play.seconds += 600
+    play.answer = key_set("P-384")
+    play.hold()
+    assert [await known.keys() for _ in range(5)] == [keys] * 5
+    await play.was_asked.wait()
+    play.may_answer.set()
+    await turns()
+    newer = await known.keys()
+    assert newer is not keys
+    assert (len(play.asked), others()) == (2, set())
+
+
+async def test_a_renewal_that_fails_keeps_the_keys() -> None:
+    """For a day; the attempts keep their distance."""
+    play = KeySetAtPlay("P-256")
+    known, keys = await filled(play)
+    play.answer = GONE
+    for _ in range(100):
+        play.seconds += 800
+        assert await known.keys() is keys
+        await turns()
+        assert await known.keys() is keys
+    assert len(play.asked) == 101
+    play.seconds += 6401
+    assert await refusal_in(known.keys()) is Refusal.KEYS_UNAVAILABLE
+
+
+async def test_unknown_keys_in_a_flood_make_one_request() -> None:
+    """In its time; all who wait share its outcome."""
+    play = KeySetAtPlay("P-256")
+    known, keys = await filled(play)
+    assert await refusal_in(known.newer_than(keys, since=play.seconds)) is Refusal.TOKEN_KEY_UNKNOWN
+    play.seconds += 29
+    assert await refusal_in(known.newer_than(keys, since=play.seconds)) is Refusal.KEYS_UNAVAILABLE
+    play.seconds += 1
+    play.hold()
+    async with asyncio.TaskGroup() as group:
+        waiters = [
+            group.create_task(known.newer_than(keys, since=play.seconds)) for _ in range(200)
+        ]
+        await play.was_asked.wait()
+        await turns()
+        # Tokens with known keys do not wait for that.
+        assert await known.keys() is keys
+        play.may_answer.set()
+    newer = waiters[0].result()
+    assert isinstance(newer, TokenKeys)
+    assert all(waiter.result() is newer for waiter in waiters)
+    for _ in range(200):
+        assert (
+            await refusal_in(known.newer_than(newer, since=play.seconds))
+            is Refusal.TOKEN_KEY_UNKNOWN
+        )
+    # Who has looked among older keys is given the newer ones at once.
+    assert await known.newer_than(keys, since=play.seconds) is newer
+    assert len(play.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [GONE, {"keys": []}, {"keys": [{"kty": "RSA"}]}, {}, OSError("S3CRET"), ValueError("S3CRET")],
+)
+async def test_a_failure_is_told_without_what_came(
+    answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever fetch does, it is logged once by its kind, and the token may come again."""
+    caplog.set_level(logging.DEBUG)
+    play = KeySetAtPlay("P-256")
+    play.answer = answer  # type: ignore[assignment]
+    known = source(play)
+    for _ in range(5):
+        assert await refusal_in(known.keys()) is Refusal.KEYS_UNAVAILABLE
+    assert len(play.asked) == 1
+    (record,) = (record for record in caplog.records if record.name.startswith("income_client"))
+    assert record.levelname == "WARNING"
+    assert "S3CRET" not in caplog.text
+    assert "id.example.test" not in caplog.text

@@ -1,0 +1,432 @@
+"""Tokens that are believed, and the forged, foreign and stale ones that are not."""
+
+import hmac
+import json
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.receivers.exchange import Refusal
+from income_client.receivers.jwt import TokenKeys, check_token, import_key_set
+from tests.support.refusals import refusal_of
+from tests.support.signed_tokens import (
+    AUDIENCE,
+    CLAIMS,
+    KIND_OF,
+    NOW,
+    accepting,
+    key_set,
+    outcome,
+    private_key,
+    public_jwk,
+    public_pem,
+    reencoded,
+    segment,
+    signed,
+    token,
+)
+
+GOOD: Final = token()
+
+
+HEAD: Final = {"alg": "ES256", "kid": "P-256-0"}
+
+
+@pytest.mark.parametrize("algorithm", [name for name in KIND_OF if name[:2] != "HS"])
+def test_each_allowed_algorithm_is_verified(algorithm: str) -> None:
+    """All of them pass by default, with a key from a set and with one in PEM."""
+    text = token(algorithm)
+    kind = KIND_OF[algorithm]
+    assert outcome(text, keys=key_set("X25519", "P-256", "RSA", kind)) is None
+    assert outcome(text, keys=public_pem(kind)) is None
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
+def test_secrets_verify_when_named(algorithm: str) -> None:
+    """HS256 and its like pass where they are named."""
+    assert outcome(token(algorithm), keys=public_jwk("oct"), algorithms=[algorithm]) is None
+
+
+@pytest.mark.parametrize("algorithm", ["EdDSA", "Ed25519"])
+@pytest.mark.parametrize("key_algorithm", ["EdDSA", "Ed25519", None])
+def test_both_names_of_ed25519_mean_the_same(algorithm: str, key_algorithm: str | None) -> None:
+    """A key set and a token may use either name (RFC 9864)."""
+    keys = public_jwk("Ed25519", alg=key_algorithm)
+    assert outcome(token(algorithm), keys=keys) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"typ": None},
+        {"typ": "JWT"},
+        {"typ": "jwt"},
+        {"typ": "application/at+jwt"},
+        {"x5t": "abc", "org.example": {"a": [1]}, "x5c": ["AAAA"]},
+        {"nonce": "x" * 2000},
+        {"jku": "https://evil.example.test/"},
+    ],
+)
+def test_what_else_a_header_says_is_of_no_matter(header: dict[str, Any]) -> None:
+    """Identity providers add members; none of them is followed."""
+    assert outcome(token(header=header)) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"typ": "id+jwt"},
+        {"typ": ""},
+        {"typ": 5},
+        {"typ": "logout+jwt"},
+        {"alg": "none"},
+        {"alg": "None"},
+        {"alg": "es256"},
+        {"alg": "RSA-OAEP"},
+        {"alg": "ES256K"},
+        {"alg": None},
+        {"alg": ["ES256"]},
+        {"alg": "HS256"},
+    ],
+)
+def test_other_algorithms_and_types_are_refused(header: dict[str, Any]) -> None:
+    """The token does not choose how it is verified."""
+    assert outcome(token(header=header)) is Refusal.TOKEN_ALGORITHM
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"crit": ["exp"]},
+        {"crit": []},
+        {"crit": ["b64"], "b64": False},
+        {"b64": False},
+        {"b64": True},
+        {"kid": 5},
+        {"kid": ["P-256-0"]},
+        {"nonce": "x" * 4096},
+    ],
+)
+def test_headers_that_would_have_to_be_understood_are_refused(header: dict[str, Any]) -> None:
+    """Nothing critical is understood, and a header has its length."""
+    assert outcome(token(header=header)) is Refusal.TOKEN_UNREADABLE
+
+
+def test_a_token_without_signature_is_refused() -> None:
+    """Neither an empty signature nor `none` passes."""
+    unsigned = f"{segment({'alg': 'none'})}.{segment(dict(CLAIMS))}."
+    assert outcome(unsigned) is Refusal.TOKEN_UNREADABLE
+    assert outcome(f"{unsigned}AAAA") is Refusal.TOKEN_ALGORITHM
+    assert outcome(f"{GOOD.rpartition('.')[0]}.") is Refusal.TOKEN_UNREADABLE
+    assert outcome(f"{GOOD.rpartition('.')[0]}.{segment(bytes(64))}") is Refusal.TOKEN_SIGNATURE
+
+
+def test_a_public_key_is_no_secret() -> None:
+    """HS256 made with the text of the RSA key finds no key, whatever is allowed."""
+    for name in ("HS256", "HS512"):
+        message = f"{segment({'alg': name})}.{segment(dict(CLAIMS))}"
+        hashed = hmac.digest(public_pem("RSA"), message.encode(), f"sha{name[2:]}")
+        forged = f"{message}.{segment(hashed)}"
+        assert outcome(forged, keys=public_pem("RSA")) is Refusal.TOKEN_ALGORITHM
+        secret: Any = {"keys": public_jwk("oct"), "algorithms": [name]}
+        assert outcome(forged, **secret) is Refusal.TOKEN_KEY_UNKNOWN
+
+
+@pytest.mark.parametrize("claimed", ["RS256", "ES384", "EdDSA"])
+def test_an_algorithm_of_another_type_of_key_is_refused(claimed: str) -> None:
+    """A key verifies only what fits its type and curve, even if the token names it."""
+    assert outcome(token(header={"alg": claimed})) is Refusal.TOKEN_SIGNATURE
+
+
+def test_keys_in_the_token_count_for_nothing() -> None:
+    """A stranger's key stays unknown, whether or not it comes along."""
+    stranger = public_jwk("P-256", 1)
+    text = token(number=1, header={"jwk": stranger, "kid": None})
+    assert outcome(text) is Refusal.TOKEN_KEY_UNKNOWN
+    assert outcome(token(number=1, header={"kid": "P-256-0"})) is Refusal.TOKEN_SIGNATURE
+    assert outcome(token(number=1)) is Refusal.TOKEN_KEY_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"use": "enc"}, {"key_ops": ["encrypt"]}, {"alg": "ES384"}, {"use": "x"}, {"d": "AAAA"}],
+)
+def test_a_key_that_is_meant_for_something_else_verifies_nothing(members: dict[str, Any]) -> None:
+    """What the owner says of its use holds."""
+    keys = {"keys": [public_jwk("P-256", **members), public_jwk("P-256", 1)]}
+    assert outcome(GOOD, keys=keys) is Refusal.TOKEN_KEY_UNKNOWN
+
+
+def test_of_equal_names_every_key_is_tried() -> None:
+    """A set may hold several keys of one name, and the right one need not be first."""
+    same = {"keys": [public_jwk("P-256", number, kid="same") for number in (1, 2, 0)]}
+    assert outcome(token(header={"kid": "same"}), keys=same) is None
+
+
+def test_a_token_without_name_tries_what_fits_but_not_for_ever() -> None:
+    """Up to four keys of a set are tried, since anybody can have it done; of one's own, all."""
+    nameless = token(header={"kid": None})
+    for others, expected in ((3, None), (4, Refusal.TOKEN_KEY_UNKNOWN)):
+        numbers = [*range(1, others + 1), 0]
+        keys = {"keys": [public_jwk("P-384"), *(public_jwk("P-256", n) for n in numbers)]}
+        rules = accepting(keys=keys).rules
+        assert rules is not None
+        found = refusal_of(check_token, nameless, import_key_set(keys), rules, now=NOW)
+        assert found is expected
+        assert outcome(nameless, keys=keys) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "a.b",
+        "..",
+        GOOD + ".",
+        GOOD + ".AAAA",
+        GOOD + "=",
+        GOOD + "\n",
+        " " + GOOD,
+        GOOD.replace(".", "..", 1),
+        "." + GOOD.partition(".")[2],
+        "A" * 16_385,
+        GOOD.replace("e", "\u0435", 1),
+        GOOD.replace("e", "+", 1),
+        f"{segment([1])}.{GOOD.partition('.')[2]}",
+        f"{segment(b'{')}.{GOOD.partition('.')[2]}",
+        f"{segment(b'[' * 3000)}.{GOOD.partition('.')[2]}",
+        reencoded(GOOD, 0, b"\xef\xbb\xbf"),
+        reencoded(GOOD, 0, b" "),
+        reencoded(GOOD, 0, b"\xff"),
+    ],
+)
+def test_what_is_no_token_is_unreadable(text: str) -> None:
+    """Three parts in the one spelling of base64url, and a header that is an object."""
+    assert outcome(text) is Refusal.TOKEN_UNREADABLE
+
+
+def test_a_segment_has_one_spelling() -> None:
+    """Bits that decoders drop may not be set, so that no token has a second text."""
+    body = GOOD.rpartition(".")[0]
+    last = GOOD[-1]
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    twin = alphabet[alphabet.index(last) ^ 1]
+    assert outcome(f"{body}.{GOOD.rpartition('.')[2][:-1]}{twin}") is Refusal.TOKEN_UNREADABLE
+
+
+@pytest.mark.parametrize("place", ["header", "payload"])
+def test_a_name_that_stands_twice_is_unreadable(place: str) -> None:
+    """Two parsers would read two things."""
+    header, payload = json.dumps(HEAD).encode(), json.dumps(dict(CLAIMS)).encode()
+    if place == "header":
+        header = header.replace(b"{", b'{"alg": "RS256", ', 1)
+    else:
+        payload = payload.replace(b"{", b'{"iss": "x", ', 1)
+    text = signed(header, payload, "ES256", private_key("P-256"))
+    assert outcome(text) is Refusal.TOKEN_UNREADABLE
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"[]", b"null", b"{", b"\xff", b"[" * 5000, b'"x"', b'{"exp": NaN}', b'{"exp": 1e999}'],
+)
+def test_a_signed_payload_that_is_no_object_is_unreadable(payload: bytes) -> None:
+    """The signature alone does not make it a token."""
+    text = signed(HEAD, payload, "ES256", private_key("P-256"))
+    assert outcome(text) is Refusal.TOKEN_UNREADABLE
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": NOW - 29},
+        {"exp": NOW + 0.5},
+        {"nbf": NOW + 29, "iat": NOW + 29},
+        {"nbf": None, "iat": None},
+        {"aud": [AUDIENCE]},
+        {"aud": ["other", AUDIENCE]},
+        {"jti": 2**64, "deep": [[[{}]]], "amount": 1e300},
+    ],
+)
+def test_a_token_passes_within_the_leeway_and_with_more_than_is_asked(claims: Any) -> None:
+    """Clocks differ, and tokens say more than is needed."""
+    assert outcome(token(**claims)) is None
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": NOW - 30},
+        {"exp": 0},
+        {"exp": -5},
+        {"exp": True},
+        {"exp": str(NOW + 60)},
+        {"exp": 1e300},
+        {"exp": 10**400},
+        {"exp": [NOW + 60]},
+        {"exp": NOW * 1000},
+        {"nbf": NOW + 31},
+        {"iat": NOW + 31},
+        {"nbf": "0"},
+        {"iat": False},
+        {"iat": {}},
+    ],
+)
+def test_a_token_out_of_its_time_is_refused(claims: Any) -> None:
+    """Over, not yet valid, made in the future, or with times that are none."""
+    assert outcome(token(**claims)) is Refusal.TOKEN_OUT_OF_TIME
+
+
+def test_a_time_that_is_null_is_none() -> None:
+    """A claim of null is there, and wrong."""
+    for name in ("exp", "nbf", "iat"):
+        text = signed(HEAD, {**CLAIMS, name: None}, "ES256", private_key("P-256"))
+        assert outcome(text) is Refusal.TOKEN_OUT_OF_TIME
+
+
+def test_a_token_must_expire() -> None:
+    """One without an end would be good for ever."""
+    assert outcome(token(exp=None)) is Refusal.TOKEN_CLAIMS
+
+
+def test_the_leeway_is_the_callers() -> None:
+    """At 0 the very second of the end is too late."""
+    assert outcome(token(exp=NOW), leeway=0) is Refusal.TOKEN_OUT_OF_TIME
+    assert outcome(token(exp=NOW + 1), leeway=0) is None
+    assert outcome(token(exp=NOW - 59), leeway=60) is None
+
+
+@pytest.mark.parametrize("issuer", [None, "", "x", ["https://id.example.test/"], 5])
+def test_another_issuer_is_refused(issuer: Any) -> None:
+    """The issuer is equal, letter for letter."""
+    assert outcome(token(iss=issuer)) is Refusal.TOKEN_ISSUER
+    assert outcome(token(iss="https://id.example.test")) is Refusal.TOKEN_ISSUER
+
+
+@pytest.mark.parametrize(
+    "audience", [None, "", "x", [], ["x"], [AUDIENCE, 5], {AUDIENCE: 1}, 5, AUDIENCE.upper()]
+)
+def test_another_audience_is_refused(audience: Any) -> None:
+    """A token for another API of the same issuer does not pass."""
+    assert outcome(token(aud=audience)) is Refusal.TOKEN_AUDIENCE
+
+
+def test_of_several_audiences_one_is_enough() -> None:
+    """The endpoint may be known under more names."""
+    assert outcome(GOOD, audience=["x", AUDIENCE]) is None
+    assert outcome(token(aud="x"), audience=["x", AUDIENCE]) is None
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        ({"client_id": "service"}, None),
+        ({"client_id": "other"}, Refusal.TOKEN_CLAIMS),
+        ({"client_id": "service", "tid": "t"}, Refusal.TOKEN_CLAIMS),
+        ({"level": 1}, None),
+        ({"level": True}, Refusal.TOKEN_CLAIMS),
+        ({"level": "1"}, Refusal.TOKEN_CLAIMS),
+        ({"is_live": True}, None),
+        ({"is_live": 1}, Refusal.TOKEN_CLAIMS),
+    ],
+)
+def test_further_claims_are_equal_and_of_the_same_type(claims: Any, expected: Any) -> None:
+    """They stand in for the audience, or go beside it."""
+    text = token(level=1, is_live=True)
+    assert outcome(text, claims=claims) is expected
+    assert outcome(token(level=1, is_live=True, aud=None), claims=claims, audience=None) is expected
+
+
+@given(st.data())
+def test_no_change_of_a_good_token_passes(data: st.DataObject) -> None:
+    """Whatever is changed, put in, cut out or swapped: it is refused, and nothing is raised."""
+    start = data.draw(st.integers(0, len(GOOD)))
+    end = data.draw(st.integers(start, min(len(GOOD), start + 20)))
+    characters = st.sampled_from("AQg048Zz-_.=+/ \n") | st.characters()
+    changed = GOOD[:start] + data.draw(st.text(characters, max_size=20)) + GOOD[end:]
+    if changed != GOOD:
+        assert isinstance(outcome(changed), Refusal)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+_names = st.sampled_from([*CLAIMS, "alg", "typ", "kid", "crit", "b64", "jwk", "x"])
+
+
+@given(st.dictionaries(_names, _json), st.dictionaries(_names, _json))
+def test_whatever_is_signed_leads_to_an_answer(header: Any, claims: Any) -> None:
+    """Members of any type, rightly signed, are believed or refused, and never raise."""
+    texts = [
+        json.dumps(part).encode("ascii") for part in ({**HEAD, **header}, {**CLAIMS, **claims})
+    ]
+    found = outcome(signed(texts[0], texts[1], "ES256", private_key("P-256")))
+    assert found is None or isinstance(found, Refusal)
+
+
+@given(st.binary(max_size=300))
+def test_bytes_of_any_kind_lead_to_a_refusal(octets: bytes) -> None:
+    """Text that was never a token is refused."""
+    assert isinstance(outcome(octets.decode("latin-1")), Refusal)
+
+
+def test_bad_keys_are_left_out_one_by_one() -> None:
+    """Types of the future, keys for other uses, and what an issuer got wrong."""
+    bad: list[Any] = [
+        {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AAAA"},
+        {"kty": "EC", "crv": "P-256", "x": "AAAA", "y": "AAAA"},
+        {"kty": "EC", "crv": "secp256k1", "x": "AAAA", "y": "AAAA"},
+        {"kty": "RSA", "n": "AAAA", "e": "AQAB"},
+        {"kty": "RSA", "n": 5, "e": "AQAB"},
+        public_jwk("RSA", e="AQ"),
+        public_jwk("RSA", e="AA"),
+        public_jwk("P-256", use="enc"),
+        dict(private_key("P-256", 1).as_dict(private=True)),
+        {},
+        [],
+        None,
+        "x",
+    ]
+    good = public_jwk("P-256", x5u="no address", x5c="no list", use="sig", key_ops=["verify"])
+    found = import_key_set({"keys": [*bad, good, *bad]})
+    assert [key.kid for key in found.keys] == ["P-256-0"]
+
+
+def test_a_set_has_a_hundred_keys_at_most() -> None:
+    """What is beyond them is not looked at."""
+    entries = [public_jwk("P-256", kid=str(number)) for number in range(150)]
+    assert len(import_key_set({"keys": entries}).keys) == 100
+
+
+def test_neither_a_key_nor_a_set_shows_its_material() -> None:
+    """Secrets may be among them."""
+    keys = import_key_set(key_set("oct"))
+    assert public_jwk("oct")["k"] not in repr(keys)
+    assert "material" not in repr(keys)
+
+
+_parts = st.sampled_from(["kty", "crv", "x", "y", "n", "e", "k", "d", "kid", "use", "alg"])
+
+
+_values = (
+    st.none()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.lists(st.text(max_size=3), max_size=2)
+    | st.sampled_from(["RSA", "EC", "OKP", "oct", "P-256", "Ed25519", "sig", "AQAB", "A" * 400])
+)
+
+
+@given(st.dictionaries(_parts | st.just("key_ops"), _values), st.sampled_from(["RSA", "P-256"]))
+def test_keys_of_any_shape_are_taken_or_left_out(changes: dict[str, Any], kind: str) -> None:
+    """Nothing is raised, and no warning given."""
+    for entry in (changes, {**public_jwk(kind), **changes}):
+        assert isinstance(import_key_set({"keys": [entry]}), TokenKeys)
+    assert import_key_set(changes).keys == ()

@@ -1,0 +1,132 @@
+"""The service's clock beside the client's, and the one that closes its user."""
+
+import asyncio
+
+import pytest
+
+from income_client import ClientClosedError, IncomeClient
+from income_client.testing import IncomeService, JumpingClock
+from income_client.testing.clocks import LoopBoundClock, ServiceSideClock
+from income_client.testing.runner import LoopThread
+
+
+class User:
+    """Something that belongs to an event loop."""
+
+    def __init__(self) -> None:
+        self.closed_in: list[asyncio.AbstractEventLoop] = []
+
+    async def aclose(self) -> None:
+        """Remember where."""
+        await asyncio.sleep(0)
+        self.closed_in.append(asyncio.get_running_loop())
+
+
+async def test_the_service_s_pauses_are_not_the_client_s() -> None:
+    """They move the common time, and concurrent ones overlap."""
+    clock = JumpingClock()
+    service = ServiceSideClock(clock)
+    before = clock.monotonic()
+    await asyncio.gather(service.sleep(5), service.sleep(3), clock.sleep(4))
+    assert service.monotonic() - before == 5
+    assert clock.slept == [4]
+    clock.advance_to(before + 3)
+    assert clock.monotonic() - before == 5
+
+
+async def test_a_pause_ends_when_it_ends_whatever_others_do() -> None:
+    """Also where another thread moves the clock between reading it and waking up."""
+
+    class Meddling(JumpingClock):
+        """A clock that moves on by 10 s each time it is read."""
+
+        def monotonic(self) -> float:
+            read = super().monotonic()
+            self.advance(10)
+            return read
+
+    clock = Meddling()
+    before = JumpingClock.monotonic(clock)
+    await ServiceSideClock(clock).sleep(15)
+    assert JumpingClock.monotonic(clock) - before == 15
+
+
+def test_a_loop_that_ends_closes_the_user() -> None:
+    """In that loop, once, though nothing else was said."""
+    user = User()
+    clock = LoopBoundClock(JumpingClock(), user.aclose)
+    clock.monotonic()  # binds nobody, as no loop runs
+
+    async def read() -> asyncio.AbstractEventLoop:
+        clock.monotonic()
+        await clock.sleep(1)
+        clock.monotonic()
+        return asyncio.get_running_loop()
+
+    assert user.closed_in == []
+    loop = asyncio.run(read())
+    assert user.closed_in == [loop]
+    clock.close()
+    assert user.closed_in == [loop]
+
+
+def test_a_loop_that_lasts_can_be_ended_by_hand() -> None:
+    """That is what a loop of a wider scope needs."""
+    user = User()
+    clock = LoopBoundClock(JumpingClock(), user.aclose)
+    clock.close()
+
+    async def read() -> None:
+        clock.monotonic()
+
+    with asyncio.Runner() as runner:
+        runner.run(read())
+        clock.close()
+        assert user.closed_in == [runner.get_loop()]
+    assert len(user.closed_in) == 1
+
+
+def test_a_loop_in_another_thread_is_waited_for() -> None:
+    """The user is closed when `close` has returned, or what went wrong is raised."""
+    user = User()
+
+    async def fail() -> None:
+        await user.aclose()
+        raise OSError("the connection is away")
+
+    with LoopThread() as thread:
+        clock, failing = (LoopBoundClock(JumpingClock(), end) for end in (user.aclose, fail))
+        thread.call(clock.monotonic)
+        clock.close()
+        assert len(user.closed_in) == 1
+        thread.call(failing.monotonic)
+        with pytest.raises(OSError, match="is away"):
+            failing.close()
+    assert len(user.closed_in) == 2
+
+
+async def test_within_its_own_loop_the_user_is_closed_soon() -> None:
+    """Waiting there would never end."""
+    ended = asyncio.Event()
+
+    async def aclose() -> None:
+        ended.set()
+
+    clock = LoopBoundClock(JumpingClock(), aclose)
+    clock.monotonic()
+    clock.close()
+    assert not ended.is_set()
+    await ended.wait()
+
+
+def test_a_client_is_closed_with_its_loop(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """A program that runs its own loop leaves no connection behind."""
+
+    async def read() -> None:
+        await income_client.get_application(income_service.ids[0])
+
+    asyncio.run(read())
+    with pytest.raises(ClientClosedError):
+        asyncio.run(read())

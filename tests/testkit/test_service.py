@@ -1,0 +1,347 @@
+"""The service in its own thread: what a test does to it from any other, and sees of it."""
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from anyio.from_thread import start_blocking_portal
+from attrs import evolve
+
+from income_client import (
+    ApplicationRecord,
+    BasicAuth,
+    Callback,
+    CallbackBasicAuth,
+    ConfigurationError,
+    IncomeClient,
+    MemoryCheckpointStore,
+    RetryPolicy,
+    ServerError,
+)
+from income_client.emulator import CallbackTarget, Fault, RecordedRequest
+from income_client.receivers import CallbackReceiver
+from income_client.receivers.aiohttp import routes
+from income_client.testing import (
+    IncomeService,
+    JumpingClock,
+    LoopRunner,
+    Requests,
+    cut_body,
+    flaky,
+    make_application,
+    make_document,
+    make_record,
+    outage,
+    slow,
+    throttled,
+)
+from income_client.testing.runner import LoopThread
+
+EMPTY = pytest.mark.income_service(applications=0)
+
+
+def test_it_runs_without_pytest() -> None:
+    """A with statement is enough, and afterwards it says that it is over."""
+    with IncomeService(applications=3, records=[make_record()]) as service:
+        assert len(service.ids) == 4
+
+        async def read() -> int:
+            async with IncomeClient(service.url, auth=service.basic) as client:
+                return len([each async for each in client.list_applications()])
+
+        assert asyncio.run(read()) == 4
+    with pytest.raises(ConfigurationError, match="does not run; enter it first"):
+        service.advance(1)
+    with service:
+        service.advance(1)
+
+
+def test_a_service_that_is_never_entered_leaves_nothing_open() -> None:
+    """Nor does one that is refused."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        IncomeService(applications=1)
+        with pytest.raises(ConfigurationError):
+            IncomeService(applications=1, faults="nonsense")
+        gc.collect()
+    assert [str(each.message) for each in warned if "event loop" in str(each.message)] == []
+
+
+async def test_a_thread_does_not_wait_for_itself() -> None:
+    """A call from within is refused; a coroutine there can be awaited."""
+    with LoopThread() as thread:
+
+        async def within() -> int:
+            with pytest.raises(ConfigurationError, match="call it from another one"):
+                thread.call(lambda: None)
+            return await thread.wait_for(asyncio.sleep(0, 7))
+
+        assert await thread.wait_for(within()) == 7
+
+
+def test_threads_may_do_everything_at_once(income_service: IncomeService) -> None:
+    """Nothing of what they did is lost."""
+    records = [make_record() for _ in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(income_service.add, records))
+        list(pool.map(income_service.touch, income_service.ids[:20]))
+        list(pool.map(lambda _: income_service.faults.add("token: 500"), range(40)))
+    assert len(income_service.ids) == 140
+    assert len(income_service.faults) == 40
+
+
+@EMPTY
+async def test_given_applications_obey_the_rules(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """They are found by reference, by time and in pages, whatever their ids hold."""
+    records = [income_service.add(make_record()) for _ in range(29)]
+    named = {"application_id": 'a "b"/ü%', "application_reference_id": 'R "1"\\'}
+    one = make_application(**named)  # type: ignore[arg-type]
+    records.append(income_service.add(one))
+    assert await income_client.get_application(one.application_id) == one
+    found = await income_client.find_application(one.application_reference_id)
+    assert found is not None
+    assert found.application_id == one.application_id
+    assert found.application_date == one.application_date
+    late = await income_client.get_application_page(updated_after="2026-06-30T12:00:00")
+    assert late.applications == ()
+    assert len((await income_client.get_application_page()).applications) == 25
+    walk = [row.application_id async for row in income_client.list_applications(limit=7)]
+    assert sorted(walk) == sorted(record.application_id for record in records)
+
+
+@EMPTY
+async def test_files_of_given_documents_are_there(
+    income_service: IncomeService, income_client: IncomeClient, tmp_path: Path
+) -> None:
+    """Addresses of a factory's documents lead to the service; others are served as given."""
+    application = make_application()
+    elsewhere = make_document("w2", url="https://files.example.com/1")
+    income_service.add(application, [make_document(), elsewhere])
+    documents = await income_client.get_documents(application.application_id, pages=True)
+    (slip,) = documents.documents["paystub"]
+    assert slip.pages == {"count": 1, "items": [{"page_number": 1, "file_id": slip.file_ids[0]}]}
+    await income_client.download(slip, tmp_path / "slip.pdf")
+    assert (tmp_path / "slip.pdf").read_bytes() == income_service.content_of(slip.document_id)
+    (other,) = documents.documents["w2"]
+    assert other.url == elsewhere.url
+
+
+@EMPTY
+async def test_every_update_is_delivered(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """Each touch and each new version is later than the one before, in whatever haste."""
+    store = MemoryCheckpointStore()
+
+    async def polled() -> list[str]:
+        poller = income_client.poll(store)
+        poller.stop(after_poll=True)
+        return [f"{record.last_updated_at:%H:%M:%S}" async for record in poller]
+
+    assert await polled() == []
+    record = income_service.add(make_record(), now=True)
+    assert await polled() == ["12:00:00"]
+    income_service.touch(record.application_id)
+    assert await polled() == ["12:00:01"]
+    updated = income_service.update(record.application)
+    assert updated.documents == record.documents
+    assert await polled() == ["12:00:02"]
+    assert await polled() == []
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda service, record: service.add(record), "of this id already"),
+        (lambda service, record: service.add(record, []), "documents are given twice"),
+        (
+            lambda service, record: service.add(make_application(), record.documents),
+            "those of another application",
+        ),
+        (lambda service, record: service.add("app-1"), "an Application or an ApplicationRecord"),
+        (
+            lambda service, record: service.add(make_application(application_date="soon")),  # type: ignore[arg-type]
+            "holds what JSON cannot carry",
+        ),
+        (lambda service, record: service.update(make_application()), "no application of this id"),
+        (
+            lambda service, record: service.update(
+                make_application(application_id=record.application_id)
+            ),
+            "keeps its application_reference_id",
+        ),
+        (
+            lambda service, record: service.update(
+                evolve(record.application, application_date="soon")
+            ),
+            "holds what JSON cannot carry",
+        ),
+        (
+            lambda service, record: service.add(
+                make_application(last_updated_at=record.last_updated_at + timedelta(days=99))
+            ),
+            "give now=True",
+        ),
+        (lambda service, record: service.touch("nobody"), "no application of this id"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    income_service: IncomeService, attempt: Callable[[IncomeService, Any], Any], message: str
+) -> None:
+    """And nothing has changed."""
+    # Updated in this very second, so that service time would move on for an update.
+    record = income_service.add(make_record(), now=True)
+    before = income_service.ids, income_service.now
+    with pytest.raises(ConfigurationError, match=message):
+        attempt(income_service, record)
+    assert (income_service.ids, income_service.now) == before
+
+
+async def test_a_callback_comes_to_the_test_s_own_loop(
+    income_service: IncomeService, income_clock: JumpingClock
+) -> None:
+    """The service waits for the receiver, and the test for the service; pauses pass at once."""
+    stored: list[str | None] = []
+    failures = [OSError("the database is away"), None]
+
+    async def store(callback: Callback) -> None:
+        if (failure := failures.pop(0)) is not None:
+            raise failure
+        stored.append(callback.application_id)
+
+    login = BasicAuth("service", "invented-password")
+    receiver = CallbackReceiver(store, auth=CallbackBasicAuth(login.username, login.password))
+    app = web.Application()
+    app.add_routes(routes(receiver, "/callbacks"))
+    record = income_service.add(make_record())
+    async with TestServer(app) as server:
+        income_service.callbacks = CallbackTarget(str(server.make_url("/callbacks")), auth=login)
+        delivery = await income_service.fire_callback(record.application_id)
+    assert delivery.attempts == (503, 200)
+    assert stored == [record.application_id]
+    assert income_clock.slept == []
+
+
+def test_a_runner_takes_what_can_be_run(
+    income_service: IncomeService, income_client: IncomeClient, income_run: LoopRunner
+) -> None:
+    """Awaitables give their result, asynchronous iterables a list."""
+    ids = income_service.ids
+    assert income_run(income_client.get_application(ids[0])).application_id == ids[0]
+    assert len(income_run(income_client.fetch_records(ids[:5], documents=False))) == 5
+    with pytest.raises(ConfigurationError, match="can be awaited"):
+        income_run(7)  # type: ignore[call-overload]
+
+    async def within() -> None:
+        with pytest.raises(ConfigurationError, match="await this instead"):
+            income_run(income_client.get_application("app-1"))
+
+    asyncio.run(within())
+
+
+@EMPTY
+def test_a_web_backend_s_own_loop_is_good_too(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """A synchronous test of a backend, whose loop turns in a thread of its test client."""
+    record = income_service.add(make_record(applicants=2))
+    with start_blocking_portal("asyncio") as portal:
+        for _ in range(2):
+            found = portal.call(income_client.get_application, record.application_id)
+            assert found == record.application
+    assert income_service.token_requests == 1
+
+
+@EMPTY
+@pytest.mark.income_service(faults="get_application: 500")
+async def test_requests_are_told_apart(
+    income_service: IncomeService, income_client: IncomeClient, tmp_path: Path
+) -> None:
+    """By call, by application and by what came of them; no signed address is shown."""
+    one, other = (income_service.add(make_record()) for _ in range(2))
+    await income_client.get_application(one.application_id)
+    documents = await income_client.get_documents(other.application_id)
+    requests = income_service.requests
+    assert repr(requests[:2]) == "<2 requests: token 200, get_application 500>"
+    assert requests.count("get_application", one.application_id) == 2
+    assert requests.count("get_application", other.application_id) == 0
+    assert len(requests.of("get_documents", other.application_id)) == 1
+    assert [each.status for each in requests.failed] == [500]
+    assert requests[-1].authorized
+    (entry,) = documents.all()
+    await income_client.download(entry.document, tmp_path / "slip")
+    [row async for row in income_client.list_applications(updated_after="2026-06-30")]
+    shown = repr(income_service.requests) + income_service.requests.table()
+    assert income_service.requests.count("file") == 1
+    assert "updated_after=2026-06-30" in shown
+    assert "Signature" not in shown
+    with pytest.raises(ConfigurationError, match="did you mean get_application"):
+        requests.count("get_aplication")
+
+
+def test_a_long_table_has_the_latest() -> None:
+    """And says how many are left out."""
+    assert Requests().table() == "nothing was asked"
+    one = RecordedRequest(
+        name="token", method="POST", path="/token", query="", headers={},
+        authorized=True, status=200, fault=None, time=0,
+    )  # fmt: skip
+    lines = Requests([one] * 60).table().splitlines()
+    assert (lines[0], lines[-1]) == ("(20 earlier ones)", "  60  200  POST /token")
+
+
+@pytest.mark.income_client(retry=RetryPolicy(max_attempts=3))
+async def test_a_flaky_service_fails_some_calls_for_good(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """Chance decides on each attempt, so a test that reads much lets failures be yielded."""
+    income_service.faults.add(flaky(0.5, call="get_application"))
+    records = income_client.fetch_records(income_service.ids, documents=False, on_error="yield")
+    came = [isinstance(each, ApplicationRecord) async for each in records]
+    assert 0 < came.count(False) < came.count(True)
+    assert len(came) == len(income_service.ids)
+
+
+@pytest.mark.income_service(applications=3)
+async def test_troubles_are_played_over_sockets(
+    income_service: IncomeService, income_client: IncomeClient, income_clock: JumpingClock
+) -> None:
+    """A client comes through those that pass, and raises for the one that lasts."""
+    (first, *_) = income_service.ids
+    income_service.faults.add(throttled(9), cut_body(), slow(0.0))
+    await income_client.get_application(first)
+    assert income_service.requests.count("get_application") == 3
+    assert max(income_clock.slept) >= 9
+    income_service.faults.add(outage(60))
+    with pytest.raises(ServerError):
+        await income_client.get_application(first)
+    income_service.faults.clear()
+    assert len(income_service.faults) == 0
+    with pytest.raises(ConfigurationError, match="a fault must be a Fault"):
+        income_service.faults.add([Fault("reset"), 500])  # type: ignore[list-item]
+
+
+@pytest.mark.income_client(retry=RetryPolicy(max_attempts=1))
+async def test_an_outage_lasts_as_long_as_it_says(
+    income_service: IncomeService, income_client: IncomeClient, income_clock: JumpingClock
+) -> None:
+    """To the fraction of a second, though the service's own present is a whole one."""
+    (first, *_) = income_service.ids
+    income_clock.advance(0.9)
+    income_service.faults.add(outage(0.5))
+    income_clock.advance(0.2)
+    income_service.advance(0.2)
+    with pytest.raises(ServerError):
+        await income_client.get_application(first)
+    income_clock.advance(0.1)
+    await income_client.get_application(first)
