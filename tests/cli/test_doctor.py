@@ -208,7 +208,7 @@ def test_pages_of_another_size_are_reported(
 def test_applications_that_cannot_be_read_are_counted_without_ids(
     bad: int, verdict: str, doctor: Doctor, income_service: IncomeService
 ) -> None:
-    """The usual error is reported, and how many failed; where nothing can be read it is a failure."""
+    """The usual error is reported and how many failed; if nothing can be read it is a failure."""
     if bad == len(income_service.ids):
         income_service.faults.add(refusing(path=f"{LIST}/*", status=404))
     elif bad:
