@@ -121,7 +121,7 @@ def test_what_cannot_be_determined_has_its_reason(
 def test_an_update_meanwhile_makes_no_wrong_verdict(
     turn: int, lower: bool, upper: bool, doctor: Doctor, income_service: IncomeService
 ) -> None:
-    """Whenever everything moves away, the verdict is right, or that it cannot be told."""
+    """Whenever everything moves away, the verdict is right, or that it cannot be determined."""
     income_service.rules = ServiceRules(lower_closed=lower, upper_closed=upper)
     left = turn
 
@@ -163,7 +163,7 @@ def test_an_update_meanwhile_makes_no_wrong_verdict(
 def test_each_habit_of_the_service_is_found(
     rules: dict[str, Any], check: str, words: str, doctor: Doctor, income_service: IncomeService
 ) -> None:
-    """What the service was told to do is what is reported, and nothing of it is a failure."""
+    """What the service does is what is reported, and nothing of it is a failure."""
     income_service.rules = ServiceRules(**rules)
     status, found = doctor()
     assert words in found[check]["finding"]
@@ -208,7 +208,7 @@ def test_pages_of_another_size_are_reported(
 def test_applications_that_cannot_be_read_are_counted_without_ids(
     bad: int, verdict: str, doctor: Doctor, income_service: IncomeService
 ) -> None:
-    """The usual error is told and how often; where nothing can be read it is a failure."""
+    """The usual error is reported and how many failed; if nothing can be read it is a failure."""
     if bad == len(income_service.ids):
         income_service.faults.add(refusing(path=f"{LIST}/*", status=404))
     elif bad:

@@ -1,4 +1,4 @@
-"""``income-client token``: what it says of a token, and that it shows it only when told to."""
+"""``income-client token``: what it says of a token, and that it shows it only when asked."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -71,7 +71,7 @@ def issue(service: IncomeService, access_token: str, *, is_taken: bool = True) -
         service.faults.add(Fault("body", path="/v1/*", times=None, body=EMPTY_PAGE))
 
 
-def told_of(token: Cli, service: IncomeService, access_token: str) -> Any:
+def described(token: Cli, service: IncomeService, access_token: str) -> Any:
     """Return what is said of a token, as JSON."""
     issue(service, access_token)
     ran = token("token", "-o", "json")
@@ -87,13 +87,13 @@ def test_a_token_is_described_and_not_shown(token: Cli, service: IncomeService) 
         assert words in ran.stdout
     assert "eyJ" not in ran.stdout  # how every JWT begins
     assert service.token_requests == 1
-    told = json.loads(token("token", "-o", "json").stdout)
-    assert (told["type"], told["form"], told["lifetime"]) == ("Bearer", "JWT", 3600.0)
-    assert told["verified"] is False
-    issued = datetime.fromisoformat(told["expires_at"]) - timedelta(seconds=told["seconds_left"])
+    shown = json.loads(token("token", "-o", "json").stdout)
+    assert (shown["type"], shown["form"], shown["lifetime"]) == ("Bearer", "JWT", 3600.0)
+    assert shown["verified"] is False
+    issued = datetime.fromisoformat(shown["expires_at"]) - timedelta(seconds=shown["seconds_left"])
     assert abs(datetime.now(UTC) - issued) < timedelta(minutes=2)
-    assert told["claims"]["iss"] == "income-emulator"
-    assert "jti" in told["not_shown"]
+    assert shown["claims"]["iss"] == "income-emulator"
+    assert "jti" in shown["not_shown"]
 
 
 def test_reveal_prints_the_token_alone(token: Cli, service: IncomeService) -> None:
@@ -137,28 +137,28 @@ def test_basic_credentials_need_no_token(cli: Cli, service: IncomeService) -> No
 def test_claims_are_readable(token: Cli, service: IncomeService) -> None:
     """Times are in UTC and with four digits of the year, lists in a row, the scope apart."""
     claims = {"exp": 1_800_000_000, "iat": -62_135_596_800, "aud": ["a", "b"], "iss": "them"}
-    told = told_of(token, service, jwt({**claims, "scope": "income:read"}))
-    assert told["claims"] == {
+    shown = described(token, service, jwt({**claims, "scope": "income:read"}))
+    assert shown["claims"] == {
         "exp": "2027-01-15T08:00:00Z",
         "iat": "0001-01-01T00:00:00Z",
         "aud": "a b",
         "scope": "income:read",
         "iss": "them",
     }
-    assert told["scope"] == "income:read"
-    assert told["header"] == {"alg": "RS256"}
-    assert told["exp_agrees"] is False
+    assert shown["scope"] == "income:read"
+    assert shown["header"] == {"alg": "RS256"}
+    assert shown["exp_agrees"] is False
 
 
 @pytest.mark.parametrize("sub", ["Ada Invented", "Ada\u00a0Invented", "a\tb", "b@example.com"])
 def test_claims_about_a_person_are_only_named(sub: str, token: Cli, service: IncomeService) -> None:
     """What is not known harmless is named; a subject is shown only if it looks like a client's."""
     claims = {"email": "a@example.com", "name": "Ada", "act": {"sub": "x"}, "sub": sub}
-    told = told_of(token, service, jwt(claims, jwk={"k": "hush"}))
-    assert told["claims"] == {"sub": "(not shown)"}
-    assert set(told["not_shown"]) == {"jwk", "email", "name", "act"}
-    assert not any(word in str(told) for word in ("Ada", "example.com", "hush", sub))
-    assert told_of(token, service, jwt({"sub": "client-7"}))["claims"] == {"sub": "client-7"}
+    shown = described(token, service, jwt(claims, jwk={"k": "hush"}))
+    assert shown["claims"] == {"sub": "(not shown)"}
+    assert set(shown["not_shown"]) == {"jwk", "email", "name", "act"}
+    assert not any(word in str(shown) for word in ("Ada", "example.com", "hush", sub))
+    assert described(token, service, jwt({"sub": "client-7"}))["claims"] == {"sub": "client-7"}
 
 
 def test_claims_cannot_act_on_a_terminal(token: Cli, service: IncomeService) -> None:
@@ -185,16 +185,16 @@ def test_a_token_need_not_be_a_readable_jwt(
     access_token: str, form: str | None, token: Cli, service: IncomeService
 ) -> None:
     """It then has no claims; what is nested without end is neither read nor shown."""
-    told = told_of(token, service, access_token)
-    assert form in (None, told["form"])
-    assert told["lifetime"] == 600.0
-    assert told["claims"] in ({}, {"aud": "(not shown)"})
-    assert bool(told["header"]) is (told["form"] != "opaque")
+    shown = described(token, service, access_token)
+    assert form in (None, shown["form"])
+    assert shown["lifetime"] == 600.0
+    assert shown["claims"] in ({}, {"aud": "(not shown)"})
+    assert bool(shown["header"]) is (shown["form"] != "opaque")
 
 
 @given(claims=st.dictionaries(NAMES, JSON, max_size=5))
 def test_any_claims_can_be_told(claims: dict[str, Any], token: Cli, service: IncomeService) -> None:
-    """Each claim is told or named, and none is told at length."""
-    told = told_of(token, service, jwt(claims))
-    assert {name[:200] for name in claims} == {*told["claims"], *told["not_shown"]}
-    assert all(len(words) <= 201 for words in told["claims"].values())
+    """Each claim is shown or named, and none is shown at length."""
+    shown = described(token, service, jwt(claims))
+    assert {name[:200] for name in claims} == {*shown["claims"], *shown["not_shown"]}
+    assert all(len(words) <= 201 for words in shown["claims"].values())
