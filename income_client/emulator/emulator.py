@@ -107,6 +107,9 @@ class Emulator:
         callbacks: CallbackTarget | None = None,
         **knobs: Any,
     ) -> None:
+        # First of all: time flows from start on, also while the applications are invented.
+        self._clock: Clock = clock or SystemClock()
+        self._began = self._clock.monotonic()
         named = f"[{host}]" if ":" in host else host
         if not is_loopback(named):
             raise ConfigurationError("the emulator listens on loopback only")
@@ -116,9 +119,6 @@ class Emulator:
         check_integer("seed", seed)
         check_whole("port", port)
         rules = changed_rules(rules, knobs, names_of(Emulator))
-        # Time flows while the applications are invented, too.
-        self._clock: Clock = clock or SystemClock()
-        self._began = self._clock.monotonic()
         self._time_flows = time_flows
         self._time = (start - EPOCH).total_seconds()
         now = second_of(start)
