@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cyclopts import App, CycloptsError, CycloptsPanel, UnknownOptionError, UnusedCliTokensError
-from rich.console import Group
+from cyclopts.help import DefaultFormatter, HelpPanel
+from rich.console import Console, ConsoleOptions, Group
 from rich.text import Text
 
 from income_client import (
@@ -35,6 +36,7 @@ Exit statuses, the same for every command:
   0    success
   1    something failed, is missing or was not found
   2    invalid arguments or configuration
+  3    another process took over the name of a poller
   4    the service refused the credentials
   130  interrupted by Ctrl-C
   141  the reader of the output has gone
@@ -70,12 +72,42 @@ _MEANT: Final[Mapping[tuple[str, ...], str]] = {
 """Options of other commands, and what they are called in this one."""
 
 
+class _HelpFormatter(DefaultFormatter):
+    """Lays out help so that paragraphs fill the width, and usage says what the arguments are."""
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        for entry in panel.entries:
+            _fill(entry.description)
+        super().__call__(console, options, panel)
+
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
+        # The optional arguments of every command are ids of applications.
+        super().render_usage(console, options, str(usage).replace("[ARGS", "[APPLICATION_ID"))
+
+    def render_description(
+        self, console: Console, options: ConsoleOptions, description: object
+    ) -> None:
+        _fill(description)
+        super().render_description(console, options, description)
+
+
+def _fill(description: object) -> None:
+    """Join the lines of each paragraph; lists and examples stay as they are."""
+    text = getattr(description, "primary_renderable", None)
+    if isinstance(text, Text):
+        text.plain = "\n\n".join(
+            block if block.startswith((" ", "Example")) else " ".join(block.split())
+            for block in text.plain.split("\n\n")
+        )
+
+
 def command_line(wanted: str = "") -> App:
     """Return the command line; only the wanted command is loaded, once it is called."""
     app = App(
         name="income-client",
         help=_ABOUT,
         help_format="plaintext",
+        help_formatter=_HelpFormatter(),
         help_epilogue=_EVERYWHERE,
         version=__version__,
         console=Screen(),

@@ -1,171 +1,386 @@
 """``income-client emulate``: runs the emulated service until it is interrupted."""
 
 import asyncio
-import contextlib
+import itertools
+import os
+import re
 import shlex
 import signal
-from collections.abc import Iterator
+import ssl
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from cyclopts import Parameter
+from attrs import asdict, frozen
+from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
-from income_client.emulator import Emulator
-from income_client.emulator.times import stamp
+from income_client import ConfigurationError, IncomeClientError, emulator
+from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
+from income_client.emulator.times import second_of, stamp
 
-from .callbacks.options import callback_target
-from .callbacks.updates import UpdateCallbacks
-from .emulating.fault_shares import FaultsOption, SharedFaults
-from .emulating.rules import RuleOptions
+from .callback_options import (
+    CALLBACK_PREFIX,
+    Credentials,
+    announced,
+    announcement,
+    check_local,
+    credentials_from,
+)
 from .exit_status import ExitStatus
-from .options import Seconds, service_time
+from .options import MisuseError, Switch, service_time
 from .output import reason_of, say, write_text
 from .signals import StopSignals
 
+if TYPE_CHECKING:
+    from income_client.emulator import CallbackTarget, Emulator, Fault
+
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
+_MOST_CALLBACKS: Final = 16
+_LOOK_SECONDS: Final = 0.2
+"""How soon a listener that begins or ends is noticed."""
+
+
+def _moment(_: Any, tokens: Sequence[Token]) -> datetime | None:
+    text = tokens[0].value
+    try:
+        return None if text == "now" else service_time(datetime.fromisoformat(text))
+    except ValueError:
+        raise ValueError(f"{text} must be a time such as 2026-01-31T12:00:00") from None
+
+
+def _shares(text: str, seed: int = 0) -> "tuple[Fault, ...]":
+    # It loads the whole emulator, which the help does not need.
+    from income_client.emulator.fault_scripts import fault_shares
+
+    return fault_shares(text, seed=seed)
+
+
+def _check_faults(_: object, text: str | None) -> None:
+    """Refuse faults that cannot be read, so that the error names the option."""
+    try:
+        if text is not None:
+            _shares(text)
+    except ConfigurationError as error:
+        raise ValueError(error.message) from None
+
+
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", re.ASCII)
+_BYTES: Final = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30,
+}  # fmt: skip
+_LARGEST: Final = 2**31
+_LONGEST: Final = 24
+
+
+def _size(_: Any, tokens: Sequence[Token]) -> int:
+    text = tokens[0].value.strip()
+    parts = _SIZE.fullmatch(text) if len(text) <= _LONGEST else None
+    if parts is None or parts[2].lower() not in _BYTES:
+        raise ValueError("a size is a number of bytes, or one with kB, MB, GB, KiB, MiB or GiB")
+    size = round(float(parts[1]) * _BYTES[parts[2].lower()])
+    if not 1 <= size <= _LARGEST:
+        raise ValueError("a size is one byte to 2 GiB")
+    return size
+
+
+_ONE: Final = {"n_tokens": 1, "accepts_keys": False, "show_default": False}
+Time = Annotated[datetime | None, Parameter(converter=_moment, metavar="TIME", **_ONE)]
+Size = Annotated[int, Parameter(converter=_size, metavar="SIZE", n_tokens=1, show_default="20kB")]
+Faults = Annotated[
+    str | None, Parameter(metavar="FAULTS", validator=_check_faults, show_default=False)
+]
+Seconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=0))]
+SomeSeconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=1))]
+Amount = Annotated[float, Parameter(validator=Number(gte=0))]
+File = Annotated[Path | None, Parameter(metavar="FILE")]
+Url = Annotated[str | None, Parameter(metavar="URL")]
+
+
+@Parameter(name="*", group=Group("How the service behaves", sort_key=1))
+@frozen(kw_only=True)
+class RuleOptions:
+    """How the service behaves where its contract is silent: the fields of `ServiceRules`."""
+
+    order: Order = Order.ASCENDING
+    """Order of the list by update time; random is another one for each request."""
+    bounds: Literal["neither", "after", "before", "both"] = "neither"
+    """Which of updated_after and updated_before are inclusive."""
+    max_span: Annotated[SomeSeconds | None, Parameter(show_default=False)] = None
+    """Widest window that is served; a wider one is narrowed. Default: no limit."""
+    span_clamp: SpanClamp = SpanClamp.AFTER
+    """The bound that is moved to narrow a window."""
+    default_span: Annotated[Seconds | None, Parameter(show_default=False)] = None
+    """How far an unset updated_after reaches back. Default: to the beginning of time."""
+    oldest: Time = None
+    """Time before which updates are not kept, in ISO 8601; UTC if it has no zone."""
+    future: FutureBounds = FutureBounds.ACCEPT
+    """What is done with bounds in the future."""
+    visibility_delay: Seconds = 0
+    """Seconds until an update shows in the list."""
+    clock_offset: Annotated[int, Parameter(metavar="SECONDS", allow_leading_hyphen=True)] = 0
+    """Seconds that the Date header is ahead of service time; behind it below 0."""
+    token_lifetime: SomeSeconds = 3600
+    """Seconds that a token is valid."""
+    url_lifetime: Annotated[SomeSeconds, Parameter(name="--expiry")] = 900
+    """Seconds that the address of a file is valid."""
+    url_age: Seconds = 0
+    """Seconds of them that have passed when an address is given out."""
+    url_signed_once: Switch = False
+    """Never sign an address again, expired or not."""
+    file_bytes: Annotated[Size, Parameter(name="--file-size")] = 20_000
+    """Size of each file, such as 500kB or 3MB."""
+    file_redirects: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=0))] = 0
+    """Redirects to another host before a file is sent."""
+
+    def rules(self) -> ServiceRules:
+        """Return the same in the emulator's words."""
+        fields = asdict(self)
+        bounds, oldest = fields.pop("bounds"), fields.pop("oldest")
+        return ServiceRules(
+            lower_closed=bounds in ("after", "both"),
+            upper_closed=bounds in ("before", "both"),
+            oldest=None if oldest is None else second_of(oldest),
+            **fields,
+        )
 
 
 async def emulate(
     *,
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 0,
-    applications: Annotated[int, Parameter(validator=Number(gte=0))] = 5000,
-    seed: int = 7,
-    start: Literal["now"] | datetime = "now",
-    latency: Seconds = 0.0,
-    updates: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
+    port: Annotated[int, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 0,
+    applications: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=0))] = 5000,
+    seed: Annotated[int, Parameter(metavar="NUMBER")] = 7,
+    start: Time = None,
+    latency: Annotated[Amount, Parameter(metavar="SECONDS")] = 0.0,
+    updates: Annotated[Amount, Parameter(metavar="COUNT")] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
-    faults: FaultsOption = (),
+    faults: Faults = None,
     rules: RuleOptions | None = None,
-    callbacks: str | None = None,
-    callback_token_url: str | None = None,
-    callback_certificate: Path | None = None,
-    callback_key: Path | None = None,
-    callback_ca: Path | None = None,
+    callbacks: Url = None,
+    callback_token_url: Url = None,
+    callback_certificate: File = None,
+    callback_key: File = None,
+    callback_ca: File = None,
 ) -> int:
-    """Run the emulated service on loopback until Ctrl-C or SIGTERM.
+    """Run an emulated service on this machine until Ctrl-C or SIGTERM.
 
-    Prints the environment variables that lead a client to it, as lines for a
-    shell. All data is invented, the credentials too; its updates lie in the 90
-    days before --start. Service time passes, and so its present is yours unless
-    you choose another. The exit status is 0 after SIGTERM and 130 after Ctrl-C.
+    It prints the environment variables that lead a client to it, as lines for a
+    shell. All of its data is invented, the credentials too; its updates lie in the
+    90 days before --start.
 
-    With --callbacks it sends callbacks, of --updates and of trigger, up to five
-    times more where they are not taken, which is assumed of the service; the
-    contract does not say. Their credentials come from the environment:
-    INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
-    INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET for tokens.
+    Callbacks go to --callbacks, or to the income-client listen that runs on this
+    machine. Those to --callbacks carry INCOME_CALLBACK_USERNAME and
+    INCOME_CALLBACK_PASSWORD, or a token for INCOME_CALLBACK_CLIENT_ID and
+    INCOME_CALLBACK_CLIENT_SECRET. One that is not taken is sent up to five more
+    times, as is assumed of the service.
 
-    With --faults things go wrong on a share of the requests, told at the end. A
-    fault is a status from 400 on, or reset, drop, cut, stall, trickle or garbage;
-    its share is a number up to 1 or a percentage, of all requests or of those that
-    are named behind an @: list, application, documents, file, token. The same
-    --seed has the same faults.
+    --faults makes a share of the requests fail. A fault is a status from 400 to
+    599, reset, drop, cut, stall, trickle or garbage. Its share is a number up to 1
+    or a percentage, of all requests or of those named after an @: list,
+    application, documents, file, token. The same --seed has the same faults. The
+    exit status is 0 after SIGTERM.
 
     Example: income-client emulate --port 8080 --faults 503:0.05,cut:10%@file
 
     Args:
-        port: where to listen; 0 takes a free port.
-        applications: how many the service holds.
-        seed: what everything invented hangs on.
-        start: service time at the beginning, in ISO 8601; UTC if it has no zone.
-        latency: seconds that each reply takes.
-        updates: how many applications change in a second, each some other one.
-        basic: print Basic credentials, else OAuth ones; the service takes both.
-        faults: what goes wrong, with its share of the requests, as 503:0.05,cut:10%@file.
-        rules: how the service behaves where the contract is silent.
-        callbacks: where callbacks go, on this machine; each of --updates fires one.
-        callback_token_url: where tokens for them are bought, if they carry any.
-        callback_certificate: file with the client certificate that they come with.
-        callback_key: file with its private key.
-        callback_ca: file with the authorities that vouch for where they go.
+        port: Port to listen on; 0 takes a free one.
+        applications: Number of applications.
+        seed: Random seed; the same one invents the same data.
+        start: Service time at the beginning, in ISO 8601; UTC if it has no zone. Default: now.
+        latency: Seconds that each reply takes.
+        updates: Applications that change each second. Each change sends a callback.
+        basic: Print Basic credentials, not OAuth; both are accepted. Default: --oauth.
+        faults: Faults and their shares of the requests, as 503:0.05,cut:10%@file.
+        rules: How the service behaves where its contract is silent.
+        callbacks: Address on this machine that callbacks go to.
+        callback_token_url: Address on this machine that issues tokens for them.
+        callback_certificate: File with the client certificate that they use.
+        callback_key: File with its private key.
+        callback_ca: File with the authorities that the server is checked by.
 
     Returns:
-        The exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 if the port cannot be had.
+        The exit status.
     """
-    target = callback_target(
-        callbacks,
-        callback_token_url,
-        certificate=callback_certificate,
-        key=callback_key,
-        ca=callback_ca,
-    )
+    target = _target(callbacks, callback_token_url, callback_certificate, callback_key, callback_ca)
     stop = asyncio.Event()
     signals = StopSignals(stop.set)
-    begins = service_time(datetime.now(UTC) if isinstance(start, str) else start)
-    service = Emulator(
+    service = emulator.Emulator(
         applications,
         seed=seed,
-        start=begins,
+        start=start or datetime.now(UTC).replace(tzinfo=None),
         time_flows=True,
         latency=latency,
         port=port,
-        rules=(rules or RuleOptions()).rules,
+        rules=(rules or RuleOptions()).rules(),
         callbacks=target,
     )
-    if isinstance(start, str):
-        # The whole seconds that it begins with, and its making, are behind by now.
-        present = datetime.now(UTC).replace(tzinfo=None)
-        service.advance((present - begins).total_seconds())
-    if faults:
-        service.faults = SharedFaults(faults, seed=seed)
+    if faults is not None:
+        service.faults.add(*_shares(faults, seed))
     try:
         await service.start()
     except OSError as error:
-        say(f"cannot listen on port {port}: {reason_of(error)}")
-        return ExitStatus.FAILED
+        raise IncomeClientError(f"--port {port}: {reason_of(error)}") from None
+    known = Credentials(basic=service.basic, oauth2=service.oauth2)
     try:
-        write_text(*_lines(service, basic=basic))
-        await _update(service, updates, stop)
+        with announced("emulate", {"url": service.url, **known.facts()}):
+            write_text(*_lines(service, known, basic=basic))
+            await _run(service, target, updates, stop)
     finally:
         await service.close()
-    if isinstance(service.faults, SharedFaults):
-        say(service.faults.summary())
+    if faults is not None:
+        played = service.faults.played
+        counts = ", ".join(f"{name} {count:,}" for name, count in sorted(played.items()))
+        total, requests = played.total(), service.faults.requests
+        say(f"faults: {total:,} of {requests:,} requests ({counts or 'none'})")
     return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
 
 
-async def _update(service: Emulator, updates: float, stop: asyncio.Event) -> None:
-    """Update one application after the other until it is to stop."""
-    ids = service.world.ids
-    turn, pause = 0, 1 / updates if updates and ids else None
-    async with UpdateCallbacks(service) as told:
-        while not stop.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await stop.wait()
-                break
-            name = ids[turn * _STRIDE % len(ids)]
-            service.touch(name)
-            told.fire(name)
-            turn += 1
-    summary = told.summary()
-    if summary is not None:
-        say(summary)
-
-
-def _lines(service: Emulator, *, basic: bool) -> Iterator[str]:
+def _lines(service: "Emulator", known: Credentials, *, basic: bool) -> Iterator[str]:
     yield f"# {len(service.world):,} invented applications at {service.url}; Ctrl-C ends it."
     yield f"# Service time is {stamp(service.now)}, and passes."
-    variables = {"INCOME_BASE_URL": service.url}
-    if basic:
-        variables["INCOME_USERNAME"] = service.basic.username
-        variables["INCOME_PASSWORD"] = service.basic.password.reveal()
+    shown = Credentials(basic=known.basic) if basic else Credentials(oauth2=known.oauth2)
+    for name, value in {"BASE_URL": service.url, **shown.facts()}.items():
+        yield f"export INCOME_{name}={shlex.quote(value)}"
+    if service.callbacks is None:
+        yield "# Callbacks go to income-client listen while it runs; trigger sends one."
     else:
-        variables["INCOME_CLIENT_ID"] = service.oauth2.client_id
-        variables["INCOME_CLIENT_SECRET"] = service.oauth2.client_secret.reveal()
-    for name, value in variables.items():
-        yield f"export {name}={shlex.quote(value)}"
-    host = urlsplit(service.url).hostname
-    if service.callbacks is not None:
         where = service.callbacks.url.partition("?")[0]
-        yield f"# Callbacks go to {where}; income-client trigger fires one."
+        yield f"# Callbacks go to {where}; income-client trigger sends one."
         if service.callbacks.auth is None and service.callbacks.ssl is None:
-            yield "# They carry no credentials: no INCOME_CALLBACK_... was set where this began."
-    yield f"# Its files: income-client download --to files --allow-host {host} {_some_id(service)}"
+            yield f"# They carry no credentials: no {CALLBACK_PREFIX}... was set."
+    host = urlsplit(service.url).hostname
+    one = service.world.ids[0] if service.world.ids else "APPLICATION_ID"
+    yield f"# Its files: income-client download --to files --allow-host {host} {one}"
 
 
-def _some_id(service: Emulator) -> str:
-    return service.world.ids[0] if service.world.ids else "APPLICATION_ID"
+async def _run(
+    service: "Emulator", target: "CallbackTarget | None", updates: float, stop: asyncio.Event
+) -> None:
+    """Update applications until it is to stop, and have callbacks go where they should."""
+    counts = Counter[str]()
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_follow_listener(service, target)),
+            group.create_task(_update(service, updates, counts)),
+        ]
+        await stop.wait()
+        for task in tasks:
+            task.cancel()
+    if counts:
+        text = f"callbacks: {counts['delivered']:,} delivered, {counts['failed']:,} not"
+        if counts["skipped"]:
+            text += f", {counts['skipped']:,} skipped while {_MOST_CALLBACKS} were under way"
+        say(text)
+
+
+async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> None:
+    """Update one application after the other, each with a callback if there is room for it."""
+    ids = service.world.ids
+    if not (updates and ids):
+        return
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def send(name: str, target: "CallbackTarget") -> None:
+        delivery = await service.fire_callback(name, target=target)
+        counts["delivered" if delivery.delivered else "failed"] += 1
+
+    async with asyncio.TaskGroup() as group:
+        for turn in itertools.count():
+            await asyncio.sleep(1 / updates)
+            name = ids[turn * _STRIDE % len(ids)]
+            service.touch(name)
+            target = service.callbacks
+            if target is not None and len(under_way) < _MOST_CALLBACKS:
+                task = group.create_task(send(name, target))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+            elif target is not None:
+                counts["skipped"] += 1
+
+
+async def _follow_listener(service: "Emulator", target: "CallbackTarget | None") -> None:
+    """Have callbacks go to the listener that runs, unless they are to go elsewhere."""
+    while True:
+        there = _listener()
+        if target is not None and (target.auth or there is None or there.url != target.url):
+            there = target
+        if there != service.callbacks:
+            service.callbacks = there
+            if there is None:
+                say("callbacks go nowhere: income-client listen has ended")
+            elif there is not target:
+                say(f"callbacks go to {there.url}, where income-client listen runs")
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _listener() -> "CallbackTarget | None":
+    """Return the running listener as a target."""
+    facts = announcement("listen")
+    if facts is None:
+        return None
+    with suppress(ConfigurationError, LookupError):
+        known = credentials_from(facts)
+        if known.basic is not None or known.oauth2 is None:
+            return emulator.CallbackTarget(facts["url"], auth=known.basic)
+        token_url = facts["token_url"]
+        return emulator.CallbackTarget(facts["url"], auth=known.oauth2, token_url=token_url)
+    return None
+
+
+def _target(
+    url: str | None,
+    token_url: str | None,
+    certificate: Path | None,
+    key: Path | None,
+    ca: Path | None,
+) -> "CallbackTarget | None":
+    """Return where callbacks go, with the credentials of the environment."""
+    has_tls = any(path is not None for path in (certificate, key, ca))
+    if url is None:
+        if has_tls or token_url is not None:
+            raise MisuseError("options of callbacks need --callbacks")
+        return None
+    check_local("--callbacks", url)
+    if token_url is not None:
+        check_local("--callback-token-url", token_url)
+    if has_tls and not any(one and one.startswith("https:") for one in (url, token_url)):
+        raise MisuseError("certificates need an https address in --callbacks")
+    credentials = credentials_from(os.environ, CALLBACK_PREFIX)
+    if token_url is not None and credentials.oauth2 is None:
+        raise MisuseError(
+            "--callback-token-url needs INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET"
+        )
+    if token_url is None and credentials.basic is None and credentials.oauth2 is not None:
+        raise MisuseError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
+    return emulator.CallbackTarget(
+        url,
+        auth=credentials.basic if token_url is None else credentials.oauth2,
+        token_url=token_url,
+        ssl=_client_context(certificate, key, ca) if has_tls else None,
+    )
+
+
+def _client_context(certificate: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext:
+    if (certificate is None) is not (key is None):
+        raise MisuseError("--callback-certificate and --callback-key go together")
+    context = ssl.create_default_context()
+    try:
+        if ca is not None:
+            context.load_verify_locations(ca)
+    except OSError:
+        raise IncomeClientError(f"--callback-ca: {ca} holds no certificate") from None
+    try:
+        if certificate is not None and key is not None:
+            # Without a password OpenSSL would ask at the terminal.
+            context.load_cert_chain(certificate, key, password=lambda: "")
+    except OSError:
+        raise IncomeClientError(
+            f"{certificate} and {key} are not a certificate with its unencrypted private key"
+        ) from None
+    return context

@@ -14,6 +14,8 @@ class ExitStatus(IntEnum):
     """Something failed, is missing or was not found."""
     MISUSED = 2
     """Invalid arguments or configuration."""
+    REPLACED = 3
+    """Another process took over the name of a poller."""
     REFUSED = 4
     """The service refused the credentials."""
     INTERRUPTED = 128 + signal.SIGINT

@@ -1,194 +1,195 @@
-"""``income-client listen``: a real receiver on a port, whose callbacks become lines of JSON."""
+"""``income-client listen``: a real receiver on a port, whose callbacks become lines."""
 
-import asyncio
+import json
+import logging
+import os
 import re
+import secrets
 import shlex
 import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from asyncio import Event
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
+from urllib.parse import unquote, urlsplit
 
-from attrs import evolve
+import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from income_client import BasicAuth, ConfigurationError
+from income_client import (
+    BasicAuth,
+    Callback,
+    CallbackBasicAuth,
+    CallbackBearerAuth,
+    CallbackClientCertificate,
+    CallbackSourceNetworks,
+    CallbackTokenIssuer,
+    ConfigurationError,
+    IncomeClientError,
+    OAuth2ClientCredentials,
+)
 from income_client.emulator.exchange import is_loopback
-from income_client.receivers import CallbackReceiver, callback_ssl_context
-from income_client.receivers.aiohttp import routes
-from income_client.receivers.aiohttp_server import serving
+from income_client.receivers import (
+    CallbackReceiver,
+    ReceiverStatus,
+    RequestHead,
+    callback_ssl_context,
+)
 
-from .callbacks.checks import CallbackChecks, callback_checks, made_up
-from .callbacks.forwarding import Forwarding
-from .callbacks.intake import CallbackIntake, Elsewhere, say_refusals
-from .callbacks.lines import callback_line, shown_line
-from .callbacks.options import read_credentials
+from .callback_options import CALLBACK_PREFIX, Credentials, announced, check_local, credentials_from
 from .exit_status import ExitStatus
 from .options import MisuseError, Switch
-from .output import reason_of
-from .progress import StatusLine
+from .output import AlignedLines, OutputLines, UnwritableError, printable, reason_of, say
+from .progress import say_warnings
 from .signals import StopSignals
 
-_STATUS: Final = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.DONE}
-_NOTHING_CHECKED: Final = (
-    "set INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or INCOME_CALLBACK_CLIENT_ID "
-    "and INCOME_CALLBACK_CLIENT_SECRET: other machines than this one can ring here"
-)
+_RECEIVERS: Final = "income_client.receivers"
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
+_SECRET_BYTES: Final = 24
+_NONCE_BYTES: Final = 16
+_FORWARD_SECONDS: Final = 7.0
+"""Less than a receiver waits for its handler."""
+_USUAL_PORTS: Final = {"http": 80, "https": 443}
+_TOKEN_FORM: Final = b"grant_type=client_credentials"
+_MOST_PATHS: Final = 10
+_LONGEST_SHOWN: Final = 100
 
 Several = Annotated[list[str] | None, Parameter(negative=())]
+Check = CallbackBasicAuth | CallbackBearerAuth | CallbackClientCertificate | CallbackSourceNetworks
 
 
 async def listen(
     *,
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 9000,
-    host: str = "127.0.0.1",
-    path: str = "/callbacks",
-    token_path: str = "/token",  # noqa: S107 - where tokens are sold
-    network: Several = None,
-    trusted_proxy: Several = None,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    client_ca: Path | None = None,
-    subject: Several = None,
-    san: Several = None,
-    forward_to: str | None = None,
+    port: Annotated[int, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 9000,
+    host: Annotated[str, Parameter(metavar="HOST")] = "127.0.0.1",
+    path: Annotated[str, Parameter(metavar="PATH")] = "/callbacks",
+    token_path: Annotated[str, Parameter(metavar="PATH")] = "/token",  # noqa: S107 - no secret
+    network: Annotated[Several, Parameter(metavar="NETWORK")] = None,
+    trusted_proxy: Annotated[Several, Parameter(metavar="ADDRESS")] = None,
+    certificate: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    key: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    client_ca: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    subject: Annotated[Several, Parameter(metavar="SUBJECT")] = None,
+    san: Annotated[Several, Parameter(metavar="NAME")] = None,
+    forward_to: Annotated[str | None, Parameter(metavar="URL")] = None,
     payload: Switch = False,
     show_personal_data: Switch = False,
 ) -> int:
-    """Take callbacks at an address of your own, and print each as a line of JSON.
+    """Receive callbacks and print each as a line, until Ctrl-C or SIGTERM.
 
-    A line tells when the callback came, its event and its application, and whether
-    the same bytes came shortly before; on a terminal it is not JSON. It is written
-    before the callback is answered with 200, and with --forward-to only once it has
-    been handed on. What cannot be handed on or written is answered with 503, upon
-    which the service is assumed to send it again. What else is not taken is told on
-    standard error, by reason.
+    On a terminal, a line is the time, the application, the event and the
+    reference. In a file or a pipe it is JSON.
 
-    The credentials that callbacks must carry come from the environment:
-    INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or, for tokens that are
-    sold at --token-path, INCOME_CALLBACK_CLIENT_ID and
-    INCOME_CALLBACK_CLIENT_SECRET; or both. Where none are set and only this
-    machine can ring, some are made up and told. The exit status is 0 after
-    SIGTERM, 130 after Ctrl-C, and 141 when nobody reads the output any more.
+    To try it, run income-client emulate, income-client listen and income-client
+    trigger, each in a terminal of its own.
+
+    A callback is answered with 200 once its line is written and, with
+    --forward-to, the application there has answered 200. Otherwise it is answered
+    with 503, so that the service can send it again. Refused requests are reported
+    on standard error.
+
+    Callbacks must carry INCOME_CALLBACK_USERNAME and INCOME_CALLBACK_PASSWORD, or
+    a token that --token-path issues for INCOME_CALLBACK_CLIENT_ID and
+    INCOME_CALLBACK_CLIENT_SECRET. If none of these are set and only this machine
+    can connect, a password is made up, which emulate finds by itself. The exit
+    status is 0 after SIGTERM.
 
     Example: income-client listen --forward-to http://127.0.0.1:8000/hook
 
     Args:
-        port: where to listen; 0 takes a free port.
-        host: a name or an address of this machine.
-        path: where callbacks come to.
-        token_path: where tokens are sold, if a client id and secret are set.
-        network: address or network that callbacks may come from; may stand several times.
-        trusted_proxy: address of a proxy whose word about addresses is believed; likewise.
-        certificate: file with the certificate for TLS.
-        key: file with its private key.
-        client_ca: file with the authorities whose certificates callbacks must come with.
-        subject: subject of such a certificate, as CN=name; may stand several times.
-        san: alternative name of such a certificate; any subject or name given will do.
-        forward_to: address on this machine to which each callback is posted first.
-        payload: write the whole payload too.
-        show_personal_data: write whole lines to a terminal too; payloads may hold personal data.
+        port: Port to listen on; 0 takes a free one.
+        host: Name or address of this machine to listen on.
+        path: Path that callbacks come to.
+        token_path: Path that issues tokens, if a client id and secret are set.
+        network: Address or network that callbacks may come from. Can be repeated.
+        trusted_proxy: Address of a proxy whose X-Forwarded-For is believed. Can be repeated.
+        certificate: File with the server's certificate, for TLS.
+        key: File with its private key.
+        client_ca: File with the authorities whose client certificates are required.
+        subject: Accepted subject of a client certificate, as CN=name. Can be repeated.
+        san: Accepted alternative name of a client certificate. Can be repeated.
+        forward_to: Address on this machine that each callback is posted to first.
+        payload: Include the payload, which may hold personal data.
+        show_personal_data: Write the JSON to a terminal too.
 
     Returns:
-        The exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 for a failure, 2 for options
-            that cannot be meant, or with which nothing would be checked.
+        The exit status.
     """
-    line = StatusLine()
-    is_for_a_person = sys.stdout.isatty() and not show_personal_data
-    if payload and is_for_a_person:
-        raise MisuseError(
-            "--payload on a terminal may show personal data: add --show-personal-data"
-        )
-    _check_addresses(path, token_path)
+    # They load aiohttp, which the help does not need.
+    from income_client.receivers.aiohttp import routes
+    from income_client.receivers.aiohttp_server import serving
+
+    text_of = _text_of(payload=payload, show_personal_data=show_personal_data)
+    _check_paths(path, token_path)
     context = _tls(certificate, key, client_ca, has_pins=bool(subject or san))
-    checks = callback_checks(
-        read_credentials("INCOME_CALLBACK_"),
-        networks=network or (),
-        has_client_ca=client_ca is not None,
-        subject=subject or (),
-        san=san or (),
-    )
     is_local = is_loopback(f"[{host}]" if ":" in host else host)
-    is_made_up = not checks.has_identity
-    if is_made_up and not is_local:
-        line.say(_NOTHING_CHECKED)
-        return ExitStatus.MISUSED
+    credentials = credentials_from(os.environ, CALLBACK_PREFIX)
+    is_made_up = credentials == Credentials() and client_ca is None
     if is_made_up:
-        checks = evolve(checks, basic=made_up())
+        credentials = _made_up(is_local=is_local)
     if not is_local and context is None:
-        line.say("no --certificate: a proxy must do TLS, or the network reads the credentials")
-    forwarding = None if forward_to is None else _forwarding(forward_to, checks)
-    stop = asyncio.Event()
-    intake = CallbackIntake(
-        line.say,
-        stop.set,
-        line_of=shown_line if is_for_a_person else partial(callback_line, payload=payload),
-        forwarding=forwarding,
-    )
-    receiver = _receiver(intake, checks, trusted_proxy or ())
-    say_refusals(line.say)
-    elsewhere = Elsewhere(line.say, path)
-    signals = StopSignals(stop.set)
-    async with AsyncExitStack() as stack:
-        served = routes(receiver, path)
-        if checks.issuer is not None:
-            served += routes(checks.issuer, token_path)
-        server = serving(served, host=host, port=port, ssl=context, on_unknown=elsewhere)
-        try:
-            url = await stack.enter_async_context(server)
-        except OSError as error:
-            line.say(f"cannot listen on {host} port {port}: {_reason(error)}")
-            return ExitStatus.FAILED
-        if forwarding is not None and forwarding.leads_to(int(url.rpartition(":")[2]), path):
-            raise MisuseError("--forward-to leads back here")
-        line.say(f"callbacks are taken at {url}{path}")
-        if checks.issuer is not None:
-            line.say(f"tokens for them are sold at {url}{token_path}")
-        if is_made_up and checks.basic is not None:
-            print(*_exports(checks.basic, f"{url}{path}"), sep="\n", file=sys.stderr, flush=True)
-        await stop.wait()
-    return _status(intake, receiver, signals.received, line)
-
-
-def _receiver(
-    intake: CallbackIntake, checks: CallbackChecks, trusted_proxies: Sequence[str]
-) -> CallbackReceiver:
+        say("no --certificate: without TLS before it, the network can read the credentials")
+    stop = Event()
     try:
-        return CallbackReceiver(intake.take, auth=checks.checks(), trusted_proxies=trusted_proxies)
+        issuer = _issuer(credentials)
+        forward = None if forward_to is None else _Forwarding(forward_to, credentials, issuer)
+        intake = _Intake(text_of, forward, stop.set)
+        checks = [*_checks(credentials, issuer, network)]
+        if client_ca is not None:
+            checks.append(_certificate_check(subject, san or ()))
+        receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
     except ConfigurationError as error:
-        # Credentials were looked at before: what is left are networks and proxies.
-        fault = error.message
-    raise MisuseError(fault)
+        raise MisuseError(error.message) from None
+    say_warnings(say, _RECEIVERS)
+    logging.getLogger(_RECEIVERS).addHandler(_RefusalHandler(logging.WARNING))
+    signals = StopSignals(stop.set)
+    served = routes(receiver, path) + ([] if issuer is None else routes(issuer, token_path))
+    async with AsyncExitStack() as stack:
+        server = serving(served, host=host, port=port, ssl=context, on_unknown=_Elsewhere(path))
+        url = await _begun(stack.enter_async_context(server), f"--host {host} --port {port}")
+        if forward is not None:
+            forward.check_target(f"{url}{path}")
+        if is_local and context is None:
+            facts = {"url": f"{url}{path}", "token_url": f"{url}{token_path}"}
+            stack.enter_context(announced("listen", {**facts, **credentials.facts()}))
+        say(f"listening for callbacks at {url}{path}")
+        if issuer is not None:
+            say(f"issuing tokens for them at {url}{token_path}")
+        if is_made_up:
+            _show_made_up(credentials)
+        await stop.wait()
+    _say_refusals(receiver.status)
+    if intake.error is not None:
+        raise intake.error
+    return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
 
 
-def _status(
-    intake: CallbackIntake,
-    receiver: CallbackReceiver,
-    received: signal.Signals | None,
-    line: StatusLine,
-) -> int:
-    refused = receiver.status.refused
-    if refused:
-        counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(refused.items()))
-        line.say(f"{receiver.status.handled:,} taken; not taken: {counts}")
-    if intake.is_unread:
-        raise BrokenPipeError
-    if intake.failure is not None:
-        line.say(str(intake.failure))
-        return ExitStatus.FAILED
-    return ExitStatus.FAILED if received is None else _STATUS[received]
+def _say_refusals(status: ReceiverStatus) -> None:
+    if status.refused:
+        counts = ", ".join(f"{why} {count:,}" for why, count in sorted(status.refused.items()))
+        say(f"{status.handled:,} taken; refused: {counts}")
 
 
-def _check_addresses(path: str, token_path: str) -> None:
+async def _begun(server: Awaitable[str], where: str) -> str:
+    try:
+        return await server
+    except OSError as error:
+        reason = "no such host" if isinstance(error, socket.gaierror) else reason_of(error)
+        raise IncomeClientError(f"{where}: {reason}") from None
+
+
+def _check_paths(path: str, token_path: str) -> None:
     for name, one in (("--path", path), ("--token-path", token_path)):
         if _PATH.fullmatch(one) is None:
-            raise MisuseError(f"{name} is a path such as /callbacks")
+            raise MisuseError(f"{name} must be a path such as /callbacks")
     if path == token_path:
         raise MisuseError("--path and --token-path are the same")
 
@@ -205,16 +206,203 @@ def _tls(
     return None
 
 
-def _forwarding(url: str, checks: CallbackChecks) -> Forwarding:
-    return Forwarding(url, basic=checks.basic, issuer=checks.issuer, oauth2=checks.oauth2)
+def _issuer(credentials: Credentials) -> CallbackTokenIssuer | None:
+    client = credentials.oauth2
+    return None if client is None else CallbackTokenIssuer(client.client_id, client.client_secret)
 
 
-def _reason(error: OSError) -> str:
-    return "no such host" if isinstance(error, socket.gaierror) else reason_of(error)
+def _checks(
+    credentials: Credentials, issuer: CallbackTokenIssuer | None, networks: list[str] | None
+) -> Iterator[Check]:
+    if credentials.basic is not None:
+        yield CallbackBasicAuth(credentials.basic.username, credentials.basic.password)
+    if issuer is not None:
+        yield issuer.auth
+    if networks:
+        yield CallbackSourceNetworks(networks)
 
 
-def _exports(auth: BasicAuth, url: str) -> Iterator[str]:
-    yield "# No credentials are set; these are made up, and good until this ends."
-    yield f"export INCOME_CALLBACK_USERNAME={shlex.quote(auth.username)}"
-    yield f"export INCOME_CALLBACK_PASSWORD={shlex.quote(auth.password.reveal())}"
-    yield f"# To be called: income-client emulate --callbacks {url}"
+def _certificate_check(
+    subject: Sequence[str] | None, san: Sequence[str]
+) -> CallbackClientCertificate:
+    is_any = not (subject or san)
+    return CallbackClientCertificate(subject=subject, san=san, any_from_ca=is_any)
+
+
+def _made_up(*, is_local: bool) -> Credentials:
+    if not is_local:
+        raise MisuseError(
+            "other machines can connect: set INCOME_CALLBACK_USERNAME and "
+            "INCOME_CALLBACK_PASSWORD, or INCOME_CALLBACK_CLIENT_ID and "
+            "INCOME_CALLBACK_CLIENT_SECRET"
+        )
+    return Credentials(basic=BasicAuth("callbacks", secrets.token_urlsafe(_SECRET_BYTES)))
+
+
+def _show_made_up(credentials: Credentials) -> None:
+    say("no credentials are set; these are made up, and emulate finds them")
+    # Elsewhere than on a terminal they would stay in a log.
+    if sys.stderr.isatty():
+        for name, value in credentials.facts().items():
+            print(f"export {CALLBACK_PREFIX}{name}={shlex.quote(value)}", file=sys.stderr)
+
+
+def _text_of(*, payload: bool, show_personal_data: bool) -> Callable[[Callback], bytes]:
+    if show_personal_data or not sys.stdout.isatty():
+        return partial(_json, payload=payload)
+    if payload:
+        raise MisuseError("--payload on a terminal needs --show-personal-data")
+    return partial(_masked, AlignedLines())
+
+
+def _json(callback: Callback, *, payload: bool) -> bytes:
+    """Return a line of ASCII: no character of a payload can act on a terminal."""
+    facts: dict[str, Any] = {
+        "received_at": callback.received_at.isoformat(),
+        "event_type": callback.event_type,
+        "application_id": callback.application_id,
+        "application_reference_id": callback.application_reference_id,
+        "is_repeat": callback.is_repeat,
+    }
+    if payload:
+        facts["payload"] = callback.payload
+    return json.dumps(facts, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def _masked(lines: AlignedLines, callback: Callback) -> bytes:
+    return lines.line(
+        f"{callback.received_at:%H:%M:%SZ}",
+        callback.application_id or "-",
+        callback.event_type or "-",
+        callback.application_reference_id or "-",
+        "repeat" if callback.is_repeat else "",
+        optional=3,
+    )
+
+
+class _NotTakenError(Exception):
+    """A callback was not forwarded or not written, so that it has to be sent again."""
+
+
+class _Intake:
+    """Forwards callbacks, and writes those that were forwarded.
+
+    Args:
+        text_of: writes a callback as a line.
+        forward: where callbacks are forwarded to, if anywhere.
+        stop: called once standard output cannot be written any more.
+
+    Attributes:
+        error: why it cannot be written.
+    """
+
+    def __init__(
+        self,
+        text_of: Callable[[Callback], bytes],
+        forward: "_Forwarding | None",
+        stop: Callable[[], None],
+    ) -> None:
+        self.error: BrokenPipeError | UnwritableError | None = None
+        self._text_of = text_of
+        self._forward = forward
+        self._stop = stop
+        self._lines = OutputLines()
+
+    async def take(self, callback: Callback) -> None:
+        """Forward a callback, then write it: a line is a callback that was taken.
+
+        One that was forwarded and could not be written is forwarded again when it is resent.
+        """
+        if self.error is None and self._forward is not None:
+            await self._forward.post(callback)
+        if self.error is None:  # another one may have found out meanwhile
+            self._write(self._text_of(callback))
+        if self.error is not None:
+            raise _NotTakenError
+
+    def _write(self, text: bytes) -> None:
+        try:
+            self._lines.write(text)
+        except (BrokenPipeError, UnwritableError) as error:
+            self.error = error
+            self._stop()
+
+
+class _Forwarding:
+    """Posts callbacks to an address of this machine, with credentials like the service's."""
+
+    def __init__(
+        self, url: str, credentials: Credentials, issuer: CallbackTokenIssuer | None
+    ) -> None:
+        check_local("--forward-to", url)
+        self._url = url
+        self._credentials = credentials
+        self._issuer = issuer
+
+    def check_target(self, own: str) -> None:
+        """Raise if this leads back to where callbacks come in, by any name and spelling."""
+        here, there = urlsplit(own), urlsplit(self._url)
+        port = there.port or _USUAL_PORTS[there.scheme]
+        if port == here.port and (unquote(there.path) or "/") == here.path:
+            raise MisuseError("--forward-to leads back here")
+
+    async def post(self, callback: Callback) -> None:
+        """Post a callback, and raise unless the answer is 200."""
+        from income_client.emulator.callbacks import post
+
+        headers = [("Content-Type", "application/json"), *self._authorization()]
+        body = b"" if callback.payload is None else msgspec.json.encode(callback.payload)
+        answer = await post(self._url, body, headers=tuple(headers), seconds=_FORWARD_SECONDS)
+        if answer.outcome != HTTPStatus.OK:
+            is_status = isinstance(answer.outcome, int)
+            text = f"answered {answer.outcome}" if is_status else f"no answer ({answer.outcome})"
+            say(f"--forward-to: {text}; the callback is answered with 503")
+            raise _NotTakenError
+
+    def _authorization(self) -> list[tuple[str, str]]:
+        basic, oauth2 = self._credentials.basic, self._credentials.oauth2
+        if basic is not None:
+            return [("Authorization", basic.authorization().reveal())]
+        if self._issuer is not None and oauth2 is not None:
+            return [("Authorization", f"Bearer {_token(self._issuer, oauth2)}")]
+        return []
+
+
+def _token(issuer: CallbackTokenIssuer, client: OAuth2ClientCredentials) -> str:
+    head = RequestHead(
+        method="POST",
+        headers=(
+            (b"authorization", client.authorization().reveal().encode()),
+            (b"content-type", b"application/x-www-form-urlencoded"),
+        ),
+    )
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    answer = issuer.answer(head, _TOKEN_FORM, now=time.time(), nonce=nonce)
+    token: str = msgspec.json.decode(answer.body)["access_token"]
+    return token
+
+
+class _Elsewhere:
+    """Reports requests to other paths than that of callbacks, the first few that differ."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._reported: set[str] = set()
+
+    def __call__(self, path: str) -> None:
+        """Report one."""
+        if path not in self._reported and len(self._reported) < _MOST_PATHS:
+            self._reported.add(path)
+            shown = printable(path[:_LONGEST_SHOWN])
+            say(f"nothing is received at {shown}; callbacks must go to {self._path}")
+
+
+class _RefusalHandler(logging.Handler):
+    """Prints which requests are refused and why, of each kind one a minute."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What fails in this command is printed by it, in more words than an error's class.
+        is_ours = getattr(record, "reason", None) == "handler_failed"
+        if record.levelno == logging.WARNING and not is_ours:
+            peer = getattr(record, "peer", None)
+            say(f"{record.getMessage()}{f' (from {peer})' if peer else ''}")

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
+from shutil import get_terminal_size
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -542,3 +543,22 @@ def _fitting(texts: list[list[str]], columns: Sequence[Column], room: int) -> li
                 break
             widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
+
+
+class AlignedLines:
+    """Lays out lines for a person as they come; columns grow with what is in them."""
+
+    def __init__(self) -> None:
+        self._widths: dict[int, int] = {}
+
+    def line(self, *cells: object, optional: int) -> bytes:
+        """Return a line of cells, without the optional one where there is no room for it."""
+        padded = []
+        for number, cell in enumerate(map(cell_text, cells)):
+            self._widths[number] = max(self._widths.get(number, 0), cell_len(cell))
+            padded.append(cell + " " * (self._widths[number] - cell_len(cell)))
+        text = (" " * _GAP).join(padded).rstrip()
+        if cell_len(text) > get_terminal_size().columns:
+            del padded[optional]
+            text = (" " * _GAP).join(padded).rstrip()
+        return text.encode(sys.stdout.encoding, "replace")

@@ -1,24 +1,31 @@
-"""``income-client poll``: writes every update as a line of JSON, and keeps how far it has come."""
+"""``income-client poll``: writes every update as a line, and keeps how far it has come."""
 
+import asyncio
 import signal
 import sys
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
+from math import ceil
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from attrs import frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from rich.text import Text
 
 from income_client import (
     ApplicationRecord,
     CheckpointConflictError,
     CheckpointError,
+    CheckpointStore,
     ConfigurationError,
-    IncomeClient,
-    Poller,
+    DeadLetter,
+    DeadLettered,
+    Event,
+    IncomeClientError,
+    PollFailed,
     SQLiteCheckpointStore,
     to_json,
 )
@@ -26,104 +33,95 @@ from income_client import (
 from .config import Connection, connect
 from .exit_status import ExitStatus
 from .options import NOW, MisuseError, Moment, Seconds, Switch, When, span_between
-from .output import OutputLines, cell_text, counted, inert, without_addresses
-from .poll_watch import Watch
-from .progress import StatusLine, say_warnings
+from .output import (
+    AlignedLines,
+    OutputLines,
+    counted,
+    duration,
+    inert,
+    say,
+    without_addresses,
+)
+from .progress import DrawingTask, StatusLine, say_warnings
 from .signals import StopSignals
 
-_START_HELP: Final = (
-    "now, unless given; beginning, a span back from now such as 7d or 12h, or a time in ISO 8601, "
-    "the service's own if it has no zone. Ignored once the file knows the name; to begin again, "
-    "take another name."
-)
-_SAID_BY_THE_WATCH: Final = "income_client.poller"
+if TYPE_CHECKING:
+    from income_client import IncomeClient, Poller, PollerStatus
 
-
-@frozen
-class _Opened:
-    """A file that can keep how far a poller has come."""
-
-    store: SQLiteCheckpointStore
-    """Keeps it."""
-    is_known: bool
-    """Whether it knows the name already."""
+_POLLER_LOGGER: Final = "income_client.poller"
+"""Whose warnings `_Watch` prints in more detail."""
+_DRAW_SECONDS: Final = 0.2
+_MOST_LETTERS: Final = 10
 
 
 async def poll(
     *,
-    store: Path,
-    name: str = "default",
-    start: Annotated[When | None, Parameter(help=_START_HELP)] = None,
-    interval: Annotated[float, Parameter(validator=Number(gt=0))] = 30.0,
-    settle: Seconds = 5.0,
-    lookback: Seconds = 0.0,
+    store: Annotated[Path, Parameter(metavar="FILE")],
+    name: Annotated[str, Parameter(metavar="NAME")] = "default",
+    start: When | None = None,
+    interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
+    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,
+    lookback: Annotated[Seconds, Parameter(metavar="SECONDS")] = 0.0,
     once: Switch = False,
-    documents: bool = True,
+    documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     show_personal_data: Switch = False,
     addresses: Switch = False,
     connection: Connection | None = None,
 ) -> int:
-    """Write every update of every application to standard output, as lines of JSON.
+    """Write every update of every application to standard output, one line each.
 
-    A line is the service's own JSON, without the addresses of files unless
-    --addresses is given. On a terminal it is time, id and reference, unless
-    --show-personal-data is given. It is written before the file notes that it was,
-    so that nothing is lost in a crash; at worst the last lines come again. Run it
-    again with the same file, and it goes on where it was. What could not be read is
-    kept in the file, and tried again later.
+    In a file or a pipe, a line is the JSON of an application and its documents. On
+    a terminal it is the time, the id, the number of documents and the reference.
 
-    Ctrl-C and SIGTERM stop it once the lines at hand are written and noted; a
-    second one ends it at once. The exit status is 0 after SIGTERM, or 143 if that
-    cut --once short; 130 after Ctrl-C, 141 when nobody reads the output any more,
-    1 after a failure, 2 where settings cannot be meant, and 4 where the credentials
-    are refused. What fails for a while is tried again for ever, so a service
-    manager need only start it (systemd: Restart=on-failure; the README has a unit),
-    and cron runs it with --once. One name has one process: the newer goes on, and
-    the older ends with 1.
+    A line is written before the checkpoint in --store moves past it: a crash loses
+    nothing, and repeats the last lines at most. Run the same command again to
+    resume. What cannot be read is kept in --store and retried later; see
+    dead-letters.
 
-    Address and credentials come from the environment, INCOME_BASE_URL, and
-    INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and
-    INCOME_PASSWORD; or from the file of --config. So do INCOME_PROXY and
-    INCOME_CA_FILE, of an HTTP proxy and of a private authority. On a terminal a
-    line tells how far it has come, in service time.
+    Ctrl-C and SIGTERM stop it once the lines at hand are written; a second one
+    stops it at once. Failures are retried for as long as it runs. A service
+    manager only has to start it (systemd: Restart=on-failure and
+    RestartPreventExitStatus=2 3 4; the README has a unit), and cron can run it
+    with --once.
+
+    A name belongs to one process at a time. The newest takes it over, and the one
+    before ends with exit status 3. The exit status is 0 after SIGTERM, or 143 if
+    that cut --once short.
 
     Example: income-client poll --store polls.db --start 7d >> all.jsonl
 
     Args:
-        store: file that keeps how far it has come; made if there is none.
-        name: under which name in that file; a process that begins ends the one that has it.
-        start: where to begin.
-        interval: seconds from one poll to the next.
-        settle: seconds that the service may take to list an update.
-        lookback: further seconds that each poll reads again, each application updated in them.
-        once: poll once, up to the present, and exit.
-        documents: whether the documents are read and written too.
-        pages: have the pages block in each document.
-        show_personal_data: write whole lines to a terminal too, with all that names the borrowers.
-        addresses: keep the addresses of files in lines: who has one can read the file.
-        connection: which service.
+        store: File that keeps the checkpoint; created if it does not exist.
+        name: Name of the checkpoint in that file.
+        start: Where a new name begins: a time, 7d or 12h back, now or beginning. Default: now.
+        interval: Seconds from one poll to the next.
+        settle: Seconds that the service may take to list an update.
+        lookback: Further seconds that each poll reads again.
+        once: Poll once, up to the present, and exit.
+        documents: Read and write the documents too. Default: --documents.
+        pages: Include the pages block of each document.
+        show_personal_data: Write the JSON, with personal data, to a terminal too.
+        addresses: Include the addresses of files; anyone who has one can read the file.
+        connection: Which service.
 
     Returns:
-        The exit status: 1 for a failure, 2 for arguments that cannot be meant,
-            130 after Ctrl-C, 143 for a single poll that SIGTERM cut short.
+        The exit status.
     """
     if pages and not documents:
-        raise MisuseError("--pages is about documents, and cannot be combined with --no-documents")
-    line = StatusLine()
-    is_for_a_person = sys.stdout.isatty() and not show_personal_data
-    written = _shown if is_for_a_person else partial(_json, addresses=addresses)
-    say_warnings(line.say, _SAID_BY_THE_WATCH)
+        raise MisuseError("--pages cannot be combined with --no-documents")
     start = start or NOW
-    opened = await _opened(store, name)
+    line = StatusLine()
+    say_warnings(say, _POLLER_LOGGER)
+    checkpoints, is_known = await _opened(store, name)
     if line.is_shown:
-        _say_where_it_begins(name, start, line, is_known=opened.is_known)
-    watch = Watch(opened.store, name, line)
+        _say_where_it_begins(name, start, is_known=is_known)
+    watch = _Watch(checkpoints, name, line)
     async with connect(connection, on_event=watch.take) as client:
         poller = client.poll(
-            opened.store,
+            checkpoints,
             name=name,
-            start=None if opened.is_known else await _start(start, client),
+            start=None if is_known else await _start(start, client),
             interval=interval,
             settle=settle,
             lookback=lookback,
@@ -133,58 +131,62 @@ async def poll(
         if once:
             poller.stop(after_poll=True)
         signals = StopSignals(poller.stop)
+        text_of = partial(_json, addresses=addresses)
+        if sys.stdout.isatty() and not show_personal_data:
+            text_of = partial(_masked, AlignedLines())
         try:
             async with watch.over(poller):
-                await _write_all(poller, line, written)
+                await _write_all(poller, line, text_of)
         except CheckpointConflictError:
-            line.say(f"another process has begun to poll as {name!r} in {store}; this one ends")
-            return ExitStatus.FAILED
+            say(f"another process now polls as {name!r} in {store}; this one ends")
+            return ExitStatus.REPLACED
     if once and watch.losses < poller.status.dead_letters:
-        line.say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
+        say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
     return _status(poller, signals.received, once=once)
 
 
-async def _opened(store: Path, name: str) -> _Opened:
-    """Return the store; refuse here what cannot be one."""
-    fault: ConfigurationError
+async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
+    """Return the store, and whether it knows the name."""
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise MisuseError("--store: this is no path of a file") from None
+        raise MisuseError("--store: this cannot be the path of a file") from None
     try:
         stored = await checkpoints.load(name)
     except CheckpointError as error:
         is_lost = not store.parent.is_dir()
         reason = f"there is no folder {store.parent}" if is_lost else error.message
-        fault = ConfigurationError(f"--store: {reason}")
+        raise IncomeClientError(f"--store: {reason}") from None
     except ConfigurationError as error:
-        fault = MisuseError(f"--name: {error.message}")
-    else:
-        return _Opened(checkpoints, is_known=bool(stored.version))
-    raise fault
+        raise MisuseError(f"--name: {error.message}") from None
+    return checkpoints, bool(stored.version)
 
 
-def _say_where_it_begins(name: str, start: Moment, line: StatusLine, *, is_known: bool) -> None:
-    if is_known and start != NOW:
-        line.say(f"--start is ignored: {name!r} is known, and goes on where it was")
+def _say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
     if not is_known:
-        begins = f"{start.text} ago" if start.back else f"at {start.text}"
-        line.say(f"{name!r} is new, and begins {begins}")
+        begins = f"at {start.text}"
+        if start == NOW:
+            begins = "now"
+        elif start.back:
+            begins = f"{start.text} ago"
+        say(f"{name!r} is new, and begins {begins}")
+    elif start != NOW:
+        say(f"--start is ignored: {name!r} is known, and resumes where it was")
 
 
-async def _start(start: Moment, client: IncomeClient) -> datetime | None:
+async def _start(start: Moment, client: "IncomeClient") -> datetime | None:
     return None if start == NOW else (await span_between(client, start, None)).after
 
 
 async def _write_all(
-    poller: Poller, line: StatusLine, written: Callable[[ApplicationRecord], bytes]
+    poller: "Poller", line: StatusLine, text_of: Callable[[ApplicationRecord], bytes]
 ) -> None:
     """Write batch after batch, each on the disk before it is committed."""
     lines = OutputLines()
     async for batch in poller.batches():
         for record in batch:
             line.make_way()
-            lines.write(written(record))
+            lines.write(text_of(record))
         lines.keep()
         await batch.commit()
 
@@ -193,22 +195,135 @@ def _json(record: ApplicationRecord, *, addresses: bool) -> bytes:
     return inert(to_json(record if addresses else without_addresses(record)))
 
 
-def _shown(record: ApplicationRecord) -> bytes:
+def _masked(lines: AlignedLines, record: ApplicationRecord) -> bytes:
     """Return a line that names nobody."""
-    application = record.application
-    facts = [
-        cell_text(application.last_updated_at),
-        cell_text(application.application_id),
-        cell_text(application.application_reference_id),
-    ]
-    if record.documents is not None:
-        facts.append(counted(len([*record.documents.all()]), "document"))
-    return "  ".join(facts).encode("utf-8", "replace")
+    application, documents = record.application, record.documents
+    what = "updated"
+    if documents is not None:
+        what = counted(len([*documents.all()]), "document").rjust(len("10 documents"))
+    return lines.line(
+        application.last_updated_at,
+        application.application_id,
+        what,
+        application.application_reference_id,
+        optional=3,
+    )
 
 
-def _status(poller: Poller, received: signal.Signals | None, *, once: bool) -> int:
+def _status(poller: "Poller", received: signal.Signals | None, *, once: bool) -> int:
     if received is signal.SIGINT:
         return ExitStatus.INTERRUPTED
     if once and not poller.status.polls:
         return ExitStatus.TERMINATED
     return ExitStatus.DONE
+
+
+class _Watch:
+    """Shows how far a poller is, and prints its failures and dead letters.
+
+    Args:
+        store: where it keeps its dead letters.
+        name: under which name.
+        line: where to show it.
+
+    Attributes:
+        losses: dead letters that were printed.
+    """
+
+    def __init__(self, store: CheckpointStore, name: str, line: StatusLine) -> None:
+        self.losses: int = 0
+        self._store = store
+        self._name = name
+        self._line = line
+        self._poller: Poller | None = None
+        self._known: set[str] = set()
+        self._new: list[DeadLetter] = []
+
+    def take(self, event: Event) -> None:
+        """Take an event; the ``on_event`` of the poller's client."""
+        match event:
+            case PollFailed(is_last=False) if self._poller is not None:
+                say(_failure(self._poller.status))
+            case DeadLettered(letter=letter) if letter.key not in self._known:
+                self._known.add(letter.key)
+                self._new.append(letter)
+                # They come many at a time, and are printed together.
+                asyncio.get_running_loop().call_soon(self._print_losses)
+
+    @asynccontextmanager
+    async def over(self, poller: "Poller") -> AsyncIterator[None]:
+        """Watch a poller while the block inside iterates over it.
+
+        Raises:
+            CheckpointError: the store cannot be used.
+        """
+        self._known = {one.key for one in await self._store.dead_letters(self._name)}
+        self._poller = poller
+        drawing = DrawingTask(self._draw_on(poller))
+        try:
+            yield
+        except BaseException:
+            await drawing.end()
+            self._line.clear()
+            raise
+        error = await drawing.end()
+        if error is not None:
+            self._line.clear()
+            raise error
+        self._print_losses()
+        self._line.draw([*_facts(poller.status)])
+        self._line.leave()
+
+    async def _draw_on(self, poller: "Poller") -> None:
+        while True:
+            status = poller.status
+            self._line.draw([_state(status), *_facts(status)])
+            await asyncio.sleep(_DRAW_SECONDS)
+
+    def _print_losses(self) -> None:
+        new, self._new = self._new, []
+        self.losses += len(new)
+        for letter in new[:_MOST_LETTERS]:
+            say(_loss(letter))
+        if len(new) > _MOST_LETTERS:
+            say(f"and {len(new) - _MOST_LETTERS:,} more could not be read")
+
+
+def _failure(status: "PollerStatus") -> str:
+    text = f"poll failed: {status.last_error}"
+    if status.next_poll_at is not None:
+        text += f"; next try in {_seconds_until(status.next_poll_at)} s"
+    return text
+
+
+def _loss(letter: DeadLetter) -> str:
+    what = letter.application_id or f"the list in {letter.window}"
+    tries = counted(letter.attempts, "attempt")
+    return f"{what} could not be read in {tries} ({letter.reason}); it is tried again later"
+
+
+def _state(status: "PollerStatus") -> Text:
+    if status.failures and status.next_poll_at is not None:
+        return Text(f"next try in {_seconds_until(status.next_poll_at)} s", style="bold red")
+    if status.reached is None:
+        return Text("starting", style="bold")
+    if status.next_poll_at is None:
+        return Text("polling", style="bold cyan")
+    return Text(f"next poll in {_seconds_until(status.next_poll_at)} s", style="bold")
+
+
+def _facts(status: "PollerStatus") -> Iterator[Text]:
+    if status.failures:
+        yield Text(counted(status.failures, "failure"), style="red")
+    yield Text(counted(status.polls, "poll"))
+    yield Text(counted(status.records, "record"))
+    if status.dead_letters:
+        yield Text(counted(status.dead_letters, "dead letter"), style="yellow")
+    if status.lag is not None:
+        yield Text(f"{duration(status.lag)} behind")
+    if status.reached is not None:
+        yield Text(f"at {status.reached:%Y-%m-%d %H:%M:%S}", style="dim")
+
+
+def _seconds_until(moment: datetime) -> int:
+    return max(0, ceil((moment - datetime.now(UTC)).total_seconds()))

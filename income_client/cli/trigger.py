@@ -1,134 +1,145 @@
-"""``income-client trigger``: has a running emulator fire callbacks, and says what they came to."""
+"""``income-client trigger``: has a running emulator send callbacks, and shows what came of them."""
 
 import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, Final, assert_never
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from income_client import ConfigurationError
-from income_client.emulator import CallbackDelivery
-from income_client.emulator.callbacks import USUAL_EVENT
-from income_client.emulator.control import CallbackOrder, OrderFault, RemoteEmulator
+from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
-from .callbacks.options import read_credentials
+from .callback_options import announcement, credentials_from
 from .exit_status import ExitStatus
 from .options import MisuseError
-from .output import printable, say, write_text
+from .output import Column, OutputOption, RowWriter, say
 
 _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""
-_STILL_SENDING: Final = "not taken so far; the emulator sends it again, for half a minute in all"
+_STILL_SENDING: Final = "not delivered so far; the emulator tries again, for half a minute in all"
+_HINTS: Final = {
+    "NO_TARGET": "; start income-client listen, or give emulate --callbacks URL",
+    "NOBODY": "; is INCOME_BASE_URL that of a running emulator?",
+    "NO_EMULATOR": "; INCOME_BASE_URL must be that of an emulator",
+    "NOT_AUTHORIZED": "; INCOME_BASE_URL is that of another one, perhaps",
+}
+_COLUMNS: Final = (
+    Column("application_id", "Application"),
+    Column("event_type", "Event"),
+    Column("delivered", "Delivered"),
+    Column("attempts", "Answers", is_prose=True),
+)
 
 
 async def trigger(
-    application_id: str | None = None,
+    application_id: Annotated[str | None, Parameter(name="APPLICATION_ID")] = None,
+    /,
     *,
-    event: str = USUAL_EVENT,
+    event: Annotated[str, Parameter(metavar="EVENT")] = "income_calculations",
     update: Annotated[bool, Parameter(negative="--no-update", show_default=False)] = True,
-    count: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    count: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=1))] = 1,
+    output: OutputOption = None,
 ) -> int:
-    """Have a running emulator fire callbacks, and say what became of each.
+    """Have a running emulator send callbacks, and show what came of each.
 
-    A line tells the application, the event and what each attempt came to: the
-    status of the answer, or why there was none:
+    With nothing set, this finds the income-client emulate that runs on this
+    machine. That one sends callbacks to its --callbacks, or to the income-client
+    listen that runs beside it. INCOME_BASE_URL and credentials, as emulate prints
+    them, choose another emulator.
 
-      refused      nobody listens at that port
-      unreachable  no way leads there, or its name has no address
-      tls          certificates do not fit, on one side or the other
+    The answers are statuses, one for each attempt, or why there was none:
+
+      refused      nothing listens at that port
+      unreachable  the host cannot be reached or has no address
+      tls          one side does not accept the other's certificate
       timeout      no answer in ten seconds
       dropped      the connection was closed before the answer
-      reset        the connection was torn down
+      reset        the connection was reset
       cut_short    the answer ended in the middle
-      unreadable   what came is no HTTP
-      failed       something else went wrong
+      unreadable   the answer is not HTTP
+      failed       any other failure
       closed       the emulator has ended
 
-    With token_ before it the same is about the token that the callback needed:
-    token_401 is the answer to its client id and secret. After 429, 500, 502, 503
-    and 504 it is sent again up to five times, as is assumed of the service.
+    With token_ before it, an answer is about the request for a token: token_401
+    means that the client id and secret were refused. After 429, 500, 502, 503 and
+    504 a callback is sent up to five more times, as is assumed of the service.
 
-    The emulator is one that was started with --callbacks; its address and
-    credentials come from the environment, as emulate prints them. The exit status
-    is 0 if all callbacks were answered with 200, 4 if the emulator refused the
-    credentials, else 1.
+    The exit status is 1 unless all were answered with 200, and 4 if the emulator
+    refuses the credentials.
 
     Example: income-client trigger --event extractions --count 3
 
     Args:
-        application_id: what they are about; each about another application unless given.
-        event: what they say has happened.
-        update: change the application first, so that there is something to read.
-        count: how many, one after the other.
+        application_id: What they are about. Default: each about another application.
+        event: The event that they report.
+        update: Change the application first, so that there is an update. Default: --update.
+        count: How many to send, one after the other.
+        output: Form of the output. Default: a table on a terminal, otherwise jsonl.
 
     Returns:
-        The exit status: 1 if one was not delivered, 4 if the emulator refused the credentials.
+        The exit status.
     """
-    order = _order(application_id, event, update=update)
-    emulator = _emulator()
+    # It loads aiohttp, which the help does not need.
+    from income_client.emulator.control import (
+        CallbackOrder,
+        OrderFault,
+        RemoteEmulator,
+    )
+
+    url, auth = _emulator()
+    try:
+        order = CallbackOrder(application_id=application_id, event_type=event, update=update)
+        emulator = RemoteEmulator(url, auth)
+    except ConfigurationError as error:
+        raise MisuseError(error.message.replace("url is", "INCOME_BASE_URL must be")) from None
     are_delivered = True
-    for _ in range(count):
-        outcome = await _fired(emulator, order)
-        if isinstance(outcome, OrderFault):
-            say(_explained(outcome))
-            is_refused = outcome is OrderFault.NOT_AUTHORIZED
-            return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
-        write_text(printable(_line(outcome)))
-        are_delivered = are_delivered and outcome.delivered
+    with RowWriter(_COLUMNS, output) as rows:
+        for _ in range(count):
+            with _patience():
+                outcome = await emulator.fire(order)
+            if isinstance(outcome, OrderFault):
+                say(f"{outcome.value}{_HINTS.get(outcome.name, '')}")
+                is_refused = outcome is OrderFault.NOT_AUTHORIZED
+                return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
+            are_delivered = are_delivered and outcome.delivered
+            rows.write(
+                {
+                    "application_id": outcome.application_id,
+                    "event_type": outcome.event_type,
+                    "delivered": outcome.delivered,
+                    "attempts": outcome.attempts,
+                }
+            )
     return ExitStatus.DONE if are_delivered else ExitStatus.FAILED
 
 
-def _order(application_id: str | None, event: str, *, update: bool) -> CallbackOrder:
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Say what is waited for if the block inside takes its time."""
+    saying = asyncio.get_running_loop().call_later(_SILENCE, partial(say, _STILL_SENDING))
     try:
-        return CallbackOrder(application_id=application_id, event_type=event, update=update)
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
-
-
-async def _fired(emulator: RemoteEmulator, order: CallbackOrder) -> CallbackDelivery | OrderFault:
-    """Have one fired, and say so if that takes its time."""
-    loop = asyncio.get_running_loop()
-    saying = loop.call_later(_SILENCE, partial(say, _STILL_SENDING))
-    try:
-        return await emulator.fire(order)
+        yield
     finally:
         saying.cancel()
 
 
-def _emulator() -> RemoteEmulator:
+def _emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:
+    """Return the emulator that the environment names, or else the one that runs here."""
     url = os.environ.get("INCOME_BASE_URL")
-    if not url:
-        raise MisuseError("INCOME_BASE_URL is not set; emulate prints it")
-    credentials = read_credentials("INCOME_")
+    if url:
+        credentials = credentials_from(os.environ, "INCOME_")
+    else:
+        running = announcement("emulate")
+        if running is None:
+            raise MisuseError("no emulator is running here, and INCOME_BASE_URL is not set")
+        url, credentials = running["url"], credentials_from(running)
     auth = credentials.oauth2 or credentials.basic
     if auth is None:
         raise MisuseError(
             "set INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and "
-            "INCOME_PASSWORD; emulate prints them"
+            "INCOME_PASSWORD, as emulate prints them"
         )
-    try:
-        return RemoteEmulator(url, auth)
-    except ConfigurationError:
-        pass
-    del url
-    raise MisuseError("INCOME_BASE_URL: emulators are on this machine, and this is not")
-
-
-def _line(delivery: CallbackDelivery) -> str:
-    attempts = " ".join(map(str, delivery.attempts))
-    return f"{delivery.application_id or '-'} {delivery.event_type or '-'} {attempts}"
-
-
-def _explained(fault: OrderFault) -> str:
-    text: str = fault.value
-    match fault:
-        case OrderFault.NO_TARGET:
-            return f"{text}; start it with --callbacks URL"
-        case OrderFault.NO_SUCH_APPLICATION:
-            return text
-        case OrderFault.NOBODY | OrderFault.NO_EMULATOR | OrderFault.NOT_AUTHORIZED:
-            return f"INCOME_BASE_URL: {text}"
-        case _:
-            assert_never(fault)
+    return url, auth

@@ -1,13 +1,18 @@
-"""The service, played locally over a real socket with invented data."""
+"""The service, played locally over a real socket with invented data; imported name by name."""
 
-from .api import Service, respond
-from .callbacks import CallbackDelivery, CallbackTarget
-from .emulator import Emulator
-from .exchange import HttpReply, HttpRequest, RecordedRequest
-from .faults import Fault, FaultKind, Faults
-from .listing import ListReply, Refused, list_reply
-from .rules import FutureBounds, Order, ServiceRules, SpanClamp
-from .world import World
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .api import Service, respond
+    from .callbacks import CallbackDelivery, CallbackTarget
+    from .emulator import Emulator
+    from .exchange import HttpReply, HttpRequest, RecordedRequest
+    from .faults import Fault, FaultKind, Faults
+    from .listing import ListReply, Refused, list_reply
+    from .rules import FutureBounds, Order, ServiceRules, SpanClamp
+    from .world import World
+else:
+    from income_client._lazy import lazy_names
 
 __all__ = [
     "CallbackDelivery",
@@ -30,3 +35,18 @@ __all__ = [
     "list_reply",
     "respond",
 ]
+
+NAMES: Final = {
+    "api": "Service respond",
+    "callbacks": "CallbackDelivery CallbackTarget",
+    "emulator": "Emulator",
+    "exchange": "HttpReply HttpRequest RecordedRequest",
+    "faults": "Fault FaultKind Faults",
+    "listing": "ListReply Refused list_reply",
+    "rules": "FutureBounds Order ServiceRules SpanClamp",
+    "world": "World",
+}
+"""The modules, and what each gives."""
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, NAMES)

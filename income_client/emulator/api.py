@@ -17,10 +17,18 @@ from attrs import evolve
 
 from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
 
-from .cases import Case, Paper, Seed, compose_case
-from .content import DocumentsTemplate, application_body, documents_template
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback, json_reply
+from .invented import Application, DocumentFile, invent_application
 from .listing import Refused, select_rows
+from .payloads import (
+    DocumentsTemplate,
+    added_body,
+    added_documents,
+    added_files,
+    added_row,
+    application_body,
+    documents_template,
+)
 from .storage import FileStorage, Region
 from .times import http_date, parse_bound, stamp
 from .world import World
@@ -55,6 +63,7 @@ class Call(enum.Enum):
     UNKNOWN = "unknown"
 
 
+API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
 _FIXED_PATHS: Final = {
     _APPLICATIONS: Call.LIST_APPLICATIONS,
     "/token": Call.TOKEN,
@@ -144,9 +153,9 @@ class Service:
             "emulator-client", f"invented-secret-{world.seed}"
         )
         self.tokens: AccessTokens = AccessTokens(world.seed)
-        self.storage: FileStorage = FileStorage(world, self._papers)
+        self.storage: FileStorage = FileStorage(world, self._files)
         self._replies = 0
-        self._case = lru_cache(maxsize=2048)(self._compose)
+        self._invented = lru_cache(maxsize=2048)(self._compose)
         self._application = lru_cache(maxsize=2048)(self._write_application)
         self._documents = lru_cache(maxsize=2048)(self._write_documents)
 
@@ -220,7 +229,7 @@ class Service:
             else:
                 pages = _read_pages(request.query)
                 template = self._documents(number, version, pages)
-                body = template.fill(map(self.storage.address, template.papers))
+                body = template.fill(map(self.storage.address, template.files))
         return HttpReply(status=200, headers=_JSON_TYPE, body=body)
 
     def _number(self, path: str) -> int:
@@ -287,35 +296,36 @@ class Service:
 
     def _row(self, number: int) -> str:
         world = self.world
+        added = world.added(number)
+        if added is not None:
+            return added_row(added)
         return (
             f'{{"application_id":"{world.id_of(number)}",'
             f'"application_reference_id":"{world.reference_of(number)}",'
             f'"application_date":"{stamp(world.applied_at(number))}"}}'
         )
 
-    def _papers(self, number: int) -> tuple[Paper, ...]:
-        return self._case(number, self.world.history(number).version).papers
+    def _files(self, number: int) -> list[DocumentFile]:
+        added = self.world.added(number)
+        if added is not None:
+            return added_files(added.all_documents())
+        application = self._invented(number, self.world.history(number).version)
+        return [document.file for document in application.documents]
 
-    def _compose(self, number: int, version: int) -> Case:
-        world = self.world
-        return compose_case(
-            Seed(
-                seed=world.seed,
-                number=number,
-                version=version,
-                application_id=world.id_of(number),
-                reference=world.reference_of(number),
-                applied=world.applied_at(number),
-                first=world.history(number).first,
-                updated=world.updated_second(number),
-            )
-        )
+    def _compose(self, number: int, _version: int) -> Application:
+        return invent_application(self.world, number)
 
     def _write_application(self, number: int, version: int) -> bytes:
-        return application_body(self._case(number, version))
+        added = self.world.added(number)
+        if added is not None:
+            return added_body(added, self.world.updated_second(number) if version else None)
+        return application_body(self._invented(number, version))
 
     def _write_documents(self, number: int, version: int, pages: bool) -> DocumentsTemplate:
-        return documents_template(self._case(number, version), pages=pages)
+        added = self.world.added(number)
+        if added is not None:
+            return added_documents(added, pages=pages)
+        return documents_template(self._invented(number, version), pages=pages)
 
 
 def respond(service: Service, request: HttpRequest) -> HttpReply:

@@ -27,7 +27,7 @@ from income_client.settings import (
     invalid,
 )
 
-from .api import Call, Service, call_of, respond
+from .api import API_CALLS, Call, Service, call_of, respond
 from .callbacks import (
     USUAL_EVENT,
     CallbackDelivery,
@@ -39,9 +39,8 @@ from .callbacks import (
 )
 from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder
 from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
-from .faults import Fault, Faults, replacement
+from .faults import Fault, Faults, play, replacement
 from .patterns import update_times
-from .playing import play
 from .rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
 from .times import EPOCH, START, second_of
@@ -50,7 +49,6 @@ from .world import World
 _Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
 """Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
 
-_API_CALLS: Final = (Call.LIST_APPLICATIONS, Call.GET_APPLICATION, Call.GET_DOCUMENTS)
 _SECRET_FIELDS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 _MAX_REQUESTS: Final = 100_000
 _SHUTDOWN_TIMEOUT: Final = 0.05
@@ -125,14 +123,14 @@ class Emulator:
         self._time = (start - EPOCH).total_seconds()
         now = second_of(start)
         times = update_times(applications, pattern, seed=seed, days=days, now=now)
-        self.faults: Faults = Faults()
+        self.faults: Faults = Faults(self._seconds)
         self.requests: list[RecordedRequest] = []
         self.url: str = ""
         self.files_url: str = ""
         self.max_in_flight: int = 0
         self.token_requests: int = 0
         self.callbacks = callbacks
-        self._service = self._make_service(times, seed=seed, now=now, rules=rules)
+        self._service = Service(World(times, seed=seed, now=now, rules=rules))
         self.world: World = self._service.world
         self.basic: BasicAuth = self._service.basic
         self.oauth2: OAuth2ClientCredentials = self._service.oauth2
@@ -342,15 +340,12 @@ class Emulator:
             is_json=answers[-1].is_json,
         )
 
-    def _make_service(
-        self, updates: Sequence[int], *, seed: int, now: int, rules: ServiceRules
-    ) -> Service:
-        """Make what replies; who puts more into the service than is invented makes another one."""
-        return Service(World(updates, seed=seed, now=now, rules=rules))
+    def _seconds(self) -> float:
+        passed = self._clock.monotonic() - self._began if self._time_flows else 0.0
+        return self._time + passed
 
     def _keep_time(self) -> None:
-        passed = self._clock.monotonic() - self._began if self._time_flows else 0.0
-        self.world.advance_to(int(self._time + passed))
+        self.world.advance_to(int(self._seconds()))
 
     async def _listen(self, stack: AsyncExitStack, handle: _Handle, *, port: int) -> str:
         port = await stack.enter_async_context(_serving(handle, self._host, port))
@@ -370,7 +365,7 @@ class Emulator:
         answer: Callable[[HttpRequest], HttpReply],
     ) -> HttpReply | None:
         arrived = self._clock.monotonic()
-        is_counted = call_of(request.path) in _API_CALLS
+        is_counted = call_of(request.path) in API_CALLS
         self._in_flight += is_counted
         self.max_in_flight = max(self.max_in_flight, self._in_flight)
         try:

@@ -1,21 +1,35 @@
-"""The misbehaviour to be played, as one list in order; decides, and plays nothing itself."""
+"""Faults: which request each falls on, and how it is written on a connection."""
 
+import asyncio
 import enum
-from collections.abc import Mapping
+import socket
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Final, assert_never
+from http import HTTPStatus
+from random import Random
+from typing import Any, Final, assert_never
+from urllib.parse import unquote
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
+from income_client.settings import counting, invalid, is_number, not_negative, whole
 
-from .arguments import Validator, figure, instance, whole
+from .api import API_CALLS, Call, call_of
 from .exchange import HttpReply
+from .rules import check_integer, meant
 
-_JSON: Final = "application/json"
-_IS_STR: Final = instance(str, "a str")
-_IS_COUNT: Final[Validator] = optional(whole(least=1))
+ANY: Final = "any"
+"""The three calls of the API, and neither tokens nor files."""
+CALLS: Final = (*(call.value for call in API_CALLS), Call.TOKEN.value, Call.FILE.value)
+"""The calls that a fault can be about."""
+_LEAST_STATUS: Final = 100
+_MICROSECONDS: Final = 6
+_GARBAGE: Final = b"\x16\x03\x01 this is not HTTP\r\n\r\n\x00\xff"
 
 
 class FaultKind(enum.Enum):
@@ -39,8 +53,44 @@ _WITHHOLDING: Final = (FaultKind.RESET, FaultKind.DROP, FaultKind.STALL, FaultKi
 def _kind(value: "FaultKind | str") -> FaultKind:
     known = [kind for kind in FaultKind if value in (kind, kind.value)]
     if not known:
-        raise ConfigurationError(f"a fault is one of {', '.join(kind.value for kind in FaultKind)}")
+        raise ConfigurationError(
+            f"a fault must be one of {', '.join(kind.value for kind in FaultKind)}"
+        )
     return known[0]
+
+
+def _instance_of(kind: type) -> Any:
+    def check(_fault: "Fault", attribute: "Attribute[Any]", value: object) -> None:
+        if not isinstance(value, kind):
+            raise invalid(attribute.name, f"of type {kind.__name__}", value)
+
+    return check
+
+
+def _status(_fault: "Fault", attribute: "Attribute[Any]", value: Any) -> None:
+    check_integer(attribute.name, value)
+    if value < _LEAST_STATUS:
+        raise invalid(attribute.name, "a status, 100 or more", value)
+
+
+def _call(_fault: "Fault", _attribute: "Attribute[Any]", value: object) -> None:
+    if not isinstance(value, str):
+        raise invalid("call", "the name of a call", value)
+    if value != ANY and value not in CALLS:
+        raise ConfigurationError(f"there is no call {value}{meant(value, (*CALLS, ANY))}")
+
+
+def _share(_fault: "Fault", attribute: "Attribute[Any]", value: object) -> None:
+    if not is_number(value) or not 0 <= value <= 1:
+        raise invalid(attribute.name, "a share from 0 to 1", value)
+
+
+def _seed(_fault: "Fault", attribute: "Attribute[Any]", value: object) -> None:
+    check_integer(attribute.name, value)
+
+
+_IS_STR: Final = _instance_of(str)
+_IS_COUNT_OR_NONE: Final[Any] = optional(counting)
 
 
 @frozen
@@ -55,7 +105,7 @@ class Fault:
         kind: a `FaultKind` or its name.
 
     Raises:
-        ConfigurationError: the kind is unknown, or a setting cannot be meant.
+        ConfigurationError: the kind or the call is unknown, or a setting is invalid.
     """
 
     kind: FaultKind = field(converter=_kind)
@@ -64,26 +114,36 @@ class Fault:
     """Pattern of the raw path, as in a shell."""
     method: str = field(default="*", kw_only=True, validator=_IS_STR)
     """Pattern of the HTTP method."""
-    times: int | None = field(default=1, kw_only=True, validator=_IS_COUNT)
+    times: int | None = field(default=1, kw_only=True, validator=_IS_COUNT_OR_NONE)
     """Requests that it falls on, None for all of them."""
-    skip: int = field(default=0, kw_only=True, validator=whole(least=0))
+    skip: int = field(default=0, kw_only=True, validator=whole)
     """Matching requests that it lets pass first."""
-    status: int | None = field(default=None, kw_only=True, validator=optional(whole(least=100)))
+    status: int | None = field(default=None, kw_only=True, validator=optional(_status))
     """Status; 503, 307 for a redirect and 200 for a body unless given."""
-    headers: Mapping[str, str] = field(
-        factory=dict, kw_only=True, validator=instance(Mapping, "a mapping of str")
-    )
+    headers: Mapping[str, str] = field(factory=dict, kw_only=True, validator=_instance_of(Mapping))
     """Header fields, such as Retry-After."""
-    body: bytes = field(default=b"", kw_only=True, repr=False, validator=instance(bytes, "bytes"))
+    body: bytes = field(default=b"", kw_only=True, repr=False, validator=_instance_of(bytes))
     """The content of ``status`` and ``body``, and what ``garbage`` sends."""
-    content_type: str = field(default=_JSON, kw_only=True, validator=_IS_STR)
+    content_type: str = field(default="application/json", kw_only=True, validator=_IS_STR)
     """Media type of the content."""
     location: str = field(default="/", kw_only=True, validator=_IS_STR)
     """Where a redirect leads."""
-    keep: int | None = field(default=None, kw_only=True, validator=optional(whole(least=0)))
+    keep: int | None = field(default=None, kw_only=True, validator=optional(whole))
     """Bytes of the content that come first: in a cut half of them unless given, in a stall none."""
-    interval: float = field(default=0.05, kw_only=True, validator=figure())
+    interval: float = field(default=0.05, kw_only=True, validator=not_negative)
     """Seconds between two bytes of a trickle."""
+    call: str | None = field(default=None, kw_only=True, validator=optional(_call))
+    """A call such as ``get_application`` or ``file``, ``any`` of the API; None for all requests."""
+    named: str | None = field(default=None, kw_only=True, validator=optional(_IS_STR))
+    """Id of the application or document that it falls on, None for all of them."""
+    after: float = field(default=0.0, kw_only=True, validator=not_negative)
+    """Seconds of service time from when it is added until it begins."""
+    seconds: float | None = field(default=None, kw_only=True, validator=optional(not_negative))
+    """Seconds of service time that it lasts, None for ever."""
+    rate: float = field(default=1.0, kw_only=True, validator=_share)
+    """Share of the matching requests that it falls on, from 0 to 1."""
+    seed: int = field(default=7, kw_only=True, validator=_seed)
+    """Decides which requests these are: the same seed chooses the same ones."""
 
     @property
     def withholds(self) -> bool:
@@ -92,23 +152,20 @@ class Fault:
         return self.kind in _WITHHOLDING and not is_late
 
     def matches(self, method: str, path: str) -> bool:
-        """Say whether a request is one that this falls on.
+        """Say whether a request is one that this is about, whatever its time and its share.
 
         Args:
             method: HTTP method.
             path: raw path.
         """
-        return fnmatchcase(path, self.path) and fnmatchcase(method, self.method)
-
-    def falls_now(self, path: str) -> bool:  # noqa: ARG002 - for those that count by it
-        """Say whether it falls on a request that it matches; asked once for each.
-
-        This one always does; a fault that has its time, or its chance, may count here.
-
-        Args:
-            path: raw path.
-        """
-        return True
+        if not fnmatchcase(path, self.path) or not fnmatchcase(method, self.method):
+            return False
+        if self.named is not None and self.named not in map(unquote, path.split("/")):
+            return False
+        if self.call is None:
+            return True
+        call = call_of(path)
+        return call in API_CALLS if self.call == ANY else call.value == self.call
 
 
 def replacement(fault: Fault) -> HttpReply | None:
@@ -139,33 +196,60 @@ def replacement(fault: Fault) -> HttpReply | None:
 
 
 class _Armed:
-    """A fault and how much of it is left."""
+    """A fault from the moment at which it was added, and how much of it is left."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: Fault, added_at: float) -> None:
         self.fault = fault
+        self.begins = added_at + fault.after
         self.skip = fault.skip
         self.left = fault.times
+        self.asked: Counter[str] = Counter()
+
+    def falls(self, path: str, now: float) -> bool:
+        """Say whether it falls on a request that it matches; asked once for each."""
+        # Rounded, as sums of fractions of a second come to a little less than the whole.
+        passed = round(now - self.begins, _MICROSECONDS)
+        if passed < 0 or (self.fault.seconds is not None and passed >= self.fault.seconds):
+            return False
+        if self.fault.rate >= 1:
+            return True
+        self.asked[path] += 1
+        # By path and turn, so that it is the same in whatever order requests arrive.
+        chance = Random(f"{self.fault.seed} {path} {self.asked[path]}")
+        return chance.random() < self.fault.rate
 
 
 class Faults:
-    """Faults in the order in which they were added; the first that matches is played."""
+    """Faults in the order in which they were added; the first that matches is played.
 
-    def __init__(self) -> None:
+    Args:
+        now: returns service time in seconds, by which faults begin and end.
+
+    Attributes:
+        requests: how many requests were looked at.
+        played: how many of them faults fell on, by status or kind.
+    """
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self.requests: int = 0
+        self.played: Counter[str] = Counter()
+        self._now = now
         self._armed: list[_Armed] = []
 
     def __len__(self) -> int:
         return len(self._armed)
 
     def add(self, *faults: Fault) -> None:
-        """Add faults behind those that are there.
+        """Add faults behind those that are there; their time begins now.
 
         Raises:
-            ConfigurationError: one of them is no `Fault`.
+            ConfigurationError: one of them is not a `Fault`.
         """
         for fault in faults:
             if not isinstance(fault, Fault):
-                raise ConfigurationError(f"a fault is a Fault, not {fault!r}")
-        self._armed += map(_Armed, faults)
+                raise invalid("a fault", "a Fault", fault)
+        now = self._now()
+        self._armed += [_Armed(fault, now) for fault in faults]
 
     def clear(self) -> None:
         """Forget all faults."""
@@ -180,8 +264,10 @@ class Faults:
             method: HTTP method.
             path: raw path.
         """
+        self.requests += 1
+        now = self._now() if self._armed else 0.0
         for armed in self._armed:
-            if not armed.fault.matches(method, path) or not armed.fault.falls_now(path):
+            if not armed.fault.matches(method, path) or not armed.falls(path, now):
                 continue
             if armed.skip:
                 armed.skip -= 1
@@ -190,5 +276,70 @@ class Faults:
                 armed.left -= 1
                 if armed.left <= 0:
                     self._armed.remove(armed)
-            return armed.fault
+            fault = armed.fault
+            self.played[str(fault.status or fault.kind.value)] += 1
+            return fault
         return None
+
+
+def _wire_bytes(reply: HttpReply) -> bytes:
+    known = {status.value: status.phrase for status in HTTPStatus}
+    lines = [f"HTTP/1.1 {reply.status} {known.get(reply.status, 'Unknown')}"]
+    lines += [f"{name}: {value}" for name, value in reply.headers.items()]
+    lines += [f"Content-Length: {len(reply.body)}", "Connection: close"]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + reply.body
+
+
+def _first_bytes(reply: HttpReply, keep: int) -> bytes:
+    whole = _wire_bytes(reply)
+    return whole[: len(whole) - len(reply.body) + keep]
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    connection = transport.get_extra_info("socket")
+    # Without lingering the kernel answers with RST instead of FIN.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+async def _trickle(
+    transport: asyncio.Transport, content: bytes, interval: float, closing: asyncio.Event
+) -> None:
+    for place in range(len(content)):
+        if transport.is_closing() or closing.is_set():
+            return
+        transport.write(content[place : place + 1])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval):
+                await closing.wait()
+
+
+async def play(
+    fault: Fault, reply: HttpReply, transport: asyncio.Transport, closing: asyncio.Event
+) -> None:
+    """Spoil a reply on its way and leave the connection closed, or closing.
+
+    Args:
+        fault: what to play.
+        reply: the true reply, of which ``cut``, ``trickle`` and some stalls write something.
+        transport: the connection.
+        closing: set when the emulator closes, which ends every stall and trickle.
+    """
+    match fault.kind:
+        case FaultKind.RESET:
+            _reset(transport)
+            return
+        case FaultKind.CUT:
+            keep = len(reply.body) // 2 if fault.keep is None else fault.keep
+            transport.write(_first_bytes(reply, keep))
+        case FaultKind.GARBAGE:
+            transport.write(fault.body or _GARBAGE)
+        case FaultKind.STALL:
+            if fault.keep is not None:
+                transport.write(_first_bytes(reply, fault.keep))
+            await closing.wait()
+        case FaultKind.TRICKLE:
+            await _trickle(transport, _wire_bytes(reply), fault.interval, closing)
+        case FaultKind.DROP | FaultKind.STATUS | FaultKind.REDIRECT | FaultKind.BODY:
+            pass
+    transport.close()

@@ -1,4 +1,4 @@
-"""How invented update times spread over a span; chance comes in seeded, and no clock."""
+"""How invented update times spread over a span: evenly, in bursts, by office hours, and worse."""
 
 from array import array
 from bisect import bisect_left
@@ -10,8 +10,9 @@ from typing import Final
 from attrs import frozen
 
 from income_client.errors import ConfigurationError
+from income_client.settings import check_not_negative
 
-from .arguments import check_figure, check_whole
+from .rules import check_integer
 from .times import DAY
 
 _HOUR: Final = 3600
@@ -20,16 +21,12 @@ _MOST_PER_SECOND: Final = 400
 
 @frozen(kw_only=True)
 class Spread:
-    """The task of a pattern: so many times between two seconds."""
+    """The task of a pattern: ``count`` times from the service second ``first`` to ``last``."""
 
     rng: Random
-    """Seeded chance."""
     count: int
-    """How many times."""
     first: int
-    """Earliest service second."""
     last: int
-    """Latest service second."""
 
     @property
     def span(self) -> int:
@@ -163,16 +160,17 @@ def update_times(
     Args:
         applications: these seconds themselves, or how many to invent.
         pattern: as for `spread_times`.
-        seed: what chance hangs on.
+        seed: decides on the times that are invented.
         days: span of invented times, which ends now, in days.
         now: the present service second.
 
     Raises:
-        ConfigurationError: there is no such pattern, or an argument cannot be meant.
+        ConfigurationError: there is no such pattern, or an argument is invalid.
     """
     if isinstance(applications, int):
-        check_whole("applications", applications, least=0)
-        check_figure("days", days)
+        check_integer("applications", applications)
+        check_not_negative("applications", applications)
+        check_not_negative("days", days)
         first = now - max(1, int(days * DAY))
         task = Spread(rng=Random(seed), count=applications, first=first, last=now - 1)
         return array("q", spread_times(pattern, task))

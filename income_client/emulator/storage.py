@@ -21,12 +21,11 @@ from attrs import field, frozen
 from income_client.errors import ConfigurationError
 from income_client.settings import DownloadPolicy
 
-from .cases import Paper
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback
+from .invented import DocumentFile
 from .times import moment_of, second_of, stamp
 from .world import World
 
-_DOCUMENT_ID: Final = re.compile(r"doc-(?P<stem>[0-9a-f]{10})-\d+\Z", re.ASCII)
 _PATH: Final = re.compile(r"/documents/(?P<document_id>[^/]+)/[^/]+\Z")
 _SIGNED: Final = re.compile(
     r"(?P<terms>.*?&X-Amz-Date=(?P<date>\d{8}T\d{6})Z&X-Amz-Expires=(?P<lifetime>\d+)"
@@ -72,25 +71,25 @@ class FileStorage:
 
     Args:
         world: the applications, the present second and the rules.
-        papers_of: returns the documents of an application's number, as they are now.
+        files_of: returns the documents of an application's number, as they are now.
 
     Attributes:
         urls: where each region is.
     """
 
-    def __init__(self, world: World, papers_of: Callable[[int], Sequence[Paper]]) -> None:
+    def __init__(self, world: World, files_of: Callable[[int], Sequence[DocumentFile]]) -> None:
         self.urls: dict[Region, str] = dict.fromkeys(Region, "http://127.0.0.1")
         self._world = world
         self._began = world.now
-        self._papers_of = papers_of
+        self._files_of = files_of
         self._key = f"invented storage key {world.seed}".encode()
         self._versions: dict[str, int] = {}
 
-    def address(self, paper: Paper) -> str:
+    def address(self, file: DocumentFile) -> str:
         """Return an address of a document's file, as the rules have it."""
         rules = self._world.rules
         signed_at = self._began if rules.url_signed_once else self._world.now
-        return self._address(paper, Region.FIRST, signed_at=signed_at - rules.url_age)
+        return self._address(file, Region.FIRST, signed_at=signed_at - rules.url_age)
 
     def policy(self) -> DownloadPolicy:
         """Return what lets a client read files from both regions and from nowhere else."""
@@ -127,20 +126,20 @@ class FileStorage:
         """Answer a request that came to a region; errors and redirects are raised."""
         _check_request(request)
         signed = self._checked(request, region)
-        paper = self._paper_at(request.path)
-        if paper is None:
+        file = self._file_at(request.path)
+        if file is None:
             raise _refused(404, "NoSuchKey", "The specified key does not exist.")
         hops = int(signed["hops"] or 0)
         if hops < self._world.rules.file_redirects:
             now = self._world.now
-            location = self._address(paper, region.other, signed_at=now, hops=hops + 1)
+            location = self._address(file, region.other, signed_at=now, hops=hops + 1)
             raise _refused(
                 307,
                 "TemporaryRedirect",
                 "Please re-send this request to the specified temporary endpoint.",
                 headers={"Location": location},
             )
-        return _file_reply(request, self._file(paper))
+        return _file_reply(request, self._file(file))
 
     def _checked(self, request: HttpRequest, region: Region) -> re.Match[str]:
         """Return the parts of a signed query, and refuse an address that is not valid here."""
@@ -175,35 +174,34 @@ class FileStorage:
             )
         return signed
 
-    def _address(self, paper: Paper, region: Region, *, signed_at: int, hops: int = 0) -> str:
-        path = _path_of(paper)
-        name = paper.file_names[0]
+    def _address(self, file: DocumentFile, region: Region, *, signed_at: int, hops: int = 0) -> str:
+        path = _path_of(file)
+        name = file.file_name
         query = self.query(path, name, signed_at=signed_at, region=region, hops=hops)
         return f"{self.urls[region]}{path}?{query}"
 
     def _signature(self, path: str, terms: str) -> str:
         return hmac.digest(self._key, f"GET\n{path}\n{terms}".encode(), hashlib.sha256).hex()
 
-    def _file(self, paper: Paper) -> StoredFile:
-        version = self._versions.get(paper.document_id, 0)
-        return _stored_file(_path_of(paper), self._world.rules.file_bytes, version)
+    def _file(self, file: DocumentFile) -> StoredFile:
+        version = self._versions.get(file.document_id, 0)
+        return _stored_file(_path_of(file), self._world.rules.file_bytes, version)
 
-    def _paper_at(self, path: str) -> Paper | None:
+    def _file_at(self, path: str) -> DocumentFile | None:
         parts = _PATH.match(path)
-        paper = self._paper(parts["document_id"]) if parts else None
-        return paper if paper is not None and _path_of(paper) == path else None
+        file = self._found(parts["document_id"]) if parts else None
+        return file if file is not None and _path_of(file) == path else None
 
-    def _paper(self, document_id: str) -> Paper | None:
-        parts = _DOCUMENT_ID.match(document_id)
-        number = self._world.number_of(f"app-{parts['stem']}") if parts else None
-        papers = () if number is None else self._papers_of(number)
-        return next((paper for paper in papers if paper.document_id == document_id), None)
+    def _found(self, document_id: str) -> DocumentFile | None:
+        number = self._world.number_of_document(document_id)
+        files = () if number is None else self._files_of(number)
+        return next((file for file in files if file.document_id == document_id), None)
 
-    def _known(self, document_id: str) -> Paper:
-        paper = self._paper(document_id)
-        if paper is None:
+    def _known(self, document_id: str) -> DocumentFile:
+        file = self._found(document_id)
+        if file is None:
             raise ConfigurationError(f"there is no document {document_id}")
-        return paper
+        return file
 
 
 def _check_request(request: HttpRequest) -> None:
@@ -244,8 +242,8 @@ def _refused(
     )
 
 
-def _path_of(paper: Paper) -> str:
-    return f"/documents/{paper.document_id}/{quote(paper.file_names[0], safe='')}"
+def _path_of(file: DocumentFile) -> str:
+    return f"/documents/{file.document_id}/{quote(file.file_name, safe='')}"
 
 
 @lru_cache(maxsize=64)

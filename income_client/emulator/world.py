@@ -2,11 +2,12 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from heapq import heappop, heappush
-from typing import Final
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
 
@@ -39,12 +40,41 @@ class Touched:
     """Number of changes since."""
 
 
+@frozen(kw_only=True)
+class Added:
+    """An application that was added, as the contents of the service's replies."""
+
+    application: Mapping[str, Any] = field(repr=False)
+    """Of the application response (contract section 2.2)."""
+    documents: Mapping[str, Any] = field(repr=False)
+    """Of the documents response (contract section 2.3)."""
+    applied: int
+    """Service second of the application date."""
+
+    @property
+    def application_id(self) -> str:
+        """Its id."""
+        return str(self.application["application_id"])
+
+    @property
+    def reference(self) -> str:
+        """The partner's own reference."""
+        return str(self.application["application_reference_id"])
+
+    def all_documents(self) -> Iterator[Mapping[str, Any]]:
+        """Iterate over its documents."""
+        for documents in self.documents["documents"].values():
+            yield from documents
+
+
 class World:
-    """Invented applications, numbered from 0 and indexed by the second of their last update.
+    """Invented applications, numbered from 0 by number and indexed by their last update.
+
+    Applications that were added come behind them.
 
     Args:
-        updates: for each application the service second of its last update.
-        seed: what everything invented hangs on, ids included; a whole number.
+        updates: for each invented application the service second of its last update.
+        seed: a whole number; the same one gives the same ids and the same data.
         now: the present service second; 2026-06-30T12:00:00 unless given.
         rules: how the service behaves; may be replaced at any time.
 
@@ -52,7 +82,7 @@ class World:
         seed: as given.
         now: the present service second.
         rules: how the service behaves.
-        questions: list questions asked so far, from which random order takes its chance.
+        questions: list questions asked so far, which random order depends on.
     """
 
     def __init__(
@@ -72,6 +102,11 @@ class World:
         numbers = sorted(range(len(self._updated)), key=self._updated.__getitem__)
         self._numbers = array("L", numbers)
         self._times = array("q", map(self._updated.__getitem__, numbers))
+        self._invented = len(self._updated)
+        self._added: list[Added] = []
+        self._number_by_id: dict[str, int] = {}
+        self._number_by_reference: dict[str, int] = {}
+        self._number_by_document: dict[str, int] = {}
         self._touched: dict[int, Touched] = {}
         self._listed_at: dict[int, int] = {}
         self._arrivals: list[_Arrival] = []
@@ -82,11 +117,13 @@ class World:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All application ids, made anew at each call."""
+        """All application ids, made anew at each call; those that were added come last."""
         return tuple(map(self.id_of, range(len(self))))
 
     def id_of(self, number: int) -> str:
         """Return the id of an application's number."""
+        if self._added and self._invented <= number < len(self):
+            return self._added[number - self._invented].application_id
         return f"app-{(number * _STRIDE + self._offset) & _ID_MASK:010x}"
 
     def number_of(self, application_id: str) -> int | None:
@@ -95,25 +132,44 @@ class World:
         Args:
             application_id: as the service gave it.
         """
+        if application_id in self._number_by_id:
+            return self._number_by_id[application_id]
         digits = application_id[4:]
         if len(application_id) != _ID_LENGTH or application_id[:4] != "app-":
             return None
         if not _HEX.issuperset(digits):
             return None
         number = (int(digits, 16) - self._offset) * _UNSTRIDE & _ID_MASK
-        return number if number < len(self) else None
+        return number if number < self._invented else None
+
+    def number_of_document(self, document_id: str) -> int | None:
+        """Return the number of the application that may have a document, None if there is none.
+
+        Args:
+            document_id: as the service gave it.
+        """
+        if document_id in self._number_by_document:
+            return self._number_by_document[document_id]
+        kind, _, rest = document_id.partition("-")
+        stem, _, place = rest.partition("-")
+        is_invented = kind == "doc" and place.isascii() and place.isdecimal()
+        return self.number_of(f"app-{stem}") if is_invented else None
 
     def reference_of(self, number: int) -> str:
         """Return the partner's own reference of an application's number."""
+        if self._added and number >= self._invented:
+            return self._added[number - self._invented].reference
         return f"LOAN-{number:08d}"
 
     def number_by_reference(self, reference: str) -> int | None:
         """Return the number behind a partner's reference, None if there is no such application."""
+        if reference in self._number_by_reference:
+            return self._number_by_reference[reference]
         digits = reference[5:]
         if not (digits.isascii() and digits.isdecimal()):
             return None
         number = int(digits)
-        known = number < len(self) and reference == self.reference_of(number)
+        known = number < self._invented and reference == f"LOAN-{number:08d}"
         return number if known else None
 
     def updated_at(self, application_id: str) -> int:
@@ -141,7 +197,90 @@ class World:
 
     def applied_at(self, number: int) -> int:
         """Return the service second of a number's application date, days before all else."""
+        if self._added and number >= self._invented:
+            return self._added[number - self._invented].applied
         return self.history(number).first - (number * 7919 + self.seed) % (3 * DAY)
+
+    def added(self, number: int) -> Added | None:
+        """Return what was added under an application's number, None for an invented one."""
+        return self._added[number - self._invented] if number >= self._invented else None
+
+    def add(
+        self, application: Mapping[str, Any], documents: Mapping[str, Any] | None = None
+    ) -> str:
+        """Add an application, which is served as it is given.
+
+        Args:
+            application: the content of the application response (contract section 2.2).
+            documents: the content of the documents response (contract section 2.3); no
+                documents unless given. Documents without ``url`` have a file here.
+
+        Returns:
+            Its id.
+
+        Raises:
+            ConfigurationError: its id or reference is taken, ``last_updated_at`` lies in
+                the future, or a field that the service needs is missing or invalid.
+        """
+        added, updated = _read_added(application, documents)
+        if self.number_of(added.application_id) is not None:
+            raise ConfigurationError("the service has an application of this id already")
+        if self.number_by_reference(added.reference) is not None:
+            raise ConfigurationError("the service has an application of this reference already")
+        if updated > self.now:
+            raise ConfigurationError(
+                "last_updated_at lies after the service's present; give now=True, "
+                "or an earlier time"
+            )
+        number = len(self)
+        self._added.append(added)
+        self._number_by_id[added.application_id] = number
+        self._number_by_reference[added.reference] = number
+        self._updated.append(updated)
+        place = bisect_right(self._times, updated)
+        self._times.insert(place, updated)
+        self._numbers.insert(place, number)
+        self._note_files(number, added)
+        return added.application_id
+
+    def check_replacement(self, application_id: str, reference: str) -> int:
+        """Return the number of an application that was added.
+
+        Args:
+            application_id: of which application.
+            reference: its reference, which stays the same.
+
+        Raises:
+            ConfigurationError: no application of this id was added, or the reference differs.
+        """
+        number = self._number_by_id.get(application_id)
+        if number is None:
+            raise ConfigurationError("no application of this id was added")
+        if self._number_by_reference.get(reference) != number:
+            raise ConfigurationError("an application keeps its application_reference_id")
+        return number
+
+    def replace(
+        self, application: Mapping[str, Any], documents: Mapping[str, Any] | None = None
+    ) -> int:
+        """Put another version in the place of an application that was added, updated now.
+
+        Args:
+            application: the new version, as in `add`.
+            documents: its documents, as in `add`.
+
+        Returns:
+            The service second of the update.
+
+        Raises:
+            ConfigurationError: no application of this id was added, its reference differs,
+                or a field is missing or invalid.
+        """
+        added, _ = _read_added(application, documents)
+        number = self.check_replacement(added.application_id, added.reference)
+        self._added[number - self._invented] = added
+        self._note_files(number, added)
+        return self.touch(added.application_id)
 
     def touch(self, application_id: str) -> int:
         """Update an application now: a new version, and a new place in the list.
@@ -207,6 +346,15 @@ class World:
             return self._numbers[places.start : places.stop]
         return [self._numbers[place] for place in places]
 
+    def _note_files(self, number: int, added: Added) -> None:
+        others = {name: at for name, at in self._number_by_document.items() if at != number}
+        own = {
+            str(document["document_id"]): number
+            for document in added.all_documents()
+            if not document.get("url")
+        }
+        self._number_by_document = {**others, **own}
+
     def _known(self, application_id: str) -> int:
         number = self.number_of(application_id)
         if number is None:
@@ -234,3 +382,33 @@ class World:
             self._listed_at.pop(number, None)
         else:
             self._listed_at[number] = second
+
+
+def _read_added(
+    application: Mapping[str, Any], documents: Mapping[str, Any] | None
+) -> tuple[Added, int]:
+    """Return an application as it is kept, and the service second of its last update."""
+    try:
+        if documents is None:
+            names = ("application_id", "application_reference_id")
+            documents = {**{name: application[name] for name in names}, "documents": {}}
+        added = Added(
+            application=application,
+            documents=documents,
+            applied=_second_of_text(application["application_date"]),
+        )
+        for name in (added.application_id, added.reference):
+            if not name:
+                raise ConfigurationError("an application needs an id and a reference")
+        for document in added.all_documents():
+            document["document_id"]
+        return added, _second_of_text(application["last_updated_at"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"an application cannot be served: {error}") from None
+
+
+def _second_of_text(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return second_of(moment)

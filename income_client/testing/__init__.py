@@ -7,8 +7,7 @@ costs a test run nothing.
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .factories import make_applicant, make_application, make_document, make_paystub
-    from .fault_scripts import (
+    from income_client.emulator.fault_scripts import (
         cut_body,
         expired_token,
         flaky,
@@ -17,12 +16,18 @@ if TYPE_CHECKING:
         slow,
         throttled,
     )
-    from .income_service import IncomeService
-    from .jumping_clock import JumpingClock
-    from .loop_runner import LoopRunner
-    from .record_factory import make_record
+
+    from .clocks import JumpingClock
+    from .factories import (
+        make_applicant,
+        make_application,
+        make_document,
+        make_paystub,
+        make_record,
+    )
     from .requests import Requests
-    from .service_faults import ServiceFaults
+    from .runner import LoopRunner
+    from .service import IncomeService, ServiceFaults
     from .store_contract import check_checkpoint_store
 else:
     from income_client._lazy import lazy_names
@@ -49,14 +54,12 @@ __all__ = [
 ]
 
 NAMES: Final = {
-    "factories": "make_applicant make_application make_document make_paystub",
-    "fault_scripts": "cut_body expired_token flaky outage script slow throttled",
-    "income_service": "IncomeService",
-    "jumping_clock": "JumpingClock",
-    "loop_runner": "LoopRunner",
-    "record_factory": "make_record",
+    ".emulator.fault_scripts": "cut_body expired_token flaky outage script slow throttled",
+    "clocks": "JumpingClock",
+    "factories": "make_applicant make_application make_document make_paystub make_record",
     "requests": "Requests",
-    "service_faults": "ServiceFaults",
+    "runner": "LoopRunner",
+    "service": "IncomeService ServiceFaults",
     "store_contract": "check_checkpoint_store",
 }
 """The modules, and what each gives."""

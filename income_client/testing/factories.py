@@ -3,50 +3,134 @@
 Each call makes another one, unless a number is given: the same number makes the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
-from typing import Final, TypeAlias, Unpack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import count
+from random import Random
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
+
+import attrs
+import msgspec
 
 from income_client import (
+    AddressEntry,
+    AmountPair,
     Applicant,
     Application,
+    ApplicationDocuments,
+    ApplicationRecord,
     ConfigurationError,
     DataSources,
     Document,
     DocumentSource,
     ImageFile,
+    IncomeCalculation,
+    IncomeSource,
     Paystub,
+    PaystubAddress,
+    PaystubApplicant,
+    SuspectedFraudulent,
+    YearlyIncome,
+    from_json,
 )
-
-from . import invented
-from .calculations import calculations
-from .factory_fields import (
-    ApplicantFields,
-    ApplicationFields,
-    DocumentFields,
-    PaystubFields,
-    changed,
-)
-from .given import INVENTED_ADDRESS
+from income_client.emulator.invented import invent_employment, invent_paystubs, invent_person
+from income_client.emulator.payloads import applicant_json, paystub_json
+from income_client.emulator.rules import meant
+from income_client.emulator.times import START
 
 Applicants: TypeAlias = int | Sequence[Applicant] | Mapping[str, Applicant]
 """How many, or which ones, or which ones by slot."""
+INVENTED_ADDRESS: Final = "https://invented.s3.amazonaws.com/documents/"
+"""Beginning of the addresses of documents that a factory made; a service serves their files."""
 
-_LONGEST_AGO: Final = timedelta(hours=3)
-_SECONDS: Final = 10_000
+_EMPLOYERS: Final = ("Acme Tool Works", "Blue Heron Clinic", "Delta Diner", "Foundry Nine")
+_FIRST_UPDATE: Final = START.replace(tzinfo=UTC) - timedelta(hours=3)
+_UPDATE_SECONDS: Final = 10_000
+_LAST_YEAR: Final = START.year - 1
+_numbers = count(1)
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
+
+
+class ApplicantFields(TypedDict, total=False):
+    """Fields of `Applicant`."""
+
+    first_name: str
+    last_name: str
+    email: str
+    phone: str
+    ssn: str
+    date_of_birth: date
+    address_info: tuple[AddressEntry, ...]
+    extra: Mapping[str, Any]
+
+
+class ApplicationFields(TypedDict, total=False):
+    """Fields of `Application`, its applicants aside."""
+
+    application_id: str
+    last_updated_at: datetime
+    application_reference_id: str
+    application_date: datetime
+    income_calculations: Mapping[str, IncomeCalculation]
+    data_sources: DataSources
+    extra: Mapping[str, Any]
+
+
+class DocumentFields(TypedDict, total=False):
+    """Fields of `Document`."""
+
+    document_id: str
+    file_ids: tuple[str, ...]
+    file_reference_ids: tuple[str, ...]
+    url: str
+    extracted_data: object
+    updated_at: datetime
+    data_action: str
+    pages: object
+    extracted_extra: Mapping[str, Any]
+    extra: Mapping[str, Any]
+
+
+class PaystubFields(TypedDict, total=False):
+    """Fields of `Paystub`."""
+
+    applicants: Mapping[str, PaystubApplicant]
+    employer_name: str
+    pay_begin_date: date
+    pay_end_date: date
+    pay_date: date
+    pay_period_frequency: str
+    hours_worked: Decimal
+    regular_pay: AmountPair
+    gross_pay: AmountPair
+    overtime_pay: AmountPair
+    garnishments: AmountPair
+    loans401_k: AmountPair
+    bonus_pay: AmountPair
+    commission_pay: AmountPair
+    tips_pay: AmountPair
+    sick_pay: AmountPair
+    vacation_pay: AmountPair
+    net_pay: AmountPair
+    earnings: tuple[Any, ...]
+    deductions: tuple[Any, ...]
+    taxes: tuple[Any, ...]
+    extra: Mapping[str, Any]
 
 
 def make_applicant(*, number: int | None = None, **fields: Unpack[ApplicantFields]) -> Applicant:
     """Make a borrower up.
 
     Args:
-        number: what everything invented hangs on; another one each time unless given.
+        number: decides everything invented; another one each time unless given.
         **fields: of `Applicant`, in place of what is invented.
 
     Raises:
         ConfigurationError: there is no such field.
     """
-    return changed(invented.applicant(_numbered(number)), fields, "number")
+    return _changed(_applicant(_numbered(number)), fields, "number")
 
 
 def make_paystub(
@@ -59,7 +143,7 @@ def make_paystub(
     """Make the data of a pay slip up.
 
     Args:
-        number: what everything invented hangs on; another one each time unless given.
+        number: decides everything invented; another one each time unless given.
         slot: whose it is, by slot.
         applicant: whose it is; somebody invented unless given.
         **fields: of `Paystub`, in place of what is invented; sums are not made to agree again.
@@ -68,8 +152,8 @@ def make_paystub(
         ConfigurationError: there is no such field.
     """
     number = _numbered(number)
-    (made,) = invented.paystubs(number, slot, applicant or invented.applicant(number), 1)
-    return changed(made, fields, "number", "slot", "applicant")
+    (made,) = _paystubs(number, slot, applicant or _applicant(number), 1)
+    return _changed(made, fields, "number", "slot", "applicant")
 
 
 def make_document(
@@ -85,7 +169,7 @@ def make_document(
 
     Args:
         document_type: the service's key of the type.
-        number: what everything invented hangs on; another one each time unless given.
+        number: decides everything invented; another one each time unless given.
         application_id: the application that it belongs to.
         slot: whose it is, by slot.
         applicant: whose it is; somebody invented unless given.
@@ -107,9 +191,9 @@ def make_document(
         else {},
         updated_at=_updated(number),
         data_action="create",
-        source=DocumentSource(application_id or application_id_of(number), document_type),
+        source=DocumentSource(application_id or _application_id(number), document_type),
     )
-    return changed(made, fields, "number", "application_id", "slot", "applicant")
+    return _changed(made, fields, "number", "application_id", "slot", "applicant")
 
 
 def make_application(
@@ -123,7 +207,7 @@ def make_application(
     """Make an application up, with the income that its documents support.
 
     Args:
-        number: what everything invented hangs on; another one each time unless given.
+        number: decides everything invented; another one each time unless given.
         applicants: how many, or which ones, or which ones by slot.
         documents: what the amounts are calculated from, a pay slip for the slot it names;
             an amount of no document unless given.
@@ -134,70 +218,232 @@ def make_application(
         ConfigurationError: there is no such field, or there are fewer than no applicants.
     """
     number = _numbered(number)
-    people = by_slot(number, applicants)
-    made = invented_application(number, people, tuple(documents), suspected)
-    return changed(made, fields, "number", "documents", "suspected")
+    people = _by_slot(number, applicants)
+    made = _application(number, people, tuple(documents), suspected)
+    return _changed(made, fields, "number", "documents", "suspected")
 
 
-def invented_application(
-    number: int,
-    people: Mapping[str, Applicant],
-    documents: Sequence[Document],
-    suspected: Iterable[Document | str],
-) -> Application:
-    """Return an application in which everything is invented but people and documents.
+def make_record(
+    *,
+    number: int | None = None,
+    applicants: Applicants = 1,
+    paystubs: int = 1,
+    suspected: int = 0,
+    **fields: Unpack[ApplicationFields],
+) -> ApplicationRecord:
+    """Make an application with its documents up: ``make_record(applicants=2, suspected=1)``.
 
     Args:
-        number: what everything invented hangs on.
-        people: its applicants by slot.
-        documents: what the amounts are calculated from.
-        suspected: documents, or their ids, that the service has doubts about.
+        number: decides everything invented; another one each time unless given.
+        applicants: how many, or which ones, or which ones by slot.
+        paystubs: pay slips of each applicant, the latest ones of this year.
+        suspected: how many pay slips the service has doubts about, the first ones.
+        **fields: of `Application`, in place of what is invented.
+
+    Raises:
+        ConfigurationError: there is no such field, or there are fewer pay slips than that.
     """
-    doubted = [each if isinstance(each, str) else each.document_id for each in suspected]
-    return Application(
-        application_id=application_id_of(number),
-        last_updated_at=_updated(number),
-        application_reference_id=f"TEST-{number:08d}",
-        application_date=datetime.combine(invented.day(number), time(9)),
-        applicants=people,
-        income_calculations=calculations(number, tuple(people), documents, doubted),
-        data_sources=DataSources(image_files=_files(documents), structured_data=()),
+    number = _numbered(number)
+    application_id = fields.get("application_id", _application_id(number))
+    people = _by_slot(number, applicants)
+    documents = [
+        document
+        for slot, person in people.items()
+        for document in _slip_documents(number, application_id, slot, person, paystubs)
+    ]
+    if not 0 <= suspected <= len(documents):
+        raise ConfigurationError(f"suspected is from 0 to {len(documents)}, the pay slips")
+    made = _application(number, people, documents, documents[:suspected])
+    application = _changed(made, fields, "number", "paystubs", "suspected")
+    return ApplicationRecord(
+        application=application, documents=documents_of(application, documents)
     )
 
 
-def application_id_of(number: int) -> str:
-    """Return the id of the application that is made of a number."""
+def documents_of(application: Application, documents: Iterable[Document]) -> ApplicationDocuments:
+    """Return documents by their type, which is that of their source, else a pay slip's."""
+    by_type: dict[str, tuple[Document, ...]] = {}
+    for document in documents:
+        kind = document.source.document_type if document.source else "paystub"
+        by_type[kind] = (*by_type.get(kind, ()), document)
+    return ApplicationDocuments(
+        application_id=application.application_id,
+        application_reference_id=application.application_reference_id,
+        documents=by_type,
+    )
+
+
+def _numbered(number: int | None) -> int:
+    return next(_numbers) if number is None else number
+
+
+def _random(number: int | str, what: str) -> Random:
+    return Random(f"{what} {number}")  # noqa: S311 - invents data
+
+
+def _application_id(number: int) -> str:
     return f"app-test-{number:06d}"
 
 
-def by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
-    """Return applicants by slot, those of a mere number made up.
+def _updated(number: int) -> datetime:
+    return _FIRST_UPDATE + timedelta(seconds=number % _UPDATE_SECONDS)
 
-    Raises:
-        ConfigurationError: there are fewer than none.
-    """
+
+def _application_day(number: int) -> date:
+    return START.date() - timedelta(days=1 + number % 3)
+
+
+def _applicant(number: int) -> Applicant:
+    person = invent_person(_random(number, "applicant"), START.date())
+    return from_json(Applicant, msgspec.json.encode(applicant_json(person)))
+
+
+def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
     if isinstance(applicants, Mapping):
         return dict(applicants)
     if isinstance(applicants, int):
         if applicants < 0:
             raise ConfigurationError(f"applicants are 0 or more, not {applicants}")
-        # The first applicant of an application is nobody else's second.
-        applicants = [invented.applicant(number + 10**6 * place) for place in range(applicants)]
+        # The first applicant of an application is never the second of another.
+        applicants = [_applicant(number + 10**6 * place) for place in range(applicants)]
     return {f"applicant{place}": each for place, each in enumerate(applicants, 1)}
 
 
-def _numbered(number: int | None) -> int:
-    return invented.next_number() if number is None else number
+def _paystubs(
+    number: int | str, slot: str, applicant: Applicant, how_many: int
+) -> Iterator[Paystub]:
+    """Invent the latest pay slips of an applicant, one after the other; all their sums agree."""
+    rng = _random(number, "pay")
+    payer = rng.choice(_EMPLOYERS)
+    today = START.date() - timedelta(days=1)
+    stubs = invent_paystubs(
+        rng, invent_employment(rng), year=today.year, today=today, count=how_many, raised=0
+    )
+    named = {slot: _named(applicant)}
+    for stub in stubs:
+        text = msgspec.json.encode(paystub_json(stub, payer=payer, applicants={}))
+        yield attrs.evolve(from_json(Paystub, text), applicants=named)
 
 
-def _updated(number: int) -> datetime:
-    moment = invented.PRESENT - _LONGEST_AGO + timedelta(seconds=number % _SECONDS)
-    return moment.replace(tzinfo=UTC)
+def _named(applicant: Applicant) -> PaystubApplicant:
+    home = applicant.address_info[0].address if applicant.address_info else None
+    return PaystubApplicant(
+        address=PaystubAddress(
+            street_address=home.street_address if home else "1 Elm Street",
+            street_2=None,
+            city=home.city if home else "Salem",
+            state=home.state if home else "MA",
+            zip=home.zip if home else "01970",
+        ),
+        first_name=applicant.first_name,
+        middle_name=None,
+        last_name=applicant.last_name,
+        suffix=None,
+        ssn=f"*****{applicant.ssn[-4:]}",
+    )
 
 
-def _files(documents: Iterable[Document]) -> tuple[ImageFile, ...]:
-    return tuple(
+def _slip_documents(
+    number: int, application_id: str, slot: str, applicant: Applicant, how_many: int
+) -> Iterator[Document]:
+    pay = number if slot == "applicant1" else f"{number} {slot}"
+    for turn, slip in enumerate(_paystubs(pay, slot, applicant, how_many), 1):
+        name = f"{number:06d}-{slot}-{turn:02d}"
+        yield make_document(
+            number=number,
+            application_id=application_id,
+            document_id=f"doc-{name}",
+            file_ids=(f"file-{name}",),
+            file_reference_ids=(f"paystub {slip.pay_date} {slot}.pdf",),
+            url=f"{INVENTED_ADDRESS}{name}",
+            extracted_data=slip,
+        )
+
+
+def _application(
+    number: int,
+    people: Mapping[str, Applicant],
+    documents: Sequence[Document],
+    suspected: Iterable[Document | str],
+) -> Application:
+    """Return an application in which everything is invented but people and documents."""
+    doubted = [each if isinstance(each, str) else each.document_id for each in suspected]
+    files = [
         ImageFile(file_id=file_id, file_reference_id=name)
         for document in documents
         for file_id, name in zip(document.file_ids, document.file_reference_ids, strict=False)
+    ]
+    return Application(
+        application_id=_application_id(number),
+        last_updated_at=_updated(number),
+        application_reference_id=f"TEST-{number:08d}",
+        application_date=datetime.combine(_application_day(number), time(9)),
+        applicants=people,
+        income_calculations=_calculations(number, tuple(people), documents, doubted),
+        data_sources=DataSources(image_files=tuple(files), structured_data=()),
     )
+
+
+def _calculations(
+    number: int, slots: Sequence[str], documents: Sequence[Document], doubted: Iterable[str]
+) -> Mapping[str, IncomeCalculation]:
+    """Return the income that documents support; those that name no applicant go to the first."""
+    first = slots[0] if slots else ""
+    slot_of = {document.document_id: _slot_of(document, slots, first) for document in documents}
+    doubts = [(slot_of.get(name, first), name) for name in doubted]
+    return {
+        slot: IncomeCalculation(
+            incomes=_incomes(
+                number + place,
+                [document for document in documents if slot_of[document.document_id] == slot],
+            ),
+            suspected_fraudulent=SuspectedFraudulent(
+                document_ids=tuple(name for at, name in doubts if at == slot)
+            ),
+        )
+        for place, slot in enumerate(slots)
+    }
+
+
+def _slot_of(document: Document, slots: Sequence[str], first: str) -> str:
+    data = document.extracted_data
+    named = data.applicants if isinstance(data, Paystub) else ()
+    return next((slot for slot in named if slot in slots), first)
+
+
+def _incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, ...]:
+    by_year: dict[int, list[Document]] = {} if documents else {_LAST_YEAR: []}
+    for document in documents:
+        data = document.extracted_data
+        year = data.pay_date.year if isinstance(data, Paystub) else _LAST_YEAR
+        by_year.setdefault(year, []).append(document)
+    return tuple(
+        YearlyIncome(year=year, income_sources=(_source(number, by_year[year]),))
+        for year in sorted(by_year, reverse=True)
+    )
+
+
+def _source(number: int, documents: Sequence[Document]) -> IncomeSource:
+    slips = [each.extracted_data for each in documents if isinstance(each.extracted_data, Paystub)]
+    latest = max(slips, key=lambda slip: slip.pay_date, default=None)
+    amount = None if latest is None else latest.gross_pay.ytd
+    if amount is None:
+        cents = _random(number, "income").randrange(2_000_000, 15_000_000)
+        amount = Decimal(cents) / 100
+    return IncomeSource(
+        source_type="employment",
+        calculated_income_amount=amount,
+        document_ids=tuple(document.document_id for document in documents),
+    )
+
+
+def _changed(record: T, fields: Mapping[str, Any], *others: str) -> T:
+    """Return a record in which some fields are others; ``others`` are known besides."""
+    known = [each.name for each in attrs.fields(type(record)) if each.name != "source"]
+    for name in fields:
+        if name not in known:
+            hint = meant(name, (*known, *others))
+            raise ConfigurationError(f"{type(record).__name__} has no field {name}{hint}")
+    whole: Any = record
+    changed: T = attrs.evolve(whole, **fields)
+    return changed

@@ -6,21 +6,21 @@ a test run that uses none of them pays for nothing.
 
 import sys
 from collections.abc import Generator, Iterator, Mapping
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-
-from .tracebacks import hide_package
 
 if TYPE_CHECKING:
     from income_client import IncomeClient
     from income_client.clock import Clock
 
-    from .income_service import IncomeService
-    from .jumping_clock import JumpingClock
-    from .loop_runner import LoopRunner
-    from .loop_thread import LoopThread
+    from .clocks import JumpingClock
+    from .runner import LoopRunner, LoopThread
+    from .service import IncomeService
 
+_PACKAGE: Final = __name__.partition(".")[0]
+_GENERATED: Final = f"<attrs generated methods {_PACKAGE}."
 _SERVICE: Final = pytest.StashKey["IncomeService"]()
 _MARKERS: Final = (
     "income_service(**options): of income_service, such as applications=200, faults='token: 500'",
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def _income_thread() -> "Iterator[LoopThread]":
-    from .loop_thread import LoopThread  # noqa: PLC0415 - only where it is used
+    from .runner import LoopThread  # noqa: PLC0415 - only where it is used
 
     with LoopThread() as thread:
         yield thread
@@ -45,7 +45,7 @@ def _income_thread() -> "Iterator[LoopThread]":
 @pytest.fixture
 def income_clock() -> "JumpingClock":
     """The clock of `income_api` and of `income_service`, on which no pause takes time."""
-    from .jumping_clock import JumpingClock  # noqa: PLC0415 - as above
+    from .clocks import JumpingClock  # noqa: PLC0415 - as above
 
     return JumpingClock()
 
@@ -70,7 +70,7 @@ def income_service(
     _income_thread: "LoopThread",
 ) -> "Iterator[IncomeService]":
     """A service on this machine with 100 invented applications, in a thread of its own."""
-    from .income_service import IncomeService  # noqa: PLC0415 - as above
+    from .service import IncomeService  # noqa: PLC0415 - as above
 
     usual = {"clock": income_clock, "time_flows": True}
     options = {**usual, **income_service_options, **_marked(request, "income_service")}
@@ -90,7 +90,7 @@ def income_api(
     from income_client import IncomeClient  # noqa: PLC0415 - as above
     from income_client.emulator.rules import check_names, names_of  # noqa: PLC0415 - as above
 
-    from .shared_clock import LoopBoundClock  # noqa: PLC0415 - as above
+    from .clocks import LoopBoundClock  # noqa: PLC0415 - as above
 
     async def aclose() -> None:
         await client.aclose()
@@ -118,7 +118,7 @@ def income_client(income_api: "IncomeClient") -> "IncomeClient":
 @pytest.fixture
 def income_run() -> "Iterator[LoopRunner]":
     """Runs coroutines and asynchronous iterators from tests that are not asynchronous."""
-    from .loop_runner import LoopRunner  # noqa: PLC0415 - as above
+    from .runner import LoopRunner  # noqa: PLC0415 - as above
 
     with LoopRunner() as runner:
         yield runner
@@ -142,7 +142,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show a failure without the package's own frames, and below it what the service was asked."""
     if call.excinfo is not None:
-        hide_package(call.excinfo)
+        _hide_package(call.excinfo)
     report = yield
     service = item.stash.get(_SERVICE, None)
     if report.failed and report.when == "call" and service is not None:
@@ -169,3 +169,26 @@ def _marked(request: pytest.FixtureRequest, name: str) -> Mapping[str, Any]:
             raise pytest.UsageError(f"the marker {name} takes its options by name")
         options |= marker.kwargs
     return options
+
+
+def _hide_package(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Have pytest leave out the frames of the package, where one of its own errors was raised."""
+    errors: list[BaseException] = []
+    error: BaseException | None = excinfo.value
+    while error is not None and error not in errors:
+        errors.append(error)
+        error = error.__cause__ or error.__context__
+    for each in errors:
+        for frame, _ in walk_tb(each.__traceback__ if _is_ours(each) else None):
+            is_generated = frame.f_code.co_filename.startswith(_GENERATED)
+            if is_generated or str(frame.f_globals.get("__name__")).startswith(f"{_PACKAGE}."):
+                # Where pytest looks, so that no module has to know of it.
+                frame.f_globals["__tracebackhide__"] = lambda shown: _is_ours(shown.value)
+    if _is_ours(excinfo.value):
+        # Fixtures have hooks of other plug-ins around them.
+        excinfo.traceback = excinfo.traceback.filter(lambda at: not at.name.startswith("pytest_"))
+
+
+def _is_ours(error: BaseException) -> bool:
+    known = sys.modules.get(f"{_PACKAGE}.errors")
+    return known is not None and isinstance(error, known.IncomeClientError)

@@ -89,11 +89,7 @@ Run = Callable[..., Ran]
 
 COMMANDS: Final[dict[str, Callable[[Path], tuple[str, ...]]]] = {
     "documents": lambda _: (),
-    "documents-quiet": lambda _: ("-q",),
     "download": lambda folder: ("--to", str(folder / "files"), "--allow-host", "127.0.0.1"),
-    "download-quiet": lambda folder: (
-        "-q", "--to", str(folder / "files"), "--allow-host", "127.0.0.1",
-    ),
 }  # fmt: skip
 
 

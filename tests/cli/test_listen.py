@@ -3,14 +3,10 @@
 import json
 import shlex
 import socket
-import ssl
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import trustme
-from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +15,9 @@ from income_client.emulator import CallbackTarget
 from income_client.receivers import CallbackReceiver
 from income_client.testing import IncomeService
 from tests.support.beside import beside
+from tests.support.callback_certificates import SERVICE, Papers, made_papers
 from tests.support.callback_servers import served_by_aiohttp
-from tests.support.cli import FULL, Cli, Running, closed_pipe, spelt
+from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe, spelt
 from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
@@ -55,35 +52,51 @@ def listen(cli: Cli, income_service: IncomeService) -> Listen:
 
 
 def test_a_callback_is_a_line(listen: Listen, income_service: IncomeService) -> None:
-    """Its time, its event and its application, without what else the payload holds."""
+    """Its time, its event and its application; the same bytes once more are a repeat."""
     one = income_service.ids[0]
 
     def visit(command: Visited) -> None:
-        delivery = command.fire(one)
-        assert (delivery.attempts, delivery.is_json) == ((200,), True)
-        (line,) = command.lines(1)
-        received_at = datetime.fromisoformat(line.pop("received_at"))
-        assert abs(datetime.now(UTC) - received_at) < timedelta(minutes=5)
-        assert line == {
-            "event_type": "income_calculations",
-            "application_id": one,
-            "application_reference_id": served(income_service, one)["application_reference_id"],
-            "is_repeat": False,
-        }
+        for is_repeat in (False, True):
+            assert command.fire(one).attempts == (200,)
+            line = command.lines(1 + is_repeat)[-1]
+            received_at = datetime.fromisoformat(line.pop("received_at"))
+            assert abs(datetime.now(UTC) - received_at) < timedelta(minutes=5)
+            reference = served(income_service, one)["application_reference_id"]
+            assert line == {
+                "event_type": "income_calculations",
+                "application_id": one,
+                "application_reference_id": reference,
+                "is_repeat": is_repeat,
+            }
 
     ran = listen(visit)
     assert (ran.status, ran.stderr.count("\n")) == (0, 1)
 
 
-def test_repeats_are_marked(listen: Listen, income_service: IncomeService) -> None:
-    """The same bytes once more are written once more, and marked as a repeat."""
+@pytest.mark.parametrize(("columns", "is_wide"), [(80, True), (60, False)])
+def test_a_person_gets_aligned_lines(
+    columns: int, is_wide: bool, listen: Listen, income_service: IncomeService
+) -> None:
+    """A narrow terminal leaves out the reference, and nothing else."""
+    one = income_service.ids[0]
+    reference = served(income_service, one)["application_reference_id"]
+    terminal = Terminal(columns=columns)
 
     def visit(command: Visited) -> None:
         for _ in range(2):
-            command.fire(income_service.ids[0])
-        assert [line["is_repeat"] for line in command.lines(2)] == [False, True]
+            command.fire(one)
+            command.fire(income_service.ids[1], event_type="error")
+        command.running.stdout.wait_for(income_service.ids[1], times=2)
 
-    listen(visit)
+    rows = terminal.standing(listen(visit, terminal=terminal).screen)[-4:]
+    cells = [row.split() for row in rows]
+    named = [reference] if is_wide else []
+    assert cells[0][1:] == [one, "income_calculations", *named]
+    assert cells[2][1:] == [one, "income_calculations", *named, "repeat"]
+    assert {
+        row.index(event)
+        for row, event in zip(rows, ["income_calculations", "error"] * 2, strict=True)
+    } == {rows[0].index("income_calculations")}
 
 
 def test_a_payload_is_written_when_asked_for(listen: Listen) -> None:
@@ -96,7 +109,6 @@ def test_a_payload_is_written_when_asked_for(listen: Listen) -> None:
             (line,) = command.lines(1)
             assert line["application_id"] == "app-1"
             assert line.get("payload") == (payload if arguments else None)
-            assert ("invented-name" in str(line)) is bool(arguments)
 
         listen(visit, *arguments)
 
@@ -132,27 +144,35 @@ def test_unknown_shapes_are_lines_too(listen: Listen) -> None:
 # Who may call
 
 
-def test_made_up_credentials_lead_to_it(listen: Listen) -> None:
-    """Without credentials in the environment it prints some, new ones each time."""
+def test_made_up_credentials_lead_to_it(cli: Cli, income_service: IncomeService) -> None:
+    """Without credentials in the environment it shows some to a person, new ones each time."""
     passwords = set()
 
-    def visit(command: Visited) -> None:
-        lines = command.running.stderr.wait_until(
-            lambda: (
-                command.running.stderr.text.count("export ") == 2
-                and command.running.stderr.text.endswith("\n")
-            )
-        ).splitlines()
-        exported = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
-        variables = dict(one.split("=", 1) for one in exported)
+    def visit(running: Running) -> None:
+        command = Listening(running, income_service)
+        shown = running.stderr.wait_for("INCOME_CALLBACK_PASSWORD=").splitlines()
+        words = [shlex.split(line)[1] for line in shown if line.startswith("export ")]
+        variables = dict(one.split("=", 1) for one in words)
         assert list(variables) == ["INCOME_CALLBACK_USERNAME", "INCOME_CALLBACK_PASSWORD"]
         target = command.target(auth=BasicAuth(*variables.values()))
         assert command.fire(target=target).attempts == (200,)
         passwords.add(variables["INCOME_CALLBACK_PASSWORD"])
+        running.terminate()
 
     for _ in range(2):
-        listen(visit, env={})
+        assert cli("listen", "--port", "0", terminal=Terminal(), during=visit).status == 0
     assert len(passwords) == 2
+
+
+def test_made_up_credentials_stay_out_of_logs(listen: Listen) -> None:
+    """Standard error that is not a terminal gets none of them."""
+
+    def visit(command: Visited) -> None:
+        command.running.stderr.wait_for("made up")
+
+    ran = listen(visit, env={})
+    assert "export" not in ran.stderr
+    assert ran.stderr.count("\n") == 2
 
 
 @pytest.mark.parametrize("path", ["/token", "/issue"])
@@ -165,16 +185,11 @@ def test_tokens_are_issued_beside_it(path: str, listen: Listen) -> None:
             assert command.fire(target=target).attempts == (200,)
         assert command.fire(target=command.target(auth=None)).attempts == (401,)
 
-    listen(visit, "--token-path", path, env={**BASIC_VARIABLES, **OAUTH2_VARIABLES})
-
-
-def test_basic_credentials_are_refused_where_only_tokens_are_set(listen: Listen) -> None:
-    """What is not set in the environment is not accepted."""
-
-    def visit(command: Visited) -> None:
+    def without_basic(command: Visited) -> None:
         assert command.fire().attempts == (401,)
 
-    listen(visit, env=OAUTH2_VARIABLES)
+    listen(visit, "--token-path", path, env={**BASIC_VARIABLES, **OAUTH2_VARIABLES})
+    listen(without_basic, env=OAUTH2_VARIABLES)
 
 
 def test_refusals_are_reported_by_reason(listen: Listen) -> None:
@@ -253,83 +268,53 @@ def test_others_need_credentials(host: str, cli: Cli) -> None:
 # TLS
 
 
-@frozen
-class Certificates:
-    """Files as the options name them."""
-
-    folder: Path
-    """Where they are."""
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options of a server with TLS."""
-        return "--certificate", self.path("server.pem"), "--key", self.path("server.key")
-
-    def path(self, name: str) -> str:
-        """Return the path of a file."""
-        return str(self.folder / name)
-
-    def context(self, *, certified: bool = False) -> ssl.SSLContext:
-        """Return what a caller needs, perhaps with a certificate of its own."""
-        context = ssl.create_default_context(cafile=self.path("ca.pem"))
-        if certified:
-            context.load_cert_chain(self.path("caller.pem"), self.path("caller.key"))
-        return context
-
-
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """The files of an authority, a server and a caller."""
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    for name, issued in (
-        ("server", authority.issue_cert("localhost", "127.0.0.1")),
-        ("caller", authority.issue_cert("callbacks.income.invalid")),
-    ):
-        issued.private_key_pem.write_to_path(str(folder / f"{name}.key"))
-        for blob in issued.cert_chain_pems:
-            blob.write_to_path(str(folder / f"{name}.pem"), append=True)
-    return Certificates(folder)
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    """The files of authorities and a server."""
+    return made_papers(tmp_path_factory.mktemp("certificates"))
 
 
-def test_credentials_over_tls(listen: Listen, certificates: Certificates) -> None:
+def tls(papers: Papers, *, client: bool = False) -> tuple[str, ...]:
+    """Return the options of a server with TLS, perhaps asking for client certificates."""
+    files = {name: str(path) for name, path in papers.files.items()}
+    options = ("--certificate", files["certificate"], "--key", files["key"])
+    return (*options, "--client-ca", files["client_ca"]) if client else options
+
+
+def test_credentials_over_tls(listen: Listen, papers: Papers) -> None:
     """With a certificate and a key it listens over TLS, the token address included."""
 
     def visit(command: Visited) -> None:
         assert command.url.startswith("https://127.0.0.1:")
-        target = command.target(
-            auth=OAUTH2, token_url=command.token_url, ssl=certificates.context()
-        )
+        target = command.target(auth=OAUTH2, token_url=command.token_url, ssl=papers.client())
         assert command.fire(target=target).attempts == (200,)
         assert command.fire().attempts == ("tls",)
 
-    listen(visit, *certificates.options, env=OAUTH2_VARIABLES)
+    listen(visit, *tls(papers), env=OAUTH2_VARIABLES)
 
 
 @pytest.mark.parametrize(
     ("names", "status"),
     [
         ((), 200),
-        (("--san", "callbacks.income.invalid"), 200),
-        (("--san", "other.invalid", "--san", "callbacks.income.invalid"), 200),
+        (("--san", "other.invalid", "--san", SERVICE), 200),
         (("--san", "other.invalid"), 403),
         (("--subject", "CN=somebody else"), 403),
     ],
     ids=spelt,
 )
 def test_client_certificates(
-    names: tuple[str, ...], status: int, listen: Listen, certificates: Certificates
+    names: tuple[str, ...], status: int, listen: Listen, papers: Papers
 ) -> None:
     """Any certificate of the authority passes unless names are given; then only those."""
 
     def visit(command: Visited) -> None:
-        target = command.target(auth=None, ssl=certificates.context(certified=True))
+        target = command.target(auth=None, ssl=papers.client(papers.service()))
         assert command.fire(target=target).attempts == (status,)
-        without = command.target(auth=None, ssl=certificates.context())
+        without = command.target(auth=None, ssl=papers.client())
         assert not isinstance(command.fire(target=without).attempts[0], int)
 
-    listen(visit, *certificates.options, "--client-ca", certificates.path("ca.pem"), *names, env={})
+    listen(visit, *tls(papers, client=True), *names, env={})
 
 
 # Handed on

@@ -142,11 +142,6 @@ def test_no_cell_of_csv_is_a_formula(value: str, cell: str, listed: Listed) -> N
     assert row == f'"app-1","1",{times},"{cell}"'
 
 
-def test_csv_has_a_header_without_rows(listed: Listed) -> None:
-    """A program finds the columns of an empty list, too."""
-    assert listed(output="csv").startswith('"subject","attempts",')
-
-
 @given(reason=_TEXTS)
 def test_a_row_of_csv_is_one_harmless_line(reason: str, listed: Listed) -> None:
     """However a spreadsheet separates values, no cell begins a formula or acts on a terminal."""
@@ -291,6 +286,7 @@ def is_drawn(screen: str) -> bool:
     ("command", "stdout"),
     [
         *((command, "pipe") for command in COMMANDS),
+        *((command, "terminal") for command in ("applications", "documents", "poll", "export")),
         *(("download", stdout) for stdout in ("socket", "file", "null")),
     ],
 )
@@ -311,17 +307,5 @@ def test_progress_is_drawn_beside_no_pipe(
             stdout=places.get(stdout),
         )
     assert ran.status == 0
-    assert is_drawn(ran.screen) is (stdout in ("file", "null"))
+    assert is_drawn(ran.screen) is (stdout in ("file", "null", "terminal"))
     assert not is_drawn(ran.stdout)
-
-
-@pytest.mark.parametrize("command", ["applications", "documents", "poll", "export"])
-def test_progress_is_drawn_where_all_is_on_one_terminal(
-    command: str, cli: Cli, tmp_path: Path
-) -> None:
-    """Both streams lead to a person, who sees how far it is."""
-    with IncomeService(FEW) as service:
-        arguments = (command, *COMMANDS[command](service, tmp_path))
-        ran = cli.at(service)(*arguments, terminal=Terminal())
-    assert ran.status == 0
-    assert is_drawn(ran.screen)

@@ -12,6 +12,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Ran, Running, Terminal, spelt
+from tests.support.processes import environment, run
 from tests.support.served import ids_in, parsed, served, without_addresses
 
 BEGINNING: Final = ("--start", "beginning")
@@ -165,7 +166,7 @@ def test_failed_polls_are_reported_and_tried_again(
     ran = poll(*BEGINNING, *AGAIN, during=stop)
     assert (ran.status, ran.stderr.count("\n")) == (0, 1)
     assert sorted(ids_in(ran.stdout)) == sorted(income_service.ids)
-    assert "ServerError" in ran.stderr
+    assert "poll failed: list_applications: 500" in ran.stderr
     assert "next try in" in ran.stderr
 
 
@@ -300,6 +301,24 @@ def test_a_line_that_was_cut_off_spoils_no_other(
     assert Counter(ids_in(rest)) == Counter(income_service.ids * 2)
 
 
+@few
+def test_a_poller_that_is_replaced_has_a_status_of_its_own(
+    poll: Poll, service_cli: Cli, income_service: IncomeService
+) -> None:
+    """It ends with 3, by which a service manager knows not to start it again."""
+    store = str(service_cli.folder / "polls.db")
+
+    def replace(running: Running) -> None:
+        until(lambda: len(income_service.requests) > 3)
+        newer = run("poll", "--store", store, "--once", env=environment(income_service))
+        assert newer.status == 0
+        running.wait()
+
+    ran = poll(*AGAIN, during=replace)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (3, "", 1)
+    assert "another process" in ran.stderr
+
+
 # Before a person
 
 
@@ -361,10 +380,10 @@ def test_failures_and_dead_letters_remain_above(
         *BEGINNING, *AGAIN, terminal=terminal, stdout=tmp_path / "x", during=seen("1 dead letter")
     )
     lines = drawn(shown.screen)
-    assert any("1 failure (ServerError)" in line for line in lines)
+    assert any("1 failure  " in line for line in lines)
     assert any("8 records  1 dead letter  " in line for line in lines)
     _, failed, dead, _ = terminal.standing(shown.screen)
-    assert "ServerError" in failed
+    assert "poll failed" in failed
     assert one in dead
 
 
@@ -377,10 +396,10 @@ def test_a_dumb_terminal_gets_lines_about_failures_alone(
     shown = poll(
         *BEGINNING, *AGAIN,
         terminal=Terminal(), stdout=tmp_path / "x", env={"TERM": "dumb"},
-        during=seen("ServerError"),
+        during=seen("poll failed"),
     )  # fmt: skip
     assert "\x1b" not in shown.screen
-    assert shown.screen.count("income-client: ") == shown.screen.count("ServerError")
+    assert shown.screen.count("income-client: ") == shown.screen.count("poll failed")
 
 
 @pytest.mark.income_service(applications=4)

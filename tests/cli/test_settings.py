@@ -359,13 +359,6 @@ def test_a_person_learns_of_doctor_once(
     assert HINT not in service_cli(*LIST).stderr
 
 
-@few
-def test_an_unknown_application_has_no_hint(service_cli: Cli) -> None:
-    """It is no fault of the connection to the service."""
-    shown = service_cli("application", "nobody", terminal=Terminal())
-    assert (shown.status, HINT in shown.screen) == (1, False)
-
-
 # Proxies and private authorities
 
 

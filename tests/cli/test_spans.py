@@ -124,22 +124,9 @@ def exported(cli: Cli, folder: Path) -> list[str]:
     return ids_in(target.read_text("utf-8"))
 
 
-def exported_lately(cli: Cli, folder: Path) -> list[str]:
-    """Export what was updated in the last 30 days; return the ids in the file."""
-    target = folder / "lately.jsonl"
-    done(cli("export", "--no-documents", "--to", str(target), "--updated-after", "30d"))
-    return ids_in(target.read_text("utf-8"))
-
-
 def listed(cli: Cli, _folder: Path) -> list[str]:
     """List what was updated in the last 30 days; return the ids."""
     return done(cli("applications", "-q", "--updated-after", "30d")).lines
-
-
-def listed_between(cli: Cli, _folder: Path) -> list[str]:
-    """List what was updated from one day to another; return the ids."""
-    span = ("--updated-after", "2026-06-01", "--updated-before", "2d")
-    return done(cli("applications", "-q", *span)).lines
 
 
 def polled(cli: Cli, folder: Path) -> list[str]:
@@ -150,9 +137,7 @@ def polled(cli: Cli, folder: Path) -> list[str]:
 
 READERS: Final[dict[str, Command]] = {
     "export": exported,
-    "export since": exported_lately,
     "applications since": listed,
-    "applications between": listed_between,
     "poll since": polled,
 }
 

@@ -1,18 +1,32 @@
 """``income-client trigger`` has a running emulator send callbacks."""
 
 import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from income_client.emulator import CallbackTarget
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, spelt
-from tests.support.scripted_server import always, reply, serving
+from tests.support.cli import Cli, Ran, Terminal, spelt
+from tests.support.listening import OAUTH2_VARIABLES
+from tests.support.processes import environment, run, started
+from tests.support.scripted_server import ScriptedServer, always, reply, serving
 from tests.support.served import served
 
 pytestmark = pytest.mark.income_service(applications=5)
-NOBODY = "http://127.0.0.1:9"
+NOBODY: Final = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def endpoint(income_service: IncomeService) -> Iterator[ScriptedServer]:
+    """Where the service's callbacks go; it answers with 200."""
+    with beside(serving(always(reply()))) as server:
+        income_service.callbacks = CallbackTarget(server.url)
+        yield server
 
 
 def basic_variables(service: IncomeService, **instead: str) -> dict[str, str]:
@@ -25,40 +39,59 @@ def basic_variables(service: IncomeService, **instead: str) -> dict[str, str]:
     }
 
 
+def rows(ran: Ran) -> list[dict[str, Any]]:
+    """Return the lines of JSON."""
+    return [json.loads(line) for line in ran.lines]
+
+
 def test_a_callback_is_sent_about_an_update(
-    service_cli: Cli, income_service: IncomeService
+    service_cli: Cli, income_service: IncomeService, endpoint: ScriptedServer
 ) -> None:
-    """The application has changed just before, and one line says what became of it."""
+    """The application has changed just before, and a line of JSON says what came of it."""
     one = income_service.ids[2]
     income_service.advance(60)
-    with beside(serving(always(reply()))) as server:
-        income_service.callbacks = CallbackTarget(server.url)
-        ran = service_cli("trigger", one)
+    ran = service_cli("trigger", one)
     assert (ran.status, ran.stderr) == (0, "")
-    assert ran.stdout.split() == [one, "income_calculations", "200"]
-    assert json.loads(server.seen[0].body)["application_id"] == one
+    assert rows(ran) == [
+        {
+            "application_id": one,
+            "event_type": "income_calculations",
+            "delivered": True,
+            "attempts": [200],
+        }
+    ]
+    assert json.loads(endpoint.seen[0].body)["application_id"] == one
     assert served(income_service, one)["last_updated_at"] == "2026-06-30T12:01:00Z"
 
 
+@pytest.mark.usefixtures("endpoint")
+def test_a_person_gets_a_table(service_cli: Cli, income_service: IncomeService) -> None:
+    """With headings; -o json is an array."""
+    terminal = Terminal(columns=60)
+    shown = service_cli("trigger", income_service.ids[2], terminal=terminal)
+    heading, row = terminal.standing(shown.screen)
+    assert heading.split() == ["Application", "Event", "Delivered", "Answers"]
+    assert row.split() == [income_service.ids[2], "income_calculations", "yes", "200"]
+    (found,) = json.loads(service_cli("trigger", "-o", "json").stdout)
+    assert found["delivered"] is True
+
+
+@pytest.mark.usefixtures("endpoint")
 def test_basic_credentials_will_do(cli: Cli, income_service: IncomeService) -> None:
     """Either kind of credentials that an emulator prints is accepted."""
-    with beside(serving(always(reply()))) as server:
-        income_service.callbacks = CallbackTarget(server.url)
-        ran = cli("trigger", env=basic_variables(income_service))
+    ran = cli("trigger", env=basic_variables(income_service))
     assert (ran.status, ran.stderr) == (0, "")
     assert income_service.token_requests == 0
 
 
+@pytest.mark.usefixtures("endpoint")
 def test_as_many_are_sent_as_are_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
     """Each is about another application, and of the event that is given; nothing need change."""
     income_service.advance(60)
-    with beside(serving(always(reply()))) as server:
-        income_service.callbacks = CallbackTarget(server.url)
-        ran = service_cli("trigger", "--count", "5", "--event", "extractions", "--no-update")
+    ran = service_cli("trigger", "--count", "5", "--event", "extractions", "--no-update")
     assert ran.status == 0
-    sent = [line.split() for line in ran.lines]
-    assert {one for one, *_ in sent} == set(income_service.ids)
-    assert {tuple(rest) for _, *rest in sent} == {("extractions", "200")}
+    assert {row["application_id"] for row in rows(ran)} == set(income_service.ids)
+    assert {row["event_type"] for row in rows(ran)} == {"extractions"}
     updates = {served(income_service, one)["last_updated_at"] for one in income_service.ids}
     assert max(updates) < "2026-06-30T12:01:00Z"
 
@@ -71,20 +104,18 @@ def test_a_callback_that_is_not_delivered_is_1(
         income_service.callbacks = CallbackTarget(server.url, pauses=[0])
         ran = service_cli("trigger", "--count", "3", "--event", "error")
     assert (ran.status, ran.stderr) == (1, "")
-    assert [line.split()[2:] for line in ran.lines] == [["503", "200"], ["400"], ["200"]]
+    assert [row["attempts"] for row in rows(ran)] == [[503, 200], [400], [200]]
+    assert [row["delivered"] for row in rows(ran)] == [True, False, True]
 
 
-def test_an_emulator_without_a_target_is_reported(service_cli: Cli) -> None:
-    """The message names the option that gives it one."""
-    ran = service_cli("trigger")
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert "--callbacks" in ran.stderr
-
-
-def test_an_unknown_application_is_reported(
+def test_what_an_emulator_cannot_do_is_reported(
     service_cli: Cli, income_service: IncomeService
 ) -> None:
-    """An id that the emulator does not have is an error."""
+    """It has nowhere to send callbacks to, or no such application."""
+    ran = service_cli("trigger")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "income-client listen" in ran.stderr
+    assert "--callbacks" in ran.stderr
     income_service.callbacks = CallbackTarget(NOBODY)
     ran = service_cli("trigger", "nobody")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
@@ -92,15 +123,14 @@ def test_an_unknown_application_is_reported(
 
 
 def test_refused_credentials_are_not_shown(cli: Cli, income_service: IncomeService) -> None:
-    """Credentials of another emulator are refused, of either kind."""
+    """Credentials of another emulator are refused with status 4, of either kind."""
     wrong = {"INCOME_CLIENT_SECRET": "hidden"}
     for env in (
         {**income_service.environment, **wrong},
         basic_variables(income_service, INCOME_PASSWORD="hidden"),
     ):
         ran = cli("trigger", env=env)
-        assert ran.status != 0
-        assert (ran.stdout, ran.stderr.count("\n")) == ("", 1)
+        assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (4, "", 1)
         assert "INCOME_BASE_URL" in ran.stderr
         assert "hidden" not in ran.stderr
 
@@ -109,16 +139,14 @@ def test_refused_credentials_are_not_shown(cli: Cli, income_service: IncomeServi
     "answer",
     [
         reply(404),
-        reply(405),
         reply(200, b"<html>", content_type="text/html"),
-        reply(200, b"{}"),
         reply(200, b'{"attempts":[null]}'),
         reply(302, Location="/login"),
         None,
     ],
-    ids=["404", "405", "a page", "nothing", "another shape", "redirect", "dropped"],
+    ids=["404", "a page", "another shape", "redirect", "dropped"],
 )
-def test_what_is_no_emulator_is_reported(
+def test_what_is_not_an_emulator_is_reported(
     answer: bytes | None, cli: Cli, income_service: IncomeService
 ) -> None:
     """Something else at the address is an error, with either kind of credentials."""
@@ -136,11 +164,7 @@ def test_what_is_no_emulator_is_reported(
     [
         ((), {}, "INCOME_BASE_URL"),
         ((), {"INCOME_BASE_URL": NOBODY}, "INCOME_CLIENT_ID"),
-        (
-            (),
-            {"INCOME_BASE_URL": NOBODY, "INCOME_CLIENT_ID": "x"},
-            "INCOME_CLIENT_SECRET",
-        ),
+        ((), {"INCOME_BASE_URL": NOBODY, "INCOME_CLIENT_ID": "x"}, "INCOME_CLIENT_SECRET"),
         (
             (),
             {
@@ -176,3 +200,56 @@ def test_help_explains_every_outcome(cli: Cli) -> None:
         "failed", "closed", "token_",
     ):  # fmt: skip
         assert word in shown
+
+
+# Three terminals with nothing set
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """Return the variables of a user who has set nothing."""
+    return environment(HOME=str(tmp_path), XDG_RUNTIME_DIR="")
+
+
+def announcement(shell: dict[str, str], name: str) -> Path:
+    """Return where a running command says where it is."""
+    return Path(shell["HOME"]) / ".local" / "state" / "income-client" / f"{name}.json"
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["made up", "tokens"])
+def test_emulate_listen_and_trigger_work_in_that_order(
+    shell: dict[str, str], *, tokens: bool
+) -> None:
+    """Nothing need be set or copied, whether credentials are made up or chosen."""
+    chosen = OAUTH2_VARIABLES if tokens else {}
+    with started("emulate", "--applications", "9", env=shell) as emulator:
+        emulator.stdout.wait_for("# Its files")
+        with started("listen", "--port", "0", env={**shell, **chosen}) as listener:
+            emulator.stderr.wait_for("where income-client listen runs")
+            for name in ("emulate", "listen"):
+                assert announcement(shell, name).stat().st_mode & 0o777 == 0o600
+            ran = run("trigger", env=shell)
+            assert (ran.status, ran.stderr) == (0, "")
+            (line,) = listener.stdout.wait_for_lines(1)
+            assert json.loads(line)["application_id"] == rows(ran)[0]["application_id"]
+            listener.send(signal.SIGTERM)
+            assert listener.wait().status == 0
+        emulator.stderr.wait_for("listen has ended")
+        assert "income-client listen" in run("trigger", env=shell).stderr
+        emulator.send(signal.SIGTERM)
+        assert emulator.wait().status == 0
+    assert not announcement(shell, "emulate").exists()
+    assert not announcement(shell, "listen").exists()
+
+
+def test_a_killed_emulator_is_not_found(shell: dict[str, str]) -> None:
+    """What it has left behind counts for nothing, and the next one takes its place."""
+    with started("emulate", "--applications", "1", env=shell) as emulator:
+        emulator.stdout.wait_for("# Its files")
+        emulator.send(signal.SIGKILL)
+        emulator.wait()
+    assert announcement(shell, "emulate").exists()
+    assert "no emulator is running" in run("trigger", env=shell).stderr
+    with started("emulate", "--applications", "1", env=shell) as emulator:
+        emulator.stdout.wait_for("# Its files")
+        assert "has nowhere to send" in run("trigger", env=shell).stderr

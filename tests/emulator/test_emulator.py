@@ -149,12 +149,12 @@ async def test_listens_on_loopback_only(host: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"applications": -5}, "applications is 0 or more"),
-        ({"applications": True}, "applications is a whole number"),
+        ({"applications": -5}, "applications must be a finite number, 0 or more"),
+        ({"applications": True}, "applications must be a whole number"),
         ({"applications": "many"}, "applications is how many there are"),
         ({"applications": [1.5]}, "applications is how many there are"),
         ({"seed": "seven"}, "seed must be a whole number"),
-        ({"days": -1}, "days is a number"),
+        ({"days": -1}, "days must be a finite number"),
         ({"pattern": "sideways"}, "pattern is one of uniform"),
         ({"start": "2026-06-30"}, "start must be a datetime without zone"),
         ({"start": datetime(2026, 6, 30, tzinfo=UTC)}, "start must be a datetime without zone"),

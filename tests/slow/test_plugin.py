@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,15 +29,40 @@ def test_something(income_service):
 
 FAILING: Final = """
 import pytest
+from income_client import IncomeClientError, RetryPolicy
+
+SERVICE = pytest.mark.income_service(applications=3, faults="get_application: 503 x9")
+
+async def theirs(client, application_id):
+    return await client.get_application(application_id)  # a line of theirs
+
+@SERVICE
+def test_a_call(income_service, income_client, income_run):
+    income_run(theirs(income_client, income_service.ids[0]))
+
+@SERVICE
+@pytest.mark.asyncio
+async def test_a_walk(income_service, income_client):
+    async for record in income_client.fetch_records(income_client.list_applications()):
+        pass
 
 @pytest.mark.income_service(applications=3, faults="get_application: 503")
 def test_a_count(income_service, income_client, income_run):
     income_run(income_client.get_application(income_service.ids[0]))
     assert income_service.requests.count("get_application") == 5
 
-@pytest.mark.income_service(3)
-def test_a_marker(income_service):
-    pass
+def test_an_argument():
+    RetryPolicy(max_attempts=0)
+
+def test_a_fault(income_service):
+    income_service.faults.add("get_application: boom")
+
+@SERVICE
+def test_a_cause(income_service, income_client, income_run):
+    try:
+        income_run(theirs(income_client, income_service.ids[0]))
+    except IncomeClientError as error:
+        raise RuntimeError("of theirs") from error
 
 @pytest.mark.income_service(oder="random")
 def test_a_knob(income_service):
@@ -55,47 +81,87 @@ def test_an_address(income_client):
     pass
 """
 
+BROKEN: Final = """
+import pytest
+from income_client.testing import make_record
 
-def _pytest(
-    folder: Path, text: str, *options: str, **variables: str
-) -> "subprocess.CompletedProcess[str]":
-    (folder / "test_it.py").write_text(text, "utf-8")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "test_it.py"],
-        cwd=folder,
-        env=environment(COLUMNS="200", **variables),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_it():
+    make_record(paystubs="some")
+
+@pytest.mark.income_service(3)
+def test_a_marker(income_service):
+    pass
+"""
+
+Shown = Callable[..., str]
 
 
-def test_a_run_without_its_fixtures_pays_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def shown(tmp_path: Path) -> Shown:
+    """What pytest prints of a file of tests."""
+
+    def run(text: str, *options: str, ends: int = 1, **variables: str) -> str:
+        (tmp_path / "test_it.py").write_text(text, "utf-8")
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "test_it.py"],
+            cwd=tmp_path,
+            env=environment(COLUMNS="200", **variables),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == ends, ended.stdout + ended.stderr
+        return ended.stdout
+
+    return run
+
+
+def test_a_run_without_its_fixtures_pays_nothing(shown: Shown) -> None:
     """Neither the client nor the emulator is imported."""
     # Of the other plug-ins, some import these libraries themselves.
-    others = ("-p", "no:anyio", "-p", "no:asyncio", "-p", "no:hypothesispytest")
-    ended = _pytest(tmp_path, UNUSED, *others)
-    assert ended.returncode == 0, ended.stdout
+    shown(UNUSED, "-p", "no:anyio", "-p", "no:asyncio", "-p", "no:hypothesispytest", ends=0)
 
 
-def test_it_can_be_named_and_left_out(tmp_path: Path) -> None:
+def test_it_can_be_named_and_left_out(shown: Shown) -> None:
     """By its name, where plug-ins are not loaded by themselves, and where it is unwanted."""
-    named = _pytest(tmp_path, USING, "-p", "income_client", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    assert named.returncode == 0, named.stdout
-    without = _pytest(tmp_path, USING, "-p", "no:income_client")
-    assert "fixture 'income_service' not found" in without.stdout
+    shown(USING, "-p", "income_client", ends=0, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "fixture 'income_service' not found" in shown(USING, "-p", "no:income_client")
 
 
-def test_a_failure_shows_what_was_asked(tmp_path: Path) -> None:
-    """The requests are below it, and a wrong count names those that it counted."""
-    shown = _pytest(tmp_path, FAILING).stdout
-    assert "Requests to income_service" in shown
-    assert "503  GET /v1/income/applications/" in shown
-    assert "(fault: status)" in shown
-    assert "assert 2 == 5" in shown
-    assert "the marker income_service takes its options by name" in shown
-    assert "no option oder; did you mean order?" in shown
-    assert "no option aplications; did you mean applications?" in shown
-    assert "ConfigurationError: income_client has no option concurency; did you mean" in shown
-    assert "ConfigurationError: income_client has no option base_url;" in shown
-    assert "invented-secret" not in shown
+def test_a_failure_shows_what_went_wrong_and_nothing_of_the_package(shown: Shown) -> None:
+    """The author's lines, the requests below them, and what a wrong count has counted."""
+    text = shown(FAILING)
+    assert text.count("# a line of theirs") == 2
+    assert ">       income_run(theirs(" in text
+    assert ">       async for record in" in text
+    assert ">       RetryPolicy(max_attempts=0)" in text
+    assert '>       income_service.faults.add("get_application: boom")' in text
+    assert text.count("ServerError: get_application(") >= 3
+    assert [line for line in text.splitlines() if ".py:" in line and "test_it.py" not in line] == []
+    assert "Requests to income_service" in text
+    assert "503  GET /v1/income/applications/" in text
+    assert "(fault: status)" in text
+    assert "assert 2 == 5" in text
+    assert "\nE   income_client.errors.ConfigurationError: IncomeService has no option oder" in text
+    assert "no option oder; did you mean order?" in text
+    assert "no option aplications; did you mean applications?" in text
+    assert "ConfigurationError: income_client has no option concurency; did you mean" in text
+    assert "ConfigurationError: income_client has no option base_url;" in text
+    assert "ERROR test_it.py::test_an_option - income_client.errors.Conf" in text
+    assert "invented-secret" not in text
+
+
+@pytest.mark.parametrize("option", ["--full-trace", "--tb=native"])
+def test_all_lines_can_be_shown(shown: Shown, option: str) -> None:
+    """With pytest's own options for that."""
+    text = shown(FAILING, option, "-k", "test_a_call")
+    assert "session.py" in text
+    assert "# a line of theirs" in text
+
+
+def test_another_error_in_the_package_is_shown_with_its_lines(shown: Shown) -> None:
+    """It may be a fault of the package."""
+    text = shown(BROKEN)
+    assert "TypeError" in text
+    assert "factories.py" in text
+    assert "the marker income_service takes its options by name" in text

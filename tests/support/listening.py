@@ -22,7 +22,7 @@ OAUTH2_VARIABLES: Final = {
     "INCOME_CALLBACK_CLIENT_ID": OAUTH2.client_id,
     "INCOME_CALLBACK_CLIENT_SECRET": OAUTH2.client_secret.reveal(),
 }
-_ADDRESS: Final = re.compile(r"(https?://\S+)\n")
+_ADDRESS: Final = re.compile(r"(https?://\S+)\r?\n")
 
 
 class Talking(Protocol):

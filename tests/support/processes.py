@@ -30,7 +30,13 @@ def environment(service: IncomeService | None = None, /, **variables: str) -> di
     """Return the variables of a shell, those that lead to a service, and these."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     settings = service.environment if service is not None else {}
-    return {**kept, "PYTHONUTF8": "1", "TERM": "xterm-256color", **settings, **variables}
+    usual = {
+        "PYTHONUTF8": "1",
+        "TERM": "xterm-256color",
+        # No folder: commands of one test are not found by those of another.
+        "XDG_RUNTIME_DIR": os.devnull,
+    }
+    return {**kept, **usual, **settings, **variables}
 
 
 class Process:

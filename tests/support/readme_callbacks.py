@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import json
-import shlex
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -106,24 +105,25 @@ async def is_read_by_the_tests_of_nginx(_service: Emulator, path: Path) -> None:
 
 
 async def rings_by_command(folder: Path) -> None:
-    """The three commands of the README, each with what the one before has printed."""
-    port = _free_port()
-    listen, emulate, trigger = (
-        commands(f"income-client {name}")[0].replace("9000", str(port))
-        for name in ("listen", "emulate", "trigger")
+    """The three commands of the README, one after the other, with nothing set."""
+    user = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    emulate, listen, trigger = (
+        commands(f"income-client {name}")[0] for name in ("emulate", "listen", "trigger")
     )
-    async with _command(listen, folder) as listening:
-        found = await _exported(listening.stderr)
-        async with _command(emulate, folder, **found) as emulating:
-            found = await _exported(emulating.stdout)
-            async with _command(trigger, folder, **found) as triggering:
+    async with _command(emulate, folder, **user) as emulating:
+        await _told(emulating.stdout, "# Its files")
+        async with _command(f"{listen} --port {_free_port()}", folder, **user) as listening:
+            await _told(emulating.stderr, "callbacks go to")
+            async with _command(trigger, folder, **user) as triggering:
                 line, complaints = await triggering.communicate()
                 assert (triggering.returncode, complaints) == (0, b"")
-        assert listening.stdout is not None
-        heard = json.loads(await listening.stdout.readline())
-    application_id, event_type, status = line.decode().split()
-    assert (application_id, event_type) == (heard["application_id"], heard["event_type"])
-    assert status == "200"
+            assert listening.stdout is not None
+            heard = json.loads(await listening.stdout.readline())
+    sent = json.loads(line)
+    assert sent["attempts"] == [200]
+    assert (sent["application_id"], sent["event_type"]) == (
+        heard["application_id"], heard["event_type"],
+    )  # fmt: skip
 
 
 @contextlib.asynccontextmanager
@@ -147,17 +147,11 @@ async def _command(
             await process.communicate()
 
 
-async def _exported(printed: asyncio.StreamReader | None) -> dict[str, str]:
-    """Return the variables of the export lines that a command prints, and wait for the last."""
+async def _told(printed: asyncio.StreamReader | None, text: str) -> None:
+    """Wait for a line that a command prints."""
     assert printed is not None
-    found: dict[str, str] = {}
-    while True:
-        line = (await printed.readline()).decode().strip()
-        if line.startswith("export "):
-            name, _, value = line.removeprefix("export ").partition("=")
-            found[name] = shlex.split(value)[0]
-        elif found:
-            return found
+    while text not in (line := (await printed.readline()).decode()):
+        assert line
 
 
 async def _rung(service: Emulator, target: CallbackTarget) -> str:

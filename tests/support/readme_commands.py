@@ -93,7 +93,7 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client dead-letters": _lists_dead_letters,
     "income-client doctor": runs,
     "income-client download app-1": _downloads,
-    "income-client emulate --callbacks": _rings,
+    "income-client emulate": _rings,
     "income-client export": runs,
     "income-client find": runs,
     "income-client listen": _rings,

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from income_client import IncomeClient, RetryPolicy
+import income_client
+from income_client import RetryPolicy, ServerError
 from income_client.emulator import Order
 from income_client.testing import IncomeService, JumpingClock
 
 
 def test_the_markers_help_shows_what_can_be_written(pytestconfig: pytest.Config) -> None:
-    """The policy that it makes up is one."""
+    """The policy in it is valid."""
     (shown,) = (
         found
         for line in pytestconfig.getini("markers")
@@ -31,29 +32,27 @@ class TestOptions:
         """What the whole class begins with."""
         return {"applications": 9, "seed": 3}
 
-    def test_the_fixture_s_stand_where_no_marker_speaks(
-        self, income_service: IncomeService
-    ) -> None:
-        """The seed is the fixture's, the number the marker's."""
-        assert len(income_service.ids) == 5
-        assert income_service.rules.order is Order.SHUFFLED
-        assert "secret-3" in income_service.oauth2.client_secret.reveal()
-
     @pytest.mark.income_service(applications=2)
     def test_the_closest_marker_counts(self, income_service: IncomeService) -> None:
-        """What it does not name is the outer one's."""
+        """The order is the class's, the seed the fixture's."""
         assert len(income_service.ids) == 2
         assert income_service.rules.order is Order.SHUFFLED
+        assert "secret-3" in income_service.oauth2.client_secret.reveal()
 
 
 @pytest.mark.income_client(retry=RetryPolicy(max_attempts=1))
 @pytest.mark.income_service(faults="get_application: 503")
 async def test_the_client_has_options_too(
-    income_service: IncomeService, income_client: IncomeClient, income_clock: JumpingClock
+    income_service: IncomeService,
+    income_api: income_client.IncomeClient,
+    income_clock: JumpingClock,
+    request: pytest.FixtureRequest,
 ) -> None:
-    """What the marker says is the constructor's."""
-    with pytest.raises(Exception, match="503"):
-        await income_client.get_application(income_service.ids[0])
+    """And two names, of which one leaves the package's own name alone in a module."""
+    assert request.getfixturevalue("income_client") is income_api
+    with pytest.raises(ServerError, match="503"):
+        await income_api.get_application(income_service.ids[0])
+    assert income_service.requests.count("get_application") == 1
     assert income_clock.slept == []
 
 

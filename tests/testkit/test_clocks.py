@@ -1,4 +1,4 @@
-"""Clocks on clocks: the service's on the client's, and the one that closes its user."""
+"""The service's clock beside the client's, and the one that closes its user."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ import pytest
 
 from income_client import ClientClosedError, IncomeClient
 from income_client.testing import IncomeService, JumpingClock
-from income_client.testing.loop_thread import LoopThread
-from income_client.testing.shared_clock import LoopBoundClock, ServiceSideClock
+from income_client.testing.clocks import LoopBoundClock, ServiceSideClock
+from income_client.testing.runner import LoopThread
 
 
 class User:
@@ -30,13 +30,15 @@ async def test_the_service_s_pauses_are_not_the_client_s() -> None:
     await asyncio.gather(service.sleep(5), service.sleep(3), clock.sleep(4))
     assert service.monotonic() - before == 5
     assert clock.slept == [4]
+    clock.advance_to(before + 3)
+    assert clock.monotonic() - before == 5
 
 
 async def test_a_pause_ends_when_it_ends_whatever_others_do() -> None:
-    """Also where another thread moves the clock while it is looked at."""
+    """Also where another thread moves the clock between reading it and waking up."""
 
     class Meddling(JumpingClock):
-        """A clock that moves on by 10 s behind the back of whoever reads it."""
+        """A clock that moves on by 10 s each time it is read."""
 
         def monotonic(self) -> float:
             read = super().monotonic()
@@ -47,15 +49,6 @@ async def test_a_pause_ends_when_it_ends_whatever_others_do() -> None:
     before = JumpingClock.monotonic(clock)
     await ServiceSideClock(clock).sleep(15)
     assert JumpingClock.monotonic(clock) - before == 15
-
-
-def test_a_clock_does_not_go_back() -> None:
-    """A moment that has passed is none to move to."""
-    clock = JumpingClock()
-    before = clock.monotonic()
-    clock.advance_to(before + 5)
-    clock.advance_to(before + 3)
-    assert clock.monotonic() - before == 5
 
 
 def test_a_loop_that_ends_closes_the_user() -> None:
@@ -77,7 +70,7 @@ def test_a_loop_that_ends_closes_the_user() -> None:
     assert user.closed_in == [loop]
 
 
-def test_a_loop_that_goes_on_can_be_ended_by_hand() -> None:
+def test_a_loop_that_lasts_can_be_ended_by_hand() -> None:
     """That is what a loop of a wider scope needs."""
     user = User()
     clock = LoopBoundClock(JumpingClock(), user.aclose)
@@ -95,25 +88,25 @@ def test_a_loop_that_goes_on_can_be_ended_by_hand() -> None:
 
 def test_a_loop_in_another_thread_is_waited_for() -> None:
     """The user is closed when `close` has returned, or what went wrong is raised."""
-    user, failing = User(), User()
+    user = User()
 
     async def fail() -> None:
-        await failing.aclose()
+        await user.aclose()
         raise OSError("the connection is away")
 
     with LoopThread() as thread:
-        clock, other = (LoopBoundClock(JumpingClock(), end) for end in (user.aclose, fail))
+        clock, failing = (LoopBoundClock(JumpingClock(), end) for end in (user.aclose, fail))
         thread.call(clock.monotonic)
         clock.close()
         assert len(user.closed_in) == 1
-        thread.call(other.monotonic)
+        thread.call(failing.monotonic)
         with pytest.raises(OSError, match="is away"):
-            other.close()
-    assert len(failing.closed_in) == 1
+            failing.close()
+    assert len(user.closed_in) == 2
 
 
 async def test_within_its_own_loop_the_user_is_closed_soon() -> None:
-    """Whoever waited there would wait for itself."""
+    """Waiting there would never end."""
     ended = asyncio.Event()
 
     async def aclose() -> None:

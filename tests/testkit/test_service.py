@@ -1,6 +1,8 @@
-"""The service in its own thread: reached from any other, with or without an event loop."""
+"""The service in its own thread: what a test does to it from any other, and sees of it."""
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -14,24 +16,34 @@ from anyio.from_thread import start_blocking_portal
 from attrs import evolve
 
 from income_client import (
+    ApplicationRecord,
     BasicAuth,
     Callback,
     CallbackBasicAuth,
     ConfigurationError,
     IncomeClient,
     MemoryCheckpointStore,
+    RetryPolicy,
+    ServerError,
 )
-from income_client.emulator import CallbackTarget
+from income_client.emulator import CallbackTarget, Fault, RecordedRequest
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.aiohttp import routes
 from income_client.testing import (
     IncomeService,
     JumpingClock,
     LoopRunner,
+    Requests,
+    cut_body,
+    flaky,
     make_application,
     make_document,
     make_record,
+    outage,
+    slow,
+    throttled,
 )
+from income_client.testing.runner import LoopThread
 
 EMPTY = pytest.mark.income_service(applications=0)
 
@@ -48,6 +60,31 @@ def test_it_runs_without_pytest() -> None:
         assert asyncio.run(read()) == 4
     with pytest.raises(ConfigurationError, match="does not run; enter it first"):
         service.advance(1)
+    with service:
+        service.advance(1)
+
+
+def test_a_service_that_is_never_entered_leaves_nothing_open() -> None:
+    """Nor does one that is refused."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        IncomeService(applications=1)
+        with pytest.raises(ConfigurationError):
+            IncomeService(applications=1, faults="nonsense")
+        gc.collect()
+    assert [str(each.message) for each in warned if "event loop" in str(each.message)] == []
+
+
+async def test_a_thread_does_not_wait_for_itself() -> None:
+    """A call from within is refused; a coroutine there can be awaited."""
+    with LoopThread() as thread:
+
+        async def within() -> int:
+            with pytest.raises(ConfigurationError, match="call it from another one"):
+                thread.call(lambda: None)
+            return await thread.wait_for(asyncio.sleep(0, 7))
+
+        assert await thread.wait_for(within()) == 7
 
 
 def test_threads_may_do_everything_at_once(income_service: IncomeService) -> None:
@@ -65,9 +102,12 @@ def test_threads_may_do_everything_at_once(income_service: IncomeService) -> Non
 async def test_given_applications_obey_the_rules(
     income_service: IncomeService, income_client: IncomeClient
 ) -> None:
-    """They are found by reference, by time and in pages, as invented ones are."""
-    records = [income_service.add(make_record()) for _ in range(30)]
-    one = records[4].application
+    """They are found by reference, by time and in pages, whatever their ids hold."""
+    records = [income_service.add(make_record()) for _ in range(29)]
+    named = {"application_id": 'a "b"/ü%', "application_reference_id": 'R "1"\\'}
+    one = make_application(**named)  # type: ignore[arg-type]
+    records.append(income_service.add(one))
+    assert await income_client.get_application(one.application_id) == one
     found = await income_client.find_application(one.application_reference_id)
     assert found is not None
     assert found.application_id == one.application_id
@@ -77,19 +117,6 @@ async def test_given_applications_obey_the_rules(
     assert len((await income_client.get_application_page()).applications) == 25
     walk = [row.application_id async for row in income_client.list_applications(limit=7)]
     assert sorted(walk) == sorted(record.application_id for record in records)
-
-
-@EMPTY
-async def test_a_given_id_can_be_anything(
-    income_service: IncomeService, income_client: IncomeClient
-) -> None:
-    """What needs escaping in an address or in JSON included."""
-    named = {"application_id": 'a "b"/ü%', "application_reference_id": 'R "1"\\'}
-    application = make_application(**named)  # type: ignore[arg-type]
-    income_service.add(application)
-    assert await income_client.get_application(application.application_id) == application
-    (row,) = [row async for row in income_client.list_applications()]
-    assert row.application_reference_id == application.application_reference_id
 
 
 @EMPTY
@@ -136,22 +163,6 @@ async def test_every_update_is_delivered(
     ("attempt", "message"),
     [
         (lambda service, record: service.add(record), "of this id already"),
-        (
-            lambda service, record: service.add(
-                make_application(
-                    application_reference_id=record.application.application_reference_id
-                )
-            ),
-            "of this reference already",
-        ),
-        (
-            lambda service, record: service.add(
-                make_application(
-                    last_updated_at=record.last_updated_at + timedelta(days=99),
-                )
-            ),
-            "give now=True",
-        ),
         (lambda service, record: service.add(record, []), "documents are given twice"),
         (
             lambda service, record: service.add(make_application(), record.documents),
@@ -174,6 +185,12 @@ async def test_every_update_is_delivered(
                 evolve(record.application, application_date="soon")
             ),
             "holds what JSON cannot carry",
+        ),
+        (
+            lambda service, record: service.add(
+                make_application(last_updated_at=record.last_updated_at + timedelta(days=99))
+            ),
+            "give now=True",
         ),
         (lambda service, record: service.touch("nobody"), "no application of this id"),
     ],
@@ -225,13 +242,11 @@ def test_a_runner_takes_what_can_be_run(
     with pytest.raises(ConfigurationError, match="can be awaited"):
         income_run(7)  # type: ignore[call-overload]
 
+    async def within() -> None:
+        with pytest.raises(ConfigurationError, match="await this instead"):
+            income_run(income_client.get_application("app-1"))
 
-async def test_a_runner_is_not_for_asynchronous_tests(
-    income_client: IncomeClient, income_run: LoopRunner
-) -> None:
-    """The message says what is."""
-    with pytest.raises(ConfigurationError, match="await this instead"):
-        income_run(income_client.get_application("app-1"))
+    asyncio.run(within())
 
 
 @EMPTY
@@ -245,3 +260,88 @@ def test_a_web_backend_s_own_loop_is_good_too(
             found = portal.call(income_client.get_application, record.application_id)
             assert found == record.application
     assert income_service.token_requests == 1
+
+
+@EMPTY
+@pytest.mark.income_service(faults="get_application: 500")
+async def test_requests_are_told_apart(
+    income_service: IncomeService, income_client: IncomeClient, tmp_path: Path
+) -> None:
+    """By call, by application and by what came of them; no signed address is shown."""
+    one, other = (income_service.add(make_record()) for _ in range(2))
+    await income_client.get_application(one.application_id)
+    documents = await income_client.get_documents(other.application_id)
+    requests = income_service.requests
+    assert repr(requests[:2]) == "<2 requests: token 200, get_application 500>"
+    assert requests.count("get_application", one.application_id) == 2
+    assert requests.count("get_application", other.application_id) == 0
+    assert len(requests.of("get_documents", other.application_id)) == 1
+    assert [each.status for each in requests.failed] == [500]
+    assert requests[-1].authorized
+    (entry,) = documents.all()
+    await income_client.download(entry.document, tmp_path / "slip")
+    [row async for row in income_client.list_applications(updated_after="2026-06-30")]
+    shown = repr(income_service.requests) + income_service.requests.table()
+    assert income_service.requests.count("file") == 1
+    assert "updated_after=2026-06-30" in shown
+    assert "Signature" not in shown
+    with pytest.raises(ConfigurationError, match="did you mean get_application"):
+        requests.count("get_aplication")
+
+
+def test_a_long_table_has_the_latest() -> None:
+    """And says how many are left out."""
+    assert Requests().table() == "nothing was asked"
+    one = RecordedRequest(
+        name="token", method="POST", path="/token", query="", headers={},
+        authorized=True, status=200, fault=None, time=0,
+    )  # fmt: skip
+    lines = Requests([one] * 60).table().splitlines()
+    assert (lines[0], lines[-1]) == ("(20 earlier ones)", "  60  200  POST /token")
+
+
+@pytest.mark.income_client(retry=RetryPolicy(max_attempts=3))
+async def test_a_flaky_service_fails_some_calls_for_good(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """Chance decides on each attempt, so a test that reads much lets failures be yielded."""
+    income_service.faults.add(flaky(0.5, call="get_application"))
+    records = income_client.fetch_records(income_service.ids, documents=False, on_error="yield")
+    came = [isinstance(each, ApplicationRecord) async for each in records]
+    assert 0 < came.count(False) < came.count(True)
+    assert len(came) == len(income_service.ids)
+
+
+@pytest.mark.income_service(applications=3)
+async def test_troubles_are_played_over_sockets(
+    income_service: IncomeService, income_client: IncomeClient, income_clock: JumpingClock
+) -> None:
+    """A client comes through those that pass, and raises for the one that lasts."""
+    (first, *_) = income_service.ids
+    income_service.faults.add(throttled(9), cut_body(), slow(0.0))
+    await income_client.get_application(first)
+    assert income_service.requests.count("get_application") == 3
+    assert max(income_clock.slept) >= 9
+    income_service.faults.add(outage(60))
+    with pytest.raises(ServerError):
+        await income_client.get_application(first)
+    income_service.faults.clear()
+    assert len(income_service.faults) == 0
+    with pytest.raises(ConfigurationError, match="a fault must be a Fault"):
+        income_service.faults.add([Fault("reset"), 500])  # type: ignore[list-item]
+
+
+@pytest.mark.income_client(retry=RetryPolicy(max_attempts=1))
+async def test_an_outage_lasts_as_long_as_it_says(
+    income_service: IncomeService, income_client: IncomeClient, income_clock: JumpingClock
+) -> None:
+    """To the fraction of a second, though the service's own present is a whole one."""
+    (first, *_) = income_service.ids
+    income_clock.advance(0.9)
+    income_service.faults.add(outage(0.5))
+    income_clock.advance(0.2)
+    income_service.advance(0.2)
+    with pytest.raises(ServerError):
+        await income_client.get_application(first)
+    income_clock.advance(0.1)
+    await income_client.get_application(first)

@@ -1,39 +1,76 @@
-"""The emulated service in a thread of its own, and all that a test may do to it from any thread.
-
-Knows how calls get into that thread; what they mean is the emulator's.
-"""
+"""The emulated service in a thread of its own, and all that a test may do to it from any thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from attrs import fields_dict
+import msgspec
+from attrs import evolve, fields_dict
 
 from income_client import (
     Application,
     ApplicationDocuments,
     ApplicationRecord,
     BasicAuth,
+    ConfigurationError,
     Document,
     DownloadPolicy,
     OAuth2ClientCredentials,
+    to_json,
 )
 from income_client.clock import Clock, SystemClock
-from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, ServiceRules
+from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault, ServiceRules
+from income_client.emulator.fault_scripts import script
 from income_client.emulator.rules import check_names, names_of
 from income_client.emulator.times import moment_of
 
-from .adding import Adding
-from .given_service import GivenEmulator
-from .jumping_clock import JumpingClock
-from .loop_thread import LoopThread
+from .clocks import JumpingClock, ServiceSideClock
+from .factories import INVENTED_ADDRESS, documents_of
 from .requests import Requests
-from .service_faults import FaultPlan, ServiceFaults
-from .shared_clock import ServiceSideClock
+from .runner import LoopThread
 
 T = TypeVar("T")
+FaultPlan: TypeAlias = str | Fault | Iterable[Fault]
+"""A script as text, a fault, or several such as ``outage(30)`` returns."""
+_Documents: TypeAlias = ApplicationDocuments | Iterable[Document] | None
+
+_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+class ServiceFaults:
+    """Misbehaviour to be played, in the order in which it was added.
+
+    Args:
+        emulator: what plays it.
+        thread: where that runs.
+    """
+
+    def __init__(self, emulator: Emulator, thread: LoopThread) -> None:
+        self._emulator = emulator
+        self._thread = thread
+
+    def __len__(self) -> int:
+        return self._thread.call(self._emulator.faults.__len__)
+
+    def add(self, *plans: FaultPlan) -> None:
+        """Add faults behind those that are there; spans of time begin now.
+
+        Args:
+            *plans: text as in `script`, a `Fault`, or what a function such as `outage`
+                returns.
+
+        Raises:
+            ConfigurationError: a text cannot be read, or something else was given.
+        """
+        faults = [fault for plan in plans for fault in _faults_of(plan)]
+        self._thread.call(partial(self._emulator.faults.add, *faults))
+
+    def clear(self) -> None:
+        """Forget all faults."""
+        self._thread.call(self._emulator.faults.clear)
 
 
 class IncomeService(AbstractContextManager["IncomeService"]):
@@ -55,7 +92,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         faults: misbehaviour to be played.
 
     Raises:
-        ConfigurationError: an argument cannot be meant.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -73,16 +110,15 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         clock = SystemClock() if clock is None else clock
         if isinstance(clock, JumpingClock):
             clock = ServiceSideClock(clock)
-        self._emulator = GivenEmulator(applications, clock=clock, **options)
-        self._adding = Adding(self._emulator)
+        self._emulator = Emulator(applications, clock=clock, **options)
+        self._added: dict[str, ApplicationRecord] = {}
         self._is_own_thread = thread is None
         self._thread = thread or LoopThread()
         self._open = ExitStack()
-        passing = clock if options.get("time_flows") else None
-        self.faults: Final = ServiceFaults(self._emulator, self._thread, passing)
+        self.faults: Final = ServiceFaults(self._emulator, self._thread)
         for record in records:
-            self._adding.add(record, None, now=False)
-        self.faults.plan(faults)
+            self._add(record, None, now=False)
+        self._emulator.faults.add(*_faults_of(faults))
 
     def __repr__(self) -> str:
         return f"<IncomeService at {self.url or 'no address yet'}>"
@@ -111,7 +147,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def oauth2(self) -> OAuth2ClientCredentials:
-        """The invented client id and secret that buy tokens here."""
+        """The invented client id and secret for which there are access tokens here."""
         return self._emulator.oauth2
 
     @property
@@ -210,7 +246,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
             ConfigurationError: its id or reference is taken, its ``last_updated_at`` lies in
                 the future, its documents are another's, or JSON cannot carry it.
         """
-        return self._call(lambda: self._adding.add(record, documents, now=now))
+        return self._call(lambda: self._add(record, documents, now=now))
 
     def update(
         self,
@@ -230,13 +266,13 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         Raises:
             ConfigurationError: no application of this id was added, or it cannot be served.
         """
-        return self._call(lambda: self._adding.update(record, documents))
+        return self._call(lambda: self._update(record, documents))
 
     def touch(self, application_id: str) -> None:
         """Update an application now; of an invented one an amount changes, too.
 
         Service time moves on by a second where it was updated in this very second before,
-        so that every update can be told from the one before.
+        so that every update differs from the one before.
 
         Args:
             application_id: which one.
@@ -244,10 +280,10 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         Raises:
             ConfigurationError: there is no such application.
         """
-        self._call(partial(self._adding.touch, application_id))
+        self._call(lambda: self._touch(application_id))
 
     def revoke_tokens(self) -> None:
-        """Refuse every access token sold so far with 401."""
+        """Refuse every access token given out so far with 401."""
         self._call(self._emulator.revoke_tokens)
 
     def content_of(self, document_id: str) -> bytes:
@@ -262,7 +298,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return self._call(partial(self._emulator.content_of, document_id))
 
     def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's; addresses given out stay good.
+        """Put another file in the place of a document's; addresses given out stay valid.
 
         Args:
             document_id: which one.
@@ -286,9 +322,90 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
         Raises:
             ConfigurationError: there is no target or no such application, or an
-                argument cannot be meant.
+                argument is invalid.
         """
         return await self._thread.wait_for(self._emulator.fire_callback(application_id, **options))
 
+    def _add(
+        self, given: ApplicationRecord | Application, documents: _Documents, *, now: bool
+    ) -> ApplicationRecord:
+        record = _with_documents(given, documents)
+        present = self._emulator.now
+        if now:
+            record = _updated_at(record, present)
+        self._emulator.world.add(*_contents(record))
+        self._added[record.application_id] = record
+        return record
+
+    def _update(
+        self, given: ApplicationRecord | Application, documents: _Documents
+    ) -> ApplicationRecord:
+        record = _with_documents(given, documents)
+        if record.documents is None and record.application_id in self._added:
+            record = evolve(record, documents=self._added[record.application_id].documents)
+        # What is refused leaves service time as it was.
+        _contents(record)
+        reference = record.application.application_reference_id
+        self._emulator.world.check_replacement(record.application_id, reference)
+        self._leave_the_second_of(record.application_id)
+        record = _updated_at(record, self._emulator.now)
+        self._emulator.world.replace(*_contents(record))
+        self._added[record.application_id] = record
+        return record
+
+    def _touch(self, application_id: str) -> None:
+        self._leave_the_second_of(application_id)
+        self._emulator.touch(application_id)
+
+    def _leave_the_second_of(self, application_id: str) -> None:
+        if self._emulator.world.updated_at(application_id) >= self._emulator.now:
+            self._emulator.advance(1)
+
     def _call(self, work: Callable[[], T]) -> T:
         return self._thread.call(work)
+
+
+def _faults_of(plan: FaultPlan) -> Iterable[Fault]:
+    if isinstance(plan, str):
+        return script(plan)
+    if isinstance(plan, Fault):
+        return (plan,)
+    if isinstance(plan, Iterable):
+        return plan
+    raise ConfigurationError(f"a fault is a script or a Fault, not {type(plan).__name__}")
+
+
+def _updated_at(record: ApplicationRecord, second: int) -> ApplicationRecord:
+    moment = moment_of(second).replace(tzinfo=UTC)
+    return evolve(record, application=evolve(record.application, last_updated_at=moment))
+
+
+def _with_documents(
+    record: ApplicationRecord | Application, documents: _Documents
+) -> ApplicationRecord:
+    if isinstance(record, Application):
+        record = ApplicationRecord(application=record, documents=None)
+    if not isinstance(record, ApplicationRecord):
+        raise ConfigurationError("what is added is an Application or an ApplicationRecord")
+    if documents is None:
+        whole = record
+    elif record.documents is not None:
+        raise ConfigurationError("documents are given twice: in the record and beside it")
+    elif isinstance(documents, ApplicationDocuments):
+        whole = evolve(record, documents=documents)
+    else:
+        whole = evolve(record, documents=documents_of(record.application, documents))
+    if whole.documents and whole.documents.application_id != whole.application_id:
+        raise ConfigurationError("the documents are those of another application")
+    return whole
+
+
+def _contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the contents of the two replies that serve a record."""
+    documents = record.documents or documents_of(record.application, ())
+    content = _EXACT.decode(to_json(documents))
+    for of_a_type in content["documents"].values():
+        for document in of_a_type:
+            if document["url"].startswith(INVENTED_ADDRESS):
+                del document["url"]
+    return _EXACT.decode(to_json(record.application)), content

@@ -5,7 +5,6 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
 
 from income_client.emulator import ServiceRules, World
@@ -74,7 +73,9 @@ def test_amounts_are_supported() -> None:
     for application, documents in FILES:
         for _, source in _sources(application):
             kind, document = documents[source["document_ids"][-1]]
-            assert source["calculated_income_amount"] == said[kind](document["extracted_data"])
+            amount = source["calculated_income_amount"]
+            assert amount == said[kind](document["extracted_data"])
+            assert _exact(amount) == round(_exact(amount), 2)
 
 
 @pytest.mark.parametrize("column", ["current", "ytd"])
@@ -85,8 +86,7 @@ def test_paystubs_add_up(column: str) -> None:
         assert gross == sum(_exact(stub[f"{name}_pay"][column]) for name in EARNED)
         levied = sum(_exact(levy[column]) for levy in stub["taxes"] + stub["deductions"])
         kept = sum(_exact(stub[name][column]) for name in ("garnishments", "loans401_k"))
-        assert _exact(stub["net_pay"][column]) == gross - levied - kept
-        assert _exact(stub["net_pay"][column]) > 0
+        assert 0 < _exact(stub["net_pay"][column]) == gross - levied - kept
 
 
 def test_totals_grow_from_stub_to_stub() -> None:
@@ -133,31 +133,24 @@ def test_dates_are_plausible() -> None:
 def test_variety() -> None:
     """The files hold all that a client must cope with: several of each, nulls and absent values."""
     applications = [application for application, _ in FILES]
+    calculations = [each for a in applications for each in a["income_calculations"].values()]
+    stubs = _stubs()
+    people = [person for stub in stubs for person in stub["applicants"].values()]
+    applicants = [each for a in applications for each in a["applicants"].values()]
     assert {len(application["applicants"]) for application in applications} == {1, 2, 3}
-    years = {
-        len(each["incomes"]) for a in applications for each in a["income_calculations"].values()
-    }
-    assert years == {1, 2, 3}
+    assert {len(each["incomes"]) for each in calculations} == {1, 2, 3}
     kinds = {kind for _, documents in FILES for kind, _ in documents.values()}
     assert kinds == {"paystub", "w2", "form_1099"}
-    people = [person for stub in _stubs() for person in stub["applicants"].values()]
-    for name in ("suffix", "middle_name"):
-        assert {person[name] is None for person in people} == {True, False}
-    assert {person["address"]["street_2"] is None for person in people} == {True, False}
-    assert {stub["tips_pay"]["current"] == "" for stub in _stubs()} == {True, False}
-    assert {bool(stub["deductions"]) for stub in _stubs()} == {True, False}
-    ends = [
-        entry["end_date"]
-        for application in applications
-        for applicant in application["applicants"].values()
-        for entry in applicant["address_info"]
-    ]
-    assert {end is None for end in ends} == {True, False}
-    suspects = [
-        bool(each["suspected_fraudulent"]["document_ids"])
-        for application in applications
-        for each in application["income_calculations"].values()
-    ]
+    for some in (
+        [person["suffix"] is None for person in people],
+        [person["middle_name"] is None for person in people],
+        [person["address"]["street_2"] is None for person in people],
+        [stub["tips_pay"]["current"] == "" for stub in stubs],
+        [bool(stub["deductions"]) for stub in stubs],
+        [entry["end_date"] is None for each in applicants for entry in each["address_info"]],
+    ):
+        assert set(some) == {True, False}
+    suspects = [bool(each["suspected_fraudulent"]["document_ids"]) for each in calculations]
     assert 0 < sum(suspects) < len(suspects) // 5
 
 
@@ -169,14 +162,3 @@ def test_files_repeat() -> None:
         ask(first, f"{LIST}/{other}")
     for path in (f"{LIST}/{name}", f"{LIST}/{name}/documents"):
         assert ask(first, path).body == ask(second, path).body
-
-
-def test_amounts_are_short_numbers() -> None:
-    """Amounts are written without binary noise: two decimals at most."""
-    service = _service()
-    for name in service.world.ids[:20]:
-        content = msgspec.json.decode(ask(service, f"{LIST}/{name}").body)
-        for _, source in _sources(content):
-            exponent = _exact(source["calculated_income_amount"]).as_tuple().exponent
-            assert isinstance(exponent, int)
-            assert exponent >= -2

@@ -1,0 +1,154 @@
+"""What ``emulate``, ``listen`` and ``trigger`` share: credentials, addresses, and each other.
+
+A running ``emulate`` or ``listen`` says where it is in a private file, so that the three work
+together with nothing set. The file is locked while the command runs; one that is left behind
+by a crash is not locked, and counts for nothing.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from attrs import frozen
+
+from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
+from income_client.disk import make_folder, new_file, open_file
+from income_client.emulator.exchange import check_local_address
+
+from .options import MisuseError
+
+CALLBACK_PREFIX: Final = "INCOME_CALLBACK_"
+_LONGEST: Final = 10_000
+
+Announcer = Literal["emulate", "listen"]
+
+
+@frozen(kw_only=True)
+class Credentials:
+    """A user name with its password, and a client id with its secret; either may be missing."""
+
+    basic: BasicAuth | None = None
+    oauth2: OAuth2ClientCredentials | None = None
+
+    def facts(self) -> dict[str, str]:
+        """Return them as `credentials_from` reads them."""
+        facts: dict[str, str] = {}
+        if self.basic is not None:
+            facts["USERNAME"] = self.basic.username
+            facts["PASSWORD"] = self.basic.password.reveal()
+        if self.oauth2 is not None:
+            facts["CLIENT_ID"] = self.oauth2.client_id
+            facts["CLIENT_SECRET"] = self.oauth2.client_secret.reveal()
+        return facts
+
+
+def credentials_from(variables: Mapping[str, str], prefix: str = "") -> Credentials:
+    """Return the credentials of ``USERNAME`` and ``PASSWORD``, ``CLIENT_ID`` and ``CLIENT_SECRET``.
+
+    Args:
+        variables: the environment, or what `facts` returned.
+        prefix: what the names begin with.
+
+    Raises:
+        MisuseError: one of a pair is missing or invalid.
+    """
+    basic = _pair(variables, f"{prefix}USERNAME", f"{prefix}PASSWORD")
+    oauth2 = _pair(variables, f"{prefix}CLIENT_ID", f"{prefix}CLIENT_SECRET")
+    try:
+        return Credentials(
+            basic=basic and BasicAuth(*basic),
+            oauth2=oauth2 and OAuth2ClientCredentials(*oauth2),
+        )
+    except ConfigurationError as error:
+        raise MisuseError(f"{prefix}...: {error.message}") from None
+
+
+def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Secret] | None:
+    values = [variables.get(name), variables.get(secret)]
+    if not any(values):
+        return None
+    for variable, value in zip((name, secret), values, strict=True):
+        if not value:
+            raise MisuseError(f"{variable} is not set")
+    return values[0] or "", Secret(values[1] or "")
+
+
+def check_local(option: str, url: str) -> None:
+    """Raise a `MisuseError` for an address that does not lead to this machine."""
+    try:
+        check_local_address(option, url)
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
+
+
+@contextmanager
+def announced(name: Announcer, facts: Mapping[str, str]) -> Iterator[None]:
+    """Let this user's other commands find this one while the block inside runs.
+
+    Args:
+        name: which command this is; the one that began last is found.
+        facts: what they need to know.
+    """
+    with ExitStack() as stack:
+        # It is a convenience, and impossible without a home or on Windows.
+        with suppress(OSError, RuntimeError, ImportError):
+            _announce(name, facts, stack)
+        yield
+
+
+def _announce(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> None:
+    import fcntl
+
+    place = _place(name)
+    draft = place.with_name(f".{name}-{os.getpid()}")
+    make_folder(place.parent)
+    draft.unlink(missing_ok=True)
+    descriptor = new_file(draft)
+    stack.callback(os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(descriptor, json.dumps(dict(facts)).encode())
+    draft.replace(place)
+    stack.callback(_withdraw, place, os.fstat(descriptor))
+
+
+def _withdraw(place: Path, own: os.stat_result) -> None:
+    with suppress(OSError):
+        if os.path.samestat(place.lstat(), own):
+            place.unlink()
+
+
+def announcement(name: Announcer) -> dict[str, str] | None:
+    """Return what the running command of a name has announced; None if there is none."""
+    try:
+        import fcntl
+
+        descriptor = open_file(_place(name), os.O_RDONLY)
+    except (OSError, RuntimeError, ImportError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _facts_in(os.read(descriptor, _LONGEST))
+    except OSError:
+        return None
+    else:  # nobody holds it: its command was killed
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _facts_in(content: bytes) -> dict[str, str] | None:
+    try:
+        facts: Any = json.loads(content)
+    except ValueError:
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def _place(name: Announcer) -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(runtime) if runtime else Path.home() / ".local" / "state"
+    return folder / "income-client" / f"{name}.json"

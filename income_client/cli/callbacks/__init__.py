@@ -1,1 +1,0 @@
-"""What `listen`, `trigger` and `emulate` know of callbacks."""

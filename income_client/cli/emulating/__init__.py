@@ -1,1 +1,0 @@
-"""What `emulate` can be told of the service that it plays."""

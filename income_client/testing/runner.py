@@ -1,0 +1,154 @@
+"""Event loops for tests: one that a synchronous test runs, and one in a thread of its own."""
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from threading import Thread, current_thread
+from typing import Any, Self, TypeVar, cast, overload
+
+from income_client import ConfigurationError
+
+T = TypeVar("T")
+
+
+class LoopRunner:
+    """Runs one thing after the other in one event loop: ``income_run(client.get_...())``."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._runner.close()
+
+    @overload
+    def __call__(self, work: Awaitable[T]) -> T: ...
+
+    @overload
+    def __call__(self, work: AsyncIterable[T]) -> list[T]: ...
+
+    def __call__(self, work: Awaitable[T] | AsyncIterable[T]) -> T | list[T]:
+        """Run to its end what would be awaited or iterated over.
+
+        Args:
+            work: a coroutine, or an asynchronous iterable such as a walk.
+
+        Returns:
+            The result, or everything that came.
+
+        Raises:
+            ConfigurationError: a loop runs here already, or this is neither.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            if asyncio.iscoroutine(work):
+                work.close()
+            raise ConfigurationError("income_run is for synchronous tests; await this instead")
+        if isinstance(work, Awaitable):
+            return self._run(work)
+        if isinstance(work, AsyncIterable):
+            return self._run(_listed(work))
+        raise ConfigurationError("income_run takes what can be awaited or asynchronously iterated")
+
+    def _run(self, work: Awaitable[T]) -> T:
+        error, result = self._runner.run(_ended(work))
+        if error is None:
+            return cast("T", result)
+        try:
+            # Raised from here, it has no frames of asyncio, which a test's author need not read.
+            raise error
+        finally:
+            del error
+
+
+async def _ended(work: Awaitable[T]) -> tuple[Exception | None, T | None]:
+    try:
+        return None, await work
+    except Exception as error:  # noqa: BLE001 - raised again where the test called
+        return error, None
+
+
+async def _listed(work: AsyncIterable[T]) -> list[T]:
+    return [one async for one in work]
+
+
+class LoopThread:
+    """An event loop in a thread of its own, which runs while other threads wait for it or do not.
+
+    Calls must come from outside of it: from within, they would wait for themselves.
+    The loop exists between entering and leaving.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="income_service", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        self.run(loop.shutdown_asyncgens())
+        self._loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Call a function in the loop, and return what it returned.
+
+        Raises:
+            ConfigurationError: as by `run`.
+        """
+
+        async def called() -> T:
+            return work()
+
+        return self.run(called())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop to its end, and return its result.
+
+        Raises:
+            ConfigurationError: the loop does not run, or this is its own thread.
+        """
+        if current_thread() is self._thread:
+            work.close()
+            raise ConfigurationError(
+                "this is the service's own thread, which cannot wait for itself; "
+                "call it from another one"
+            )
+        future = self.begin(work)
+        error = future.exception()
+        if error is None:
+            return future.result()
+        try:
+            # Raised from here, it has no frames of the future, which a test's author need not read.
+            raise error
+        finally:
+            del error, future
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have a coroutine run in the loop, and return its future at once.
+
+        Raises:
+            ConfigurationError: the loop does not run.
+        """
+        if self._loop is None:
+            work.close()
+            raise ConfigurationError("the service does not run; enter it first, by with")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop while the caller's own loop runs on."""
+        return await asyncio.wrap_future(self.begin(work))
