@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         TokenRenewed,
         WindowSplit,
     )
-    from .exporting.parquet_tables import ParquetTables
+    from .exporting.parquet import ParquetTables
     from .exporting.tables import RecordTables, to_arrow, to_pandas, to_polars
     from .fetching import Fetcher, FetchFailure
     from .http.tokens import StoredToken, TokenStore

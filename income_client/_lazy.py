@@ -27,7 +27,7 @@ NAMES: Final = {
         PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried RequestSent
         TokenRenewed WindowSplit
     """,
-    "exporting.parquet_tables": "ParquetTables",
+    "exporting.parquet": "ParquetTables",
     "exporting.tables": "RecordTables to_arrow to_pandas to_polars",
     "fetching": "Fetcher FetchFailure",
     "http.tokens": "StoredToken TokenStore",

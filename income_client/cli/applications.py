@@ -37,7 +37,7 @@ async def applications(
     *,
     updated_after: When | None = None,
     updated_before: When | None = None,
-    limit: Annotated[PositiveInt | None, Parameter(show_default=False)] = None,
+    limit: Annotated[PositiveInt | None, Parameter(show_default=False, metavar="COUNT")] = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
     connection: Connection | None = None,

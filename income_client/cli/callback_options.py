@@ -108,6 +108,7 @@ def _announce(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> No
     draft.unlink(missing_ok=True)
     descriptor = new_file(draft)
     stack.callback(os.close, descriptor)
+    stack.callback(draft.unlink, missing_ok=True)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(descriptor, json.dumps(dict(facts)).encode())
     draft.replace(place)

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
 
 from income_client import ConfigurationError
 
@@ -35,8 +37,8 @@ _COLUMNS: Final = (
 
 async def dead_letters(
     *,
-    store: Path,
-    name: str = "default",
+    store: Annotated[Path, Parameter(metavar="FILE")],
+    name: Annotated[str, Parameter(metavar="NAME")] = "default",
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:

@@ -1,25 +1,72 @@
-"""``income-client export``: everything changed in a span, as lines of JSON or Parquet files."""
+"""``income-client export``: every application that changed in a span, as one file or as tables."""
 
+import asyncio
+import json
 import os
+import signal
+import sqlite3
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from income_client import ConfigurationError, to_arrow
+import income_client
+from income_client import AuthenticationError, ConfigurationError, IncomeClientError
 
 from .config import Connection, made_ready
 from .exit_status import ExitStatus
-from .exports.end import Format, check_free, is_there, part_beside, places_of
-from .exports.job import ExportJob
-from .exports.part import Part
-from .exports.request import Request
-from .exports.run import WALKERS
-from .options import MisuseError, Moment, Switch, When, ends_before_it_begins, service_time
-from .output import OutputLines, reason_of
-from .progress import StatusLine, say_warnings
+from .export_part import Part
+from .options import (
+    BEGINNING,
+    MisuseError,
+    Moment,
+    Switch,
+    When,
+    ends_before_it_begins,
+    read_moment,
+    service_time,
+)
+from .output import (
+    OutputLines,
+    counted,
+    error_screen,
+    reason_of,
+    say,
+    without_addresses,
+)
 from .signals import Stoppable, StopSignals
+
+if TYPE_CHECKING:
+    from income_client import (
+        ApplicationPage,
+        ApplicationPaginator,
+        ApplicationRecord,
+        FetchFailure,
+        IncomeClient,
+        Window,
+    )
+
+_WALKERS: Final = 4
+"""List calls in flight, beside the requests about applications."""
+_PAGES_AHEAD: Final = 20
+"""Pages that are listed before their applications are read."""
+_MOST_LINES: Final = 100
+_MOST_BYTES: Final = 8 * 2**20
+"""Applications, and bytes of their lines, that a kill can lose at the most."""
+_IN_A_ROW: Final = 20
+"""Failures in a row that may pass: so many are not about the applications."""
+_NEARLY: Final = 0.99
+"""As far as the bar gets before all is done."""
+_LATE: Final = timedelta(seconds=5)
+"""How long the service may take to list an update: spans that follow each other overlap by it."""
 
 
 def _place(_: object, to: Path) -> None:
@@ -32,7 +79,7 @@ async def export(
     to: Annotated[Path, Parameter(validator=_place)],
     updated_after: When | None = None,
     updated_before: When | None = None,
-    format_: Annotated[Format, Parameter(name="--format")] = "jsonl",
+    format_: Annotated[Literal["jsonl", "parquet"], Parameter(name="--format")] = "jsonl",
     documents: bool = True,
     pages: Switch = False,
     addresses: Switch = False,
@@ -42,119 +89,398 @@ async def export(
 ) -> int:
     """Write every application that changed in a span to one file.
 
-    Lines of JSON hold all that the service says; with --format parquet a folder of
-    five tables to be joined (see the README): applications, applicants,
+    JSON lines hold all that the service has. With --format parquet, a folder of
+    five tables is written (see the README): applications, applicants,
     income_sources, documents and paystub_amounts. A manifest beside the lines, or
-    among the tables, tells the span and what is missing.
+    among the tables, has the span and what is missing.
 
-    The file is whole at its place, or not there. What has come is kept in a folder
-    beside it, PATH.part: run the same command again, after whatever ended it, and
-    it goes on. The span ends at the service's present when the first run began, and
-    stays; what is updated after that belongs to the next export, and the summary
-    says where that begins. What could not be read is said and tried again by the
-    next run; the file is not made without it unless you say --allow-missing.
+    The file is complete, or not there. Records are kept in a folder beside it,
+    PATH.part, until it is complete: to resume after any interruption, run the
+    same command again. The span ends at the service's present when the first run
+    began; the summary says where the next export begins. Applications that cannot
+    be read are retried by the next run. Until then there is no file, unless
+    --allow-missing is given.
 
-    The path goes to standard output, all else to standard error. The exit status is
-    0 if the file is there, 1 if something failed or is missing, 4 if the
-    credentials are refused, 130 after Ctrl-C and 143 after SIGTERM. Address and
-    credentials come from the environment or a file, as for poll. The file holds
-    borrowers' data, so that only you may read it, and no addresses of files unless
-    --addresses is given.
+    The path goes to standard output. The exit status is 0 if the file is there,
+    and 1 if something failed or is missing. The file holds borrowers' data, and
+    only you can read it.
 
     Example: income-client export --to june.jsonl --updated-after 2026-06-01
 
     Args:
-        to: the file, or for Parquet the folder; nothing may be there yet.
-        updated_after: where the span begins, such as 2026-06-01 or 7d; the beginning of time
-            by default.
-        updated_before: where it ends; at the latest the service's present, the default.
-        format_: lines of JSON, or five Parquet files (needs the extra "parquet").
-        documents: whether the documents are exported too.
-        pages: have the pages block in each document.
-        addresses: keep the addresses of files: who has one can read the file until it expires.
+        to: file, or for Parquet the folder; nothing may be there yet.
+        updated_after: start of the span, such as 2026-06-01 or 7d (default: the beginning).
+        updated_before: end of the span (default, and latest: the service's present).
+        format_: JSON lines, or five Parquet files (needs the extra "parquet").
+        documents: include the documents.
+        pages: include the pages of each document.
+        addresses: include the addresses of files: who has one can read the file until it expires.
         concurrency: requests about applications in flight at a time.
-        allow_missing: make the file even if applications could not be read.
-        connection: where the service is.
+        allow_missing: write the file even if applications could not be read.
+        connection: the service.
 
     Returns:
-        The exit status: 1 for a failure or if something is missing, 2 for
-            arguments that cannot be meant, 130 after Ctrl-C, 143 after SIGTERM.
+        The exit status.
     """
-    line = StatusLine()
-    say_warnings(line.say)
-    misuse = _contradiction(updated_after, updated_before, documents=documents, pages=pages)
-    fault = misuse or (_unready() if format_ == "parquet" else None)
-    if fault is not None:
-        line.say(fault)
-        return ExitStatus.FAILED if misuse is None else ExitStatus.MISUSED
-    found = made_ready(connection)
-    request = Request(
-        service=(found.configuration.account.base_url or "").rstrip("/"),
-        updated_after=None if updated_after == Moment() else _text(updated_after, up=False),
-        updated_before=_text(updated_before, up=True),
-        documents=documents,
-        pages=pages,
-        addresses=addresses,
-    )
+    if pages and not documents:
+        raise MisuseError("--pages is about documents, and cannot be combined with --no-documents")
+    if ends_before_it_begins(updated_after, updated_before):
+        raise MisuseError("--updated-after is later than --updated-before")
+    if format_ == "parquet":
+        _check_pyarrow()
+    ready = made_ready(connection)
+    request = {
+        "service": (ready.configuration.account.base_url or "").rstrip("/"),
+        "updated_after": None if updated_after == Moment() else _text_of(updated_after),
+        "updated_before": _text_of(updated_before, up=True),
+        "documents": documents,
+        "pages": pages,
+        "addresses": addresses,
+    }
     stop = Stoppable()
-    async with found.client(concurrency=concurrency + WALKERS) as client:
+    async with ready.client(concurrency=concurrency + _WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
-            if not is_there(part_beside(to)):
-                check_free(*places_of(to, format_))
-            with Part(part_beside(to)) as part:
-                job = ExportJob(client, part, request, to, format_, line, stop)
-                is_done = await job.run(concurrency, allow_missing=allow_missing)
+            with Part(to, has_manifest_beside=format_ == "jsonl") as part:
+                job = _Export(client, part, request, stop)
+                await job.run(format_, concurrency, allow_missing=allow_missing)
+        except _StoppedError:
+            return ExitStatus.of_signal(signals.received or signal.SIGINT)
         except OSError as error:
-            line.say(f"cannot write {to}: {reason_of(error)}")
-            return ExitStatus.FAILED
-        except MisuseError:
-            raise
-        except ConfigurationError as error:
-            # Of the place or the data, and not of what the command was told.
-            line.say(str(error))
-            return ExitStatus.FAILED
-    if is_done:
-        _tell_path(to)
-        return ExitStatus.DONE
-    if signals.received is not None:
-        return ExitStatus.of_signal(signals.received)
-    return ExitStatus.FAILED
+            raise IncomeClientError(f"cannot write {to}: {reason_of(error)}") from None
+        except sqlite3.Error as error:
+            reason = getattr(error, "sqlite_errorname", type(error).__name__)
+            raise IncomeClientError(f"cannot write {to}.part: {reason}") from None
+    OutputLines().write(os.fsencode(to))
+    return ExitStatus.DONE
 
 
-def _contradiction(
-    after: Moment | None, before: Moment | None, *, documents: bool, pages: bool
-) -> str | None:
-    if pages and not documents:
-        return "--pages is about documents, and cannot be combined with --no-documents"
-    if ends_before_it_begins(after, before):
-        return "--updated-after is later than --updated-before"
-    return None
-
-
-def _unready() -> str | None:
-    """Say why no tables can be made, before anything is read."""
+def _check_pyarrow() -> None:
+    """Find out whether tables can be made before anything is read."""
     try:
-        to_arrow(())
+        income_client.to_arrow(())
     except ConfigurationError as error:
-        return str(error)
+        raise IncomeClientError(error.message) from None
     except Exception as error:  # noqa: BLE001 - a library that is broken raises anything
-        reason = type(error).__name__
-        return f"pyarrow is installed and cannot be used ({reason}): install it anew"
-    return None
+        raise IncomeClientError(
+            f"pyarrow is installed and cannot be used ({type(error).__name__}): reinstall it"
+        ) from None
 
 
-def _text(when: Moment | None, *, up: bool) -> str | None:
-    if when is None:
+def _text_of(bound: Moment | None, *, up: bool = False) -> str | None:
+    if bound is None:
         return None
-    return when.text if when.at is None else service_time(when.at, up=up).isoformat()
+    return bound.text if bound.at is None else service_time(bound.at, up=up).isoformat()
 
 
-def _tell_path(path: Path) -> None:
-    """Say where the file is, which is whole by now whatever becomes of that.
+class _StoppedError(Exception):
+    """A signal has come."""
 
-    Raises:
-        BrokenPipeError: nobody reads any more.
-        UnwritableError: standard output takes no more.
+
+class _Export:
+    """One run of the command: reads what the part does not have yet, and publishes all of it."""
+
+    def __init__(
+        self, client: "IncomeClient", part: Part, request: dict[str, Any], stop: Stoppable
+    ) -> None:
+        self._client = client
+        self._part = part
+        self._request = request
+        self._stop = stop
+        self._began_at = monotonic()
+        self._lines: dict[str, bytes] = {}
+        self._missing: dict[str, str] = {}
+        self._asked_for = 0
+        self._taken = 0
+        self._checkpoint: str | None = part.fact("checkpoint")
+        self._checkpoints: deque[tuple[int, str]] = deque()
+        """Of the walk, each valid once so many applications are taken."""
+        self._failures_in_a_row = 0
+        self._done = 0.0
+        """Share of the span, as the bar shows it."""
+
+    async def run(self, format_: str, concurrency: int, *, allow_missing: bool) -> None:
+        """Put the export at its place; raise what keeps it from being there."""
+        self._check_request()
+        try:
+            if self._part.is_published:
+                what = f"it was there already, with {self._count}"
+            else:
+                what = await self._make(format_, concurrency, allow_missing=allow_missing)
+        except (_StoppedError, IncomeClientError, OSError, sqlite3.Error):
+            self._say_kept()
+            raise
+        self._part.remove()
+        say(what)
+
+    @property
+    def _count(self) -> str:
+        return counted(self._part.records, "application")
+
+    def _say_kept(self) -> None:
+        if self._part.fact("request") is not None:
+            say(
+                f"{self._part.folder} keeps {self._count}: "
+                "run it again with the same arguments to resume"
+            )
+
+    def _check_request(self) -> None:
+        text = self._part.fact("request")
+        begun = self._request if text is None else json.loads(text)
+        differences = ", ".join(
+            f"{_option(name, begun[name])}, and not {_option(name, value)}"
+            for name, value in self._request.items()
+            if begun[name] != value
+        )
+        if differences:
+            raise MisuseError(
+                f"{self._part.folder} was begun with {differences}: "
+                "resume with its arguments, or delete it to begin again"
+            )
+
+    async def _make(self, format_: str, concurrency: int, *, allow_missing: bool) -> str:
+        """Read, publish, and return in words what has been exported."""
+        part = self._part
+        part.resume()
+        if part.records:
+            say(f"resuming with {self._count} of an earlier run")
+        if part.fact("span") is None:
+            await self._begin()
+        span = json.loads(part.fact("span"))
+        saturated = await self._read(span["updated_after"], span["updated_before"], concurrency)
+        missing = part.missing()
+        lost = _lost(len(missing), len(saturated))
+        if lost and not allow_missing:
+            raise IncomeClientError(f"not exported, as {lost}; --allow-missing exports the rest")
+        manifest = {
+            **self._request,
+            **span,
+            "whole": not lost,
+            "missing": [{"application_id": one, "reason": why} for one, why in missing.items()],
+            "saturated_seconds": [second.starts_at.isoformat() for second in saturated],
+            "format": format_,
+            "records": part.records,
+        }
+        if format_ == "jsonl":
+            part.publish_lines(_json({**manifest, "size": part.size}))
+            size = f"{decimal(part.size)} of JSON"
+        else:
+            rows = await self._write_tables()
+            part.publish_tables(_json({**manifest, "rows": rows}))
+            size = f"{counted(sum(rows.values()), 'row')} in {len(rows)} tables"
+        return (
+            f"{self._count} updated from {span['updated_after'] or 'the beginning'} "
+            f"to {span['updated_before']}{lost and f', though {lost}'}; "
+            f"{size} in {monotonic() - self._began_at:,.1f} s; "
+            f"the next export begins with --updated-after {span['next_updated_after']}"
+        )
+
+    async def _begin(self) -> None:
+        """Fix the span for this run and all that resume it."""
+        present = await self._stop.wait_for(self._client.service_time())
+        if present is None:
+            raise _StoppedError
+        after, before = (
+            default if text is None else read_moment(text).seen_from(present)
+            for text, default in (
+                (self._request["updated_after"], BEGINNING),
+                (self._request["updated_before"], present),
+            )
+        )
+        before = min(before, present)
+        if after > before:
+            raise MisuseError(
+                f"the span begins at {after.isoformat()}, and ends before, "
+                f"at {before.isoformat()}; it is {present.isoformat()} at the service"
+            )
+        span = {
+            "updated_after": None if after == BEGINNING else after.isoformat(),
+            "updated_before": before.isoformat(),
+            "next_updated_after": (before - _LATE).isoformat(),
+        }
+        self._part.note(request=json.dumps(self._request), span=json.dumps(span))
+
+    async def _read(self, after: str | None, before: str, concurrency: int) -> "tuple[Window, ...]":
+        """Read and keep what the part does not have; return the seconds that cannot be listed."""
+        walk = self._client.list_applications(
+            after,
+            before,
+            concurrency=_WALKERS,
+            on_saturated="report",
+            resume=self._checkpoint,
+        )
+        begins = BEGINNING if after is None else datetime.fromisoformat(after)
+        records = self._client.fetch_records(
+            self._wanted(walk, begins, datetime.fromisoformat(before)),
+            documents=self._request["documents"],
+            pages=self._request["pages"],
+            concurrency=concurrency,
+            on_error="yield",
+        )
+        with _progress() as progress:
+            task = progress.add_task("Exporting", total=1.0, count="")
+            try:
+                async with aclosing(records):
+                    while (one := await self._stop.wait_for(anext(records, None))) is not None:
+                        self._take(one)
+                        if self._is_much:
+                            await self._keep()
+                        count = counted(self._part.records + len(self._lines), "application")
+                        progress.update(task, completed=self._done, count=count)
+            finally:
+                await self._keep()
+        if self._stop.is_stopped:
+            raise _StoppedError
+        for second in walk.saturated:
+            say(
+                f"{second.starts_at.isoformat()}: more applications were updated in this second "
+                "than can be listed"
+            )
+        return walk.saturated
+
+    async def _wanted(
+        self, walk: "ApplicationPaginator", begins: datetime, ends: datetime
+    ) -> AsyncIterator[str]:
+        """Yield what is to be read: first what could not be before, then what the walk finds."""
+        for one in self._part.missing():
+            self._asked_for += 1
+            yield one
+        first = ends
+        async with aclosing(_listed_ahead(walk)) as pages:
+            async for page, checkpoint, covered in pages:
+                self._checkpoints.append((self._asked_for, checkpoint))
+                # Nothing was updated before it was applied for: the years before do not count.
+                first = min([first, *(row.application_date for row in page.applications)])
+                first = max(begins, first)
+                left = min((1 - covered) * (ends - begins), ends - first)
+                of_page = page.updated_before - max(page.updated_after, first)
+                new = self._part.new([row.application_id for row in page.applications])
+                for number, one in enumerate(new):
+                    if first < ends:
+                        share = 1 - (left - of_page * number / len(new)) / (ends - first)
+                        self._done = max(self._done, min(share, _NEARLY))
+                    self._asked_for += 1
+                    yield one
+        self._checkpoints.append((self._asked_for, walk.checkpoint))
+
+    def _take(self, outcome: "ApplicationRecord | FetchFailure") -> None:
+        """Take a record, or why it could not be read; raise what is not about the application."""
+        match outcome:
+            case income_client.ApplicationRecord():
+                self._failures_in_a_row = 0
+                record = outcome if self._request["addresses"] else without_addresses(outcome)
+                self._lines[outcome.application_id] = income_client.to_json(record)
+            case income_client.FetchFailure(application_id, error):
+                self._failures_in_a_row += error.retryable
+                if isinstance(error, AuthenticationError) or self._failures_in_a_row >= _IN_A_ROW:
+                    raise error
+                reason = str(error)
+                self._missing[application_id] = reason
+                is_named = f"({application_id})" in reason
+                say(reason if is_named else f"{application_id}: {reason}")
+        self._taken += 1
+
+    @property
+    def _is_much(self) -> bool:
+        size = sum(map(len, self._lines.values()))
+        return len(self._lines) + len(self._missing) >= _MOST_LINES or size >= _MOST_BYTES
+
+    async def _keep(self) -> None:
+        """Have what was taken survive a kill."""
+        while self._checkpoints and self._checkpoints[0][0] <= self._taken:
+            self._checkpoint = self._checkpoints.popleft()[1]
+        await asyncio.to_thread(self._part.keep, self._lines, self._missing, self._checkpoint)
+        self._lines, self._missing = {}, {}
+
+    async def _write_tables(self) -> dict[str, int]:
+        """Write the lines as Parquet files into the part, and return how many rows each has."""
+        try:
+            with (
+                _progress() as progress,
+                self._part.lines.open("rb") as lines,
+                income_client.ParquetTables(self._part.empty_tables()) as tables,
+            ):
+                task = progress.add_task("Writing tables", total=self._part.records, count="")
+                for line in lines:
+                    tables.write(income_client.from_json(income_client.ApplicationRecord, line))
+                    progress.advance(task)
+                    await asyncio.sleep(0)  # lets a signal be seen
+                    if self._stop.is_stopped:
+                        raise _StoppedError
+        except ConfigurationError as error:
+            raise IncomeClientError(
+                f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
+            ) from None
+        return tables.rows
+
+
+async def _listed_ahead(
+    walk: "ApplicationPaginator",
+) -> "AsyncGenerator[tuple[ApplicationPage, str, float], None]":
+    """Yield pages, with the walk's checkpoint and covered fraction before each of them.
+
+    More are listed while records are read: a service of narrow windows needs many.
     """
-    OutputLines().write(os.fsencode(path))
+    queue: asyncio.Queue[Any] = asyncio.Queue(_PAGES_AHEAD)
+
+    async def list_pages() -> None:
+        try:
+            async with aclosing(walk.pages()) as pages:
+                async for page in pages:
+                    await queue.put((page, walk.checkpoint, walk.progress.covered_fraction))
+        except Exception as error:  # noqa: BLE001 - raised again below
+            await queue.put(error)
+        else:
+            await queue.put(None)
+
+    task = asyncio.create_task(list_pages())
+    try:
+        while (found := await queue.get()) is not None:
+            if isinstance(found, Exception):
+                raise found
+            yield found
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=18),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[count]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=error_screen(),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=not error_screen().is_for_progress,
+    )
+
+
+def _json(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=2).encode() + b"\n"
+
+
+def _option(name: str, value: Any) -> str:
+    option = name.replace("_", "-")
+    match value:
+        case bool():
+            return f"--{option}" if value else f"--no-{option}"
+        case None:
+            return f"no --{option}"
+        case _ if name == "service":
+            return f"the service {value}"
+        case _:
+            return f"--{option} {value}"
+
+
+def _lost(applications: int, seconds: int) -> str:
+    parts = []
+    if applications:
+        parts.append(f"{counted(applications, 'application')} could not be read")
+    if seconds:
+        parts.append(f"{counted(seconds, 'second')} could not be listed whole")
+    return " and ".join(parts)

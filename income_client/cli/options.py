@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from attrs import frozen
 from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
-from cyclopts.types import NonNegativeFloat, NonNegativeInt
+from cyclopts.types import NonNegativeFloat
 
 from income_client import ConfigurationError
 
@@ -36,7 +36,6 @@ class MisuseError(ConfigurationError):
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 """An option without a value."""
 Seconds = NonNegativeFloat
-WholeSeconds = NonNegativeInt
 TableOrJson = Annotated[
     Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
 ]
@@ -324,7 +323,9 @@ def _id_in(line: bytes, number: int) -> str:
 
 # Types of documents
 
-TypesOption = Annotated[tuple[str, ...], Parameter(name="--type", negative=(), show_default=False)]
+TypesOption = Annotated[
+    tuple[str, ...], Parameter(name="--type", negative=(), show_default=False, metavar="TYPE")
+]
 _OF_THE_CONTRACT: Final = "paystub"
 
 

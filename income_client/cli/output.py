@@ -48,12 +48,7 @@ def reason_of(error: OSError, otherwise: str = "it cannot be used") -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, such as ``1 row`` or ``1,200 rows``."""
-    return f"{count:,} {plural(noun, is_one=count == 1)}"
-
-
-def plural(noun: str, *, is_one: bool = False) -> str:
-    """Return a noun as it follows its number."""
-    return noun if is_one else f"{noun}s"
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -69,9 +64,6 @@ def duration(seconds: float) -> str:
             rest = left % unit // below
             return f"{left // unit:,} {name}" + (f" {rest} {name_below}" if rest else "")
     return f"{left} s"
-
-
-in_words = in_short = counted_down = estimated = duration
 
 
 # Lines on standard output
@@ -291,7 +283,17 @@ def error_screen() -> Screen:
 
 _WIDTH: Final = 100
 """Where the output is not a terminal; a ticket takes that."""
-_IN_ASCII: Final = str.maketrans({"→": "->", "…": "...", "±": "+-"})
+_IN_ASCII: Final = str.maketrans(
+    {
+        "→": "->",
+        "…": "...",
+        "±": "+-",
+        "•": "*",
+        "·": ".",
+        "═": "=",
+        **dict.fromkeys("▏▎▍▌▋▊▉█", "#"),
+    }
+)
 
 
 def print_lines(drawing: RenderableType) -> None:

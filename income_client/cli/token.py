@@ -1,26 +1,38 @@
-"""``income-client token``: buys an access token and tells how long it serves and what it says."""
+"""``income-client token``: requests an access token and describes it.
 
+A token is read without its signature, and only what speaks of the token, the service
+and the client is shown; any other claim may be about a person.
+"""
+
+import json
 import sys
+from base64 import urlsafe_b64decode
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from income_client import (
-    AuthenticationError,
-    BasicAuth,
-    IncomeClientError,
-    PermissionDeniedError,
-    StoredToken,
-)
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
-from .config import Connection, Ready, made_ready
+from income_client import AuthenticationError, IncomeClientError, PermissionDeniedError, StoredToken
+
+from .config import Connection, made_ready
 from .exit_status import ExitStatus
 from .options import Switch, TableOrJson
-from .output import say, write_text
-from .tokens.claims import content_of
-from .tokens.keeper import TokenKeeper
-from .tokens.view import TokenReport, show_token
+from .output import duration, print_lines, printable, say, write_text
 
-_WARNING: Final = "whoever has this reads what you may read; this terminal keeps it on screen"
+_HIDDEN: Final = "(not shown)"
+_SIGNED_PARTS: Final = 3
+_ENCRYPTED_PARTS: Final = 5
+_LONGEST: Final = 200
+_CLOSE_SECONDS: Final = 60.0
+_HEADER: Final = frozenset({"alg", "cty", "enc", "kid", "typ"})
+_TIMES: Final = frozenset({"auth_time", "exp", "iat", "nbf"})
+_CLAIMS: Final = _TIMES | {
+    "aud", "azp", "client_id", "cid", "gty", "iss", "roles", "scope", "scp", "sub", "tid",
+    "token_use", "ver",
+}  # fmt: skip
 
 
 async def token(
@@ -29,67 +41,178 @@ async def token(
     output: TableOrJson = "table",
     reveal: Switch = False,
 ) -> int:
-    """Buy an access token, and tell how long it serves and what it says.
+    """Request an access token and describe it.
 
-    Its claims are shown where it is a JWT, without verifying it and without those
-    that may be about a person. The token itself is only shown by --reveal, which
-    prints nothing else. The exit status is 1 where the credentials need no token,
-    and 4 if it, or they, were refused.
+    The claims of a JWT are shown without verifying its signature, except those that
+    may be about a person. The token itself is shown by --reveal only, which prints
+    nothing else. The exit status is 1 if the credentials need no token, and 4 if
+    they, or the token, were refused.
 
     Example: income-client token
 
     Args:
-        connection: where the account comes from.
-        output: a table to read, or JSON.
-        reveal: print the token itself, and nothing else.
+        connection: which service, and whose credentials.
+        output: Output format.
+        reveal: Print the token itself, and nothing else.
 
     Returns:
-        The exit status: 1 where there are no tokens, 4 if the service refuses this one.
+        The exit status.
     """
-    found = made_ready(connection)
-    if isinstance(found.auth, BasicAuth):
-        say("there is no token: user name and password go with every request")
+    ready = made_ready(connection)
+    if ready.configuration.account.username is not None:
+        say("there is no token: user name and password are sent with every request")
         return ExitStatus.FAILED
-    keeper = TokenKeeper()
-    refusal = await _bought(found, keeper)
-    bought = keeper.token
-    if bought is None:
-        if refusal is not None:
-            raise refusal
-        say("no token was bought")
+    store = _NewToken()
+    refusal: IncomeClientError | None = None
+    try:
+        async with ready.client(token_store=store) as client:
+            await client.check()
+    except IncomeClientError as error:
+        if store.token is None:
+            raise
+        refusal = error
+        say(f"a token was issued, and the service did not accept it: {refusal}")
+    if store.token is None:
+        say("no token was issued")
         return ExitStatus.FAILED
-    if refusal is not None:
-        say(f"bought, and not taken by the service: {refusal}")
     if reveal:
-        _reveal(bought)
+        if sys.stdout.isatty():
+            say("who has this token can read what you can read; clear it from this terminal")
+        write_text(store.token.access_token.reveal())
+    elif output == "json":
+        write_text(json.dumps(_described(store.token), indent=2))
     else:
-        show_token(_report(bought), output)
+        _print_table(_described(store.token))
     is_refused = isinstance(refusal, AuthenticationError | PermissionDeniedError)
     return ExitStatus.REFUSED if is_refused else ExitStatus.DONE
 
 
-async def _bought(found: Ready, keeper: TokenKeeper) -> IncomeClientError | None:
-    """Have a client buy a token by the smallest call there is, and return how that ended."""
-    client = found.client(token_store=keeper)
+class _NewToken:
+    """A token store that begins empty, so that a token is requested, and keeps it in memory."""
+
+    def __init__(self) -> None:
+        self.token: StoredToken | None = None
+
+    async def load(self) -> StoredToken | None:
+        return None
+
+    async def save(self, token: StoredToken) -> None:
+        self.token = token
+
+
+def _described(issued: StoredToken) -> dict[str, Any]:
+    """Return what may be shown of a token, as the JSON output has it."""
+    text = issued.access_token.reveal()
+    header, claims = _content(text)
+    form = "opaque" if header is None else "JWT" if claims is not None else "encrypted JWT"
+    header, claims = header or {}, claims or {}
+    scope = claims.get("scope", claims.get("scp"))
+    unknown = [name for name in header if name not in _HEADER]
+    unknown += [name for name in claims if name not in _CLAIMS]
+    return {
+        "type": "Bearer",
+        "form": form,
+        "characters": len(text),
+        "expires_at": _utc(issued.expires_at.astimezone(UTC)),
+        "seconds_left": int((issued.expires_at - datetime.now(UTC)).total_seconds()),
+        "lifetime": issued.lifetime,
+        "exp_agrees": _agrees(issued.expires_at, claims),
+        "scope": None if scope is None else _words(scope) or None,
+        "header": {name: _words(value) for name, value in header.items() if name in _HEADER},
+        "claims": {name: _claim(name, value) for name, value in claims.items() if name in _CLAIMS},
+        "not_shown": [printable(name[:_LONGEST]) for name in unknown],
+        "verified": False,
+    }
+
+
+def _content(text: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return header and claims of a JWT; no claims if they are encrypted, neither of others."""
+    parts = text.split(".")
+    if len(parts) not in (_SIGNED_PARTS, _ENCRYPTED_PARTS):
+        return None, None
+    header = _object(parts[0])
+    if header is None or "alg" not in header:
+        return None, None
+    if len(parts) == _ENCRYPTED_PARTS:
+        return header, None
+    claims = _object(parts[1])
+    return (None, None) if claims is None else (header, claims)
+
+
+def _object(part: str) -> dict[str, Any] | None:
     try:
-        async with client:
-            await client.get_application_page(limit=1)
-    except IncomeClientError as error:
-        return error.again()
-    return None
+        value = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
-def _report(bought: StoredToken) -> TokenReport:
-    return TokenReport(
-        expires_at=bought.expires_at.astimezone(UTC),
-        seconds_left=(bought.expires_at - datetime.now(UTC)).total_seconds(),
-        lifetime=bought.lifetime,
-        characters=len(bought.access_token.reveal()),
-        content=content_of(bought.access_token.reveal()),
-    )
+def _agrees(expires_at: datetime, claims: dict[str, Any]) -> bool:
+    """Say whether the token ends when the reply that brought it says."""
+    end = _moment(claims.get("exp"))
+    return end is None or abs((end - expires_at).total_seconds()) <= _CLOSE_SECONDS
 
 
-def _reveal(bought: StoredToken) -> None:
-    if sys.stdout.isatty():
-        say(_WARNING)
-    write_text(bought.access_token.reveal())
+def _claim(name: str, value: object) -> str:
+    moment = _moment(value) if name in _TIMES else None
+    if moment is not None:
+        return _utc(moment)
+    # If the client is a person, its name may be that of the person.
+    is_name = name == "sub" and isinstance(value, str) and any(map(str.isspace, value))
+    return _HIDDEN if is_name else _words(value)
+
+
+def _words(value: object) -> str:
+    text = " ".join(map(_word, value)) if isinstance(value, list) else _word(value)
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+
+
+def _word(value: object) -> str:
+    match value:
+        case str() if "@" not in value:  # an address may be that of a person
+            return value
+        case bool() | int() | float() | None:
+            return json.dumps(value)
+        case _:
+            return _HIDDEN
+
+
+def _moment(value: object) -> datetime | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(value, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+
+
+def _print_table(found: dict[str, Any]) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    for name, words in _rows(found):
+        table.add_row(name, Text(words))
+    if found["header"]:
+        source = Text("Header and claims are read from the token; its signature is not verified.")
+        source.stylize("dim")
+        print_lines(Group(table, "", source))
+    else:
+        print_lines(table)
+
+
+def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "type", f"{found['type']}, {found['form']}, {found['characters']:,} characters"
+    yield "expires", f"{found['expires_at']}, in {duration(found['seconds_left'])}"
+    yield "lifetime", f"{found['lifetime']:g} s"
+    yield "scope", found["scope"] or "not stated"
+    if not found["exp_agrees"]:
+        yield "note", "the token's own exp claim is more than a minute off; a clock may be wrong"
+    for kind in ("header", "claims"):
+        for name, words in found[kind].items():
+            yield f"{kind.removesuffix('s')} {name}", words
+    if found["not_shown"]:
+        yield "not shown", ", ".join(found["not_shown"])

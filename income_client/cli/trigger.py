@@ -85,24 +85,28 @@ async def trigger(
     # It loads aiohttp, which the help does not need.
     from income_client.emulator.control import (
         CallbackOrder,
+        OrderFailedError,
         OrderFault,
         RemoteEmulator,
     )
+    from income_client.emulator.exchange import check_local_address
 
     url, auth = _emulator()
     try:
+        check_local_address("INCOME_BASE_URL", url)
         order = CallbackOrder(application_id=application_id, event_type=event, update=update)
         emulator = RemoteEmulator(url, auth)
     except ConfigurationError as error:
-        raise MisuseError(error.message.replace("url is", "INCOME_BASE_URL must be")) from None
+        raise MisuseError(error.message) from None
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):
-            with _patience():
-                outcome = await emulator.fire(order)
-            if isinstance(outcome, OrderFault):
-                say(f"{outcome.value}{_HINTS.get(outcome.name, '')}")
-                is_refused = outcome is OrderFault.NOT_AUTHORIZED
+            try:
+                with _patience():
+                    outcome = await emulator.fire(order)
+            except OrderFailedError as error:
+                say(f"{error.fault.value}{_HINTS.get(error.fault.name, '')}")
+                is_refused = error.fault is OrderFault.NOT_AUTHORIZED
                 return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
             are_delivered = are_delivered and outcome.delivered
             rows.write(

@@ -104,16 +104,12 @@ def _parsed(address: str) -> Link:
 @lru_cache(maxsize=64)
 def _check_policy(host: str, scheme: str, port: int, policy: DownloadPolicy) -> None:
     if policy.require_https and scheme != "https":
-        raise UnsafeLinkError(
-            f"{host}: not https, which DownloadPolicy requires", reason=LinkRefusal.PLAIN_HTTP
-        )
+        raise UnsafeLinkError(f"{host}: plain http is not allowed", reason=LinkRefusal.PLAIN_HTTP)
     default_port = _DEFAULT_PORTS[scheme]
     patterns = map(read_host_pattern, policy.allowed_hosts)
     if not any(pattern.allows(host, port, default_port) for pattern in patterns):
         shown = host if port == default_port else f"{host}, port {port}"
-        raise UnsafeLinkError(
-            f"{shown}: not a host that DownloadPolicy allows", reason=LinkRefusal.HOST
-        )
+        raise UnsafeLinkError(f"{shown}: not an allowed host for files", reason=LinkRefusal.HOST)
     if is_ip(host):
         check_peer(host, policy)
 

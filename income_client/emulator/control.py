@@ -68,6 +68,15 @@ class OrderFault(enum.Enum):
     NO_SUCH_APPLICATION = "the emulator has no application of this id"
 
 
+class OrderFailedError(Exception):
+    """An order was not carried out."""
+
+    def __init__(self, fault: OrderFault) -> None:
+        super().__init__(fault.value)
+        self.fault: OrderFault = fault
+        """Why."""
+
+
 _FAULTS: Final = {
     NO_TARGET: OrderFault.NO_TARGET,
     NO_SUCH_APPLICATION: OrderFault.NO_SUCH_APPLICATION,
@@ -90,12 +99,16 @@ class RemoteEmulator:
         self._auth = auth
         check_local_address("url", self._origin + CONTROL_PATH)
 
-    async def fire(self, order: CallbackOrder) -> CallbackDelivery | OrderFault:
-        """Have one callback fired, and return what became of it in the end."""
+    async def fire(self, order: CallbackOrder) -> CallbackDelivery:
+        """Have one callback fired, and return what became of it in the end.
+
+        Raises:
+            OrderFailedError: none was fired.
+        """
         try:
             authorization = await self._authorization()
         except TokenError as error:
-            return _fault_of(error.outcome)
+            raise _failed(error.outcome) from None
         headers = (("Content-Type", "application/json"), ("Authorization", authorization.reveal()))
         url = self._origin + CONTROL_PATH
         body = msgspec.json.encode(order)
@@ -105,8 +118,8 @@ class RemoteEmulator:
                 return msgspec.json.decode(answer.body, type=CallbackDelivery)
             code = msgspec.json.decode(answer.body, type=dict[str, str]).get("error", "")
         except ValueError:
-            return _fault_of(answer.outcome)
-        return _FAULTS.get(code) or _fault_of(answer.outcome)
+            raise _failed(answer.outcome) from None
+        raise _failed(answer.outcome, code)
 
     async def _authorization(self) -> Secret:
         if isinstance(self._auth, BasicAuth):
@@ -116,8 +129,11 @@ class RemoteEmulator:
         return authorization
 
 
-def _fault_of(outcome: int | str) -> OrderFault:
+def _failed(outcome: int | str, code: str = "") -> OrderFailedError:
+    """Return the error for what an order came to, and for the code in the reply."""
+    if code in _FAULTS:
+        return OrderFailedError(_FAULTS[code])
     if outcome == HTTPStatus.UNAUTHORIZED:
-        return OrderFault.NOT_AUTHORIZED
+        return OrderFailedError(OrderFault.NOT_AUTHORIZED)
     is_answer = isinstance(outcome, int) or outcome == "unreadable"
-    return OrderFault.NO_EMULATOR if is_answer else OrderFault.NOBODY
+    return OrderFailedError(OrderFault.NO_EMULATOR if is_answer else OrderFault.NOBODY)

@@ -223,7 +223,8 @@ class Faults:
     """Faults in the order in which they were added; the first that matches is played.
 
     Args:
-        now: returns service time in seconds, by which faults begin and end.
+        now: returns service time in seconds, by which faults begin and end; unless given,
+            no time passes.
 
     Attributes:
         requests: how many requests were looked at.

@@ -19,6 +19,7 @@ _ID_MASK: Final = (1 << _ID_BITS) - 1
 _STRIDE: Final = 0x9E3779B97D
 _UNSTRIDE: Final = pow(_STRIDE, -1, 1 << _ID_BITS)
 _ID_LENGTH: Final = 4 + _ID_BITS // 4
+_LONGEST_NUMBER: Final = 12
 _HEX: Final = frozenset("0123456789abcdef")
 
 
@@ -166,7 +167,7 @@ class World:
         if reference in self._number_by_reference:
             return self._number_by_reference[reference]
         digits = reference[5:]
-        if not (digits.isascii() and digits.isdecimal()):
+        if not (digits.isascii() and digits.isdecimal()) or len(digits) > _LONGEST_NUMBER:
             return None
         number = int(digits)
         known = number < self._invented and reference == f"LOAN-{number:08d}"
@@ -240,7 +241,7 @@ class World:
         place = bisect_right(self._times, updated)
         self._times.insert(place, updated)
         self._numbers.insert(place, number)
-        self._note_files(number, added)
+        self._index_files(number, added)
         return added.application_id
 
     def check_replacement(self, application_id: str, reference: str) -> int:
@@ -278,8 +279,10 @@ class World:
         """
         added, _ = _read_added(application, documents)
         number = self.check_replacement(added.application_id, added.reference)
+        for document in self._added[number - self._invented].all_documents():
+            self._number_by_document.pop(str(document["document_id"]), None)
         self._added[number - self._invented] = added
-        self._note_files(number, added)
+        self._index_files(number, added)
         return self.touch(added.application_id)
 
     def touch(self, application_id: str) -> int:
@@ -346,14 +349,10 @@ class World:
             return self._numbers[places.start : places.stop]
         return [self._numbers[place] for place in places]
 
-    def _note_files(self, number: int, added: Added) -> None:
-        others = {name: at for name, at in self._number_by_document.items() if at != number}
-        own = {
-            str(document["document_id"]): number
-            for document in added.all_documents()
-            if not document.get("url")
-        }
-        self._number_by_document = {**others, **own}
+    def _index_files(self, number: int, added: Added) -> None:
+        for document in added.all_documents():
+            if not document.get("url"):
+                self._number_by_document[str(document["document_id"])] = number
 
     def _known(self, application_id: str) -> int:
         number = self.number_of(application_id)
@@ -403,7 +402,9 @@ def _read_added(
         for document in added.all_documents():
             document["document_id"]
         return added, _second_of_text(application["last_updated_at"])
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ConfigurationError(f"an application cannot be served without {error}") from None
+    except (TypeError, ValueError) as error:
         raise ConfigurationError(f"an application cannot be served: {error}") from None
 
 

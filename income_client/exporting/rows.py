@@ -1,24 +1,26 @@
-"""What a record becomes in each table: rows as plain values; knows no library that holds them."""
+"""What a record becomes in each table: rows of plain values; knows no library that holds tables."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, get_args
 
-from income_client.records.applications import AddressEntry, Applicant, IncomeCalculation
-from income_client.records.documents import ApplicationRecord, Document, DocumentEntry
-from income_client.records.paystub import Paystub, PaystubApplicant
+import attrs
+
+from income_client.records.applications import (
+    AddressEntry,
+    Applicant,
+    IncomeCalculation,
+    IncomeSource,
+)
+from income_client.records.documents import ApplicationRecord, Document
+from income_client.records.paystub import AmountPair, Paystub, PaystubApplicant
 from income_client.wire.codec import parse_exactly, render, to_json
-
-from .misfits import AMOUNT_NAMES, amount_pairs
-from .unknown_fields import unknown_fields
 
 Row: TypeAlias = dict[str, Any]
 """A value for each column that has one."""
 
-_NUMBERED_FROM: Final = 1
-_ROWS_OF_THEIR_OWN: Final = frozenset(
-    {"applicants", "income_calculations", "income_sources", "documents", "extracted_data"}
-)
-_PAIRS: Final = frozenset(AMOUNT_NAMES)
+_ADDRESS: Final = ("street_address", "city", "state", "zip")
+_AMOUNT_PAIRS: Final = tuple(one.name for one in attrs.fields(Paystub) if one.type is AmountPair)
 
 
 def application_rows(record: ApplicationRecord) -> Iterator[Row]:
@@ -26,18 +28,17 @@ def application_rows(record: ApplicationRecord) -> Iterator[Row]:
     application = record.application
     sources = application.data_sources
     yield {
-        "application_id": application.application_id,
-        "application_reference_id": application.application_reference_id,
-        "application_date": application.application_date,
-        "last_updated_at": application.last_updated_at,
+        **_values(
+            application,
+            ("application_id", "application_reference_id", "application_date", "last_updated_at"),
+        ),
         "image_files": [
-            {"file_id": one.file_id, "file_reference_id": one.file_reference_id}
-            for one in sources.image_files
+            _values(image, ("file_id", "file_reference_id")) for image in sources.image_files
         ],
         "structured_data": _json(sources.structured_data),
         "documents_read": record.documents is not None,
-        "extra": _unknown(application),
-        "documents_extra": None if record.documents is None else _unknown(record.documents),
+        "extra": _extra(application),
+        "documents_extra": None if record.documents is None else _extra(record.documents),
     }
 
 
@@ -59,19 +60,19 @@ def income_source_rows(record: ApplicationRecord) -> Iterator[Row]:
     """Yield a row for each amount that was calculated."""
     application = record.application
     for slot, calculation in application.income_calculations.items():
-        sources = [
-            (one.year, source) for one in calculation.incomes for source in one.income_sources
-        ]
-        for number, (year, source) in enumerate(sources, _NUMBERED_FROM):
+        sources = (
+            (income.year, source)
+            for income in calculation.incomes
+            for source in income.income_sources
+        )
+        for number, (year, source) in enumerate(sources, start=1):
             yield {
                 "application_id": application.application_id,
                 "applicant": slot,
                 "source_number": number,
                 "year": year,
-                "source_type": source.source_type,
-                "calculated_income_amount": source.calculated_income_amount,
-                "document_ids": list(source.document_ids),
-                "extra": _unknown(source),
+                **_values(source, ("source_type", "calculated_income_amount", "document_ids")),
+                "extra": _extra(source),
             }
 
 
@@ -79,17 +80,15 @@ def document_rows(record: ApplicationRecord) -> Iterator[Row]:
     """Yield a row for each document, with what a paystub says of its period."""
     calculations = record.application.income_calculations.values()
     suspected = {one for each in calculations for one in each.suspected_fraudulent.document_ids}
-    for number, (document_type, document) in _documents(record):
+    for key, document in _documents(record):
         row = {
-            **_document_key(record, number, document_type, document),
-            "application_reference_id": _reference(record),
-            "file_ids": list(document.file_ids),
-            "file_reference_ids": list(document.file_reference_ids),
-            "updated_at": document.updated_at,
-            "data_action": document.data_action,
+            **key,
+            **_values(document, ("file_ids", "file_reference_ids", "updated_at", "data_action")),
+            "application_reference_id": record.documents
+            and record.documents.application_reference_id,
             "is_suspected_fraudulent": document.document_id in suspected,
             "pages": None if document.pages is None else _json(document.pages),
-            "extra": _unknown(document),
+            "extra": _extra(document),
         }
         match document.extracted_data:
             case Paystub() as paystub:
@@ -105,16 +104,16 @@ def document_rows(record: ApplicationRecord) -> Iterator[Row]:
 
 def paystub_amount_rows(record: ApplicationRecord) -> Iterator[Row]:
     """Yield a row for each pair of amounts of each paystub, absent amounts included."""
-    for number, (document_type, document) in _documents(record):
+    for key, document in _documents(record):
         if isinstance(document.extracted_data, Paystub):
-            key = _document_key(record, number, document_type, document)
-            for name, pair in amount_pairs(document.extracted_data):
+            for name in _AMOUNT_PAIRS:
+                pair: AmountPair = getattr(document.extracted_data, name)
                 yield {
                     **key,
                     "name": name,
                     "current_amount": pair.current,
                     "ytd_amount": pair.ytd,
-                    "extra": _unknown(pair),
+                    "extra": _json(pair.extra) if pair.extra else None,
                 }
 
 
@@ -128,103 +127,118 @@ ROWS: Final[Mapping[str, Callable[[ApplicationRecord], Iterator[Row]]]] = {
 """What makes the rows of each table."""
 
 
+def _values(record: object, names: Iterable[str]) -> Row:
+    return {name: getattr(record, name) for name in names}
+
+
 def _person(applicant: Applicant) -> Row:
-    current = next((one.address for one in applicant.address_info if one.is_current), None)
-    return {
-        "first_name": applicant.first_name,
-        "last_name": applicant.last_name,
-        "email": applicant.email,
-        "phone": applicant.phone,
-        "ssn": applicant.ssn,
-        "date_of_birth": applicant.date_of_birth,
-        "current_street_address": current and current.street_address,
-        "current_city": current and current.city,
-        "current_state": current and current.state,
-        "current_zip": current and current.zip,
+    row = {
+        **_values(applicant, ("first_name", "last_name", "email", "phone", "ssn", "date_of_birth")),
         "addresses": [_address(entry) for entry in applicant.address_info],
-        "extra": _unknown(applicant),
+        "extra": _extra(applicant),
     }
+    for entry in applicant.address_info:
+        if entry.is_current:
+            current = _values(entry.address, _ADDRESS)
+            return row | {f"current_{name}": value for name, value in current.items()}
+    return row
 
 
 def _address(entry: AddressEntry) -> Row:
-    return {
-        "street_address": entry.address.street_address,
-        "city": entry.address.city,
-        "state": entry.address.state,
-        "zip": entry.address.zip,
-        "is_current": entry.is_current,
-        "start_date": entry.start_date,
-        "end_date": entry.end_date,
-    }
+    return _values(entry.address, _ADDRESS) | _values(
+        entry, ("is_current", "start_date", "end_date")
+    )
 
 
 def _calculation(calculation: IncomeCalculation) -> Row:
     return {
         "income_years": [income.year for income in calculation.incomes],
-        "suspected_fraudulent_document_ids": list(calculation.suspected_fraudulent.document_ids),
-        "calculation_extra": _unknown(calculation),
+        "suspected_fraudulent_document_ids": calculation.suspected_fraudulent.document_ids,
+        "calculation_extra": _extra(calculation),
     }
 
 
-def _documents(record: ApplicationRecord) -> Iterator[tuple[int, DocumentEntry]]:
-    if record.documents is not None:
-        yield from enumerate(record.documents.all(), _NUMBERED_FROM)
-
-
-def _document_key(
-    record: ApplicationRecord, number: int, document_type: str, document: Document
-) -> Row:
-    return {
-        "application_id": record.application_id,
-        "document_number": number,
-        "document_type": document_type,
-        "document_id": document.document_id,
-    }
-
-
-def _reference(record: ApplicationRecord) -> str | None:
-    return None if record.documents is None else record.documents.application_reference_id
+def _documents(record: ApplicationRecord) -> Iterator[tuple[Row, Document]]:
+    """Yield each document with what names it: ids may be there twice, numbers are not."""
+    if record.documents is None:
+        return
+    for number, (document_type, document) in enumerate(record.documents.all(), start=1):
+        key = {
+            "application_id": record.application_id,
+            "document_number": number,
+            "document_type": document_type,
+            "document_id": document.document_id,
+        }
+        yield key, document
 
 
 def _paystub(paystub: Paystub) -> Row:
     return {
-        "employer_name": paystub.employer_name,
-        "pay_period_frequency": paystub.pay_period_frequency,
-        "pay_begin_date": paystub.pay_begin_date,
-        "pay_end_date": paystub.pay_end_date,
-        "pay_date": paystub.pay_date,
-        "hours_worked": paystub.hours_worked,
+        **_values(
+            paystub,
+            (
+                *("employer_name", "pay_period_frequency", "hours_worked"),
+                *("pay_begin_date", "pay_end_date", "pay_date"),
+            ),
+        ),
         "paystub_applicants": [_named(*item) for item in paystub.applicants.items()],
         "earnings": _json(paystub.earnings),
         "deductions": _json(paystub.deductions),
         "taxes": _json(paystub.taxes),
-        "extracted_extra": _text(unknown_fields(paystub, _PAIRS)),
+        "extracted_extra": _extra(paystub),
     }
 
 
 def _named(slot: str, person: PaystubApplicant) -> Row:
     return {
         "applicant": slot,
-        "first_name": person.first_name,
-        "middle_name": person.middle_name,
-        "last_name": person.last_name,
-        "suffix": person.suffix,
-        "ssn": person.ssn,
-        "street_address": person.address.street_address,
-        "street_2": person.address.street_2,
-        "city": person.address.city,
-        "state": person.address.state,
-        "zip": person.address.zip,
+        **_values(person, ("first_name", "middle_name", "last_name", "suffix", "ssn")),
+        **_values(person.address, (*_ADDRESS, "street_2")),
     }
-
-
-def _unknown(record: object) -> str | None:
-    return _text(unknown_fields(record, _ROWS_OF_THEIR_OWN))
-
-
-def _text(found: dict[str, Any]) -> str | None:
-    return _json(found) if found else None
 
 
 def _json(value: object) -> str:
     return render(value).decode()
+
+
+def _extra(record: object) -> str | None:
+    """Return the unknown fields of a record and of those within it as JSON, None for none."""
+    found = _unknown_fields(record)
+    return _json(found) if found else None
+
+
+def _unknown_fields(record: Any) -> Row:
+    """Return them at their places: by name in objects, by position, from 0, in arrays."""
+    found = dict(getattr(record, "extra", {}))
+    kind: Any = type(record)
+    for name in _fields_with_records(kind):
+        inner = _unknown_within(getattr(record, name))
+        if inner:
+            found[name] = inner
+    return found
+
+
+def _unknown_within(value: Any) -> Row:
+    match value:
+        case Mapping():
+            found = {key: _unknown_within(one) for key, one in value.items()}
+        case tuple():
+            found = {str(place): _unknown_within(one) for place, one in enumerate(value)}
+        case _:
+            return {} if value is None else _unknown_fields(value)
+    return {key: inner for key, inner in found.items() if inner}
+
+
+_WITH_COLUMN: Final = frozenset({Applicant, IncomeCalculation, IncomeSource, Document, AmountPair})
+"""Records whose unknown fields have a column of their own."""
+
+
+@functools.cache
+def _fields_with_records(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in attrs.fields(kind) if _holds_records(one.type))
+
+
+def _holds_records(annotation: Any) -> bool:
+    if attrs.has(annotation):
+        return annotation not in _WITH_COLUMN
+    return any(map(_holds_records, get_args(annotation)))

@@ -1,17 +1,13 @@
 """The tables of some records, as pyarrow, polars or pandas have them; loads none of these early."""
 
 from collections.abc import AsyncIterable, Iterable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
-
-from .columns import TABLES
-from .libraries import check_installed
-from .misfits import check_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,9 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-
-AT_A_TIME: Final = 1000
-"""Records that are held as rows at a time: these take more room than any library's columns."""
 
 
 @frozen(kw_only=True)
@@ -41,8 +34,8 @@ class RecordTables(Generic[T]):
 
     def items(self) -> Iterator[tuple[str, T]]:
         """Iterate over the tables with their names."""
-        for name in TABLES:
-            yield name, getattr(self, name)
+        for field in fields(RecordTables):
+            yield field.name, getattr(self, field.name)
 
 
 def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
@@ -51,8 +44,8 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
     Their columns are the same for any records and for none. Amounts are
     ``decimal128(38, 18)``, exact or an error; times that end in Z are in UTC, the
     others have no zone. What has no shape in the contract is JSON text, and
-    fields that it does not name are so in ``extra``, at the places where they
-    stood. Only download addresses are left out: they are secret, and expire.
+    fields that it does not name are in ``extra`` as JSON, by their places. Only
+    download addresses are left out: they are secret, and expire.
 
     Args:
         records: as fetching and polling deliver them, gathered, or `from_json` reads them.
@@ -61,15 +54,21 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
         Five tables.
 
     Raises:
-        ConfigurationError: pyarrow is not installed, these are no records, or one
+        ConfigurationError: pyarrow is not installed, these are not records, or one
             holds what a column cannot hold exactly.
     """
-    check_installed("pyarrow")
-    gathered = _Gathered()
-    rest = _iterated(records)
-    while some := list(islice(rest, AT_A_TIME)):
-        gathered.take(some)
-    return gathered.tables()
+    require("pyarrow")
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    from .schema import SCHEMAS, batches_of  # noqa: PLC0415 - loads pyarrow
+
+    parts = list(batches_of(_iterated(records)))
+    return RecordTables(
+        **{
+            name: pa.Table.from_batches([part[name] for part in parts], schema)
+            for name, schema in SCHEMAS.items()
+        }
+    )
 
 
 def to_polars(records: Iterable[ApplicationRecord]) -> "RecordTables[pl.DataFrame]":
@@ -82,10 +81,10 @@ def to_polars(records: Iterable[ApplicationRecord]) -> "RecordTables[pl.DataFram
         Five data frames.
 
     Raises:
-        ConfigurationError: pyarrow or polars is not installed, these are no
+        ConfigurationError: pyarrow or polars is not installed, these are not
             records, or one holds what a column cannot hold exactly.
     """
-    check_installed("polars")
+    require("polars")
     import polars as pl  # noqa: PLC0415 - comes with no extra of ours
 
     tables = to_arrow(records)
@@ -105,10 +104,10 @@ def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFram
         Five data frames.
 
     Raises:
-        ConfigurationError: pyarrow or pandas is not installed, these are no
+        ConfigurationError: pyarrow or pandas is not installed, these are not
             records, or one holds what a column cannot hold exactly.
     """
-    check_installed("pandas")
+    require("pandas")
     import pandas as pd  # noqa: PLC0415 - comes with no extra of ours
 
     tables = to_arrow(records)
@@ -117,38 +116,26 @@ def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFram
     )
 
 
-def _iterated(records: object) -> Iterator[Any]:
-    fault = None
-    if isinstance(records, AsyncIterable):
-        fault = "records that are awaited are gathered first: [record async for record in ...]"
-    elif not isinstance(records, Iterable):
-        fault = f"records are several, such as a list of them, not {type(records).__name__}"
+def require(library: str) -> None:
+    """Load a library, or raise a `ConfigurationError` that says how to install it."""
+    try:
+        import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
     else:
-        return iter(records)
-    del records
-    raise ConfigurationError(fault)
+        return
+    beside = "" if library == "pyarrow" else f" {library}"
+    raise ConfigurationError(f"this needs {library}: pip install 'income-client[parquet]'{beside}")
 
 
-class _Gathered:
-    """Batches by table; whoever is shown the variables of a failed call sees none of them."""
-
-    def __init__(self) -> None:
-        self._batches: dict[str, list[Any]] = {table: [] for table in TABLES}
-
-    def take(self, records: list[ApplicationRecord]) -> None:
-        from .arrow_batches import batches_of  # noqa: PLC0415 - loads pyarrow
-
-        for record in records:
-            check_record(record)
-        self._add(batches_of(records))
-
-    def tables(self) -> "RecordTables[pa.Table]":
-        from .arrow_batches import table_of  # noqa: PLC0415 - loads pyarrow
-
-        return RecordTables(
-            **{name: table_of(name, parts) for name, parts in self._batches.items()}
+def _iterated(records: object) -> Iterator[Any]:
+    if isinstance(records, AsyncIterable):
+        raise ConfigurationError(
+            "gather records that are awaited first: [record async for record in ...]"
         )
-
-    def _add(self, batches: dict[str, Any]) -> None:
-        for name, batch in batches.items():
-            self._batches[name].append(batch)
+    if not isinstance(records, Iterable):
+        raise ConfigurationError(
+            f"records must be an iterable, such as a list, not {type(records).__name__}"
+        )
+    return iter(records)

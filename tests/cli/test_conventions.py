@@ -68,6 +68,7 @@ def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
     shown = cli(name, "--help")
     assert (shown.status, shown.stderr) == (0, "")
     assert f"Usage: income-client {name}" in shown.stdout
+    assert "[ARGS" not in shown.stdout
     assert f"Example: income-client {name}" in shown.stdout
     assert "\x1b" not in shown.stdout
     assert max(map(len, shown.lines)) <= WIDTH

@@ -1,22 +1,29 @@
-"""``income-client download``: which files it has, and what it does not ask for again."""
+"""``income-client download``: the files, their list, and what a person sees meanwhile."""
 
 import json
+import os
 import re
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.application_payloads import application_of, paystub
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, closed_pipe, spelt
+from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe, spelt
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
+from tests.support.limits import no_room_above
 from tests.support.served import documents_of, served
 
 MiB: Final = 2**20
+STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+HALF_WAY: Final = "/300.0 kB"
+large: Final = pytest.mark.income_service(applications=2, file_bytes=300_000)
 
 
 @pytest.fixture
@@ -66,19 +73,6 @@ def test_the_list_names_nobody(download: Download, income_service: IncomeService
             assert person["last_name"] not in text
     assert "http" not in text
     assert "X-Amz" not in text
-
-
-@applications(15)
-def test_only_the_types_that_are_asked_for(
-    download: Download, income_service: IncomeService
-) -> None:
-    """Other types are left out; a type that no document has is reported."""
-    paystubs = documents_of(income_service, "paystub")
-    assert 0 < len(paystubs) < len(documents_of(income_service))
-    ran = download("--type", "paystub", "--type", "payslip")
-    assert {entry["document_id"] for entry in download.listed} == set(paystubs)
-    assert "payslip" in ran.stderr
-    assert "paystub" in ran.stderr.partition("payslip")[2]
 
 
 @applications(5)
@@ -134,20 +128,6 @@ def test_another_file_is_replaced_only_when_told(download: Download) -> None:
     assert counts_of(ran.stderr) == {"new": 1, "there": len(others), "failed": 0}
     assert download.is_whole(one["document_id"])
     assert len(download.listed) == len(others) + 2
-
-
-@applications(2)
-def test_a_replaced_document_is_seen_with_overwrite(
-    download: Download, income_service: IncomeService
-) -> None:
-    """What the service has replaced is downloaded only where known files are asked for, too."""
-    download()
-    one = download.listed[0]["document_id"]
-    income_service.replace_file(one)
-    assert download().stdout == ""
-    assert not download.is_whole(one)
-    assert download("--overwrite").status == 0
-    assert download.is_whole(one)
 
 
 @applications(6)
@@ -225,14 +205,7 @@ def test_files_come_from_allowed_hosts_only(
     assert counts_of(ran.stderr)["failed"] == files
     assert f"{files - 1} more files" in ran.stderr
     assert ran.stderr.count("--allow-host") == 1
-
-
-@applications(2)
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:*"])
-def test_this_machine_is_trusted_with_plain_http(host: str, download: Download) -> None:
-    """What names this machine allows http and its own network."""
-    download.hosts = ("--allow-host", host)
-    assert download().status == 0
+    assert "Policy" not in ran.stderr
 
 
 @applications(1)
@@ -251,13 +224,9 @@ def test_a_refused_address_names_the_option(
     hosts: tuple[str, ...],
     hint: str | None,
     download: Download,
-    income_service: IncomeService,
 ) -> None:
     """What would allow it is named last, where there is such an option; nothing is sent."""
-    payloads = application_of({}, stubs=({**paystub(1), "url": url},))
-    _, documents = payloads.bodies
-    documents = documents.replace(b'"app-1"', json.dumps(income_service.ids[0]).encode())
-    income_service.faults.add(Fault("body", path="*/documents", body=documents, times=None))
+    download.serve_one(url=url)
     download.hosts = tuple(part for host in hosts for part in ("--allow-host", host))
     ran = download()
     refused, *hints, _ = ran.stderr.splitlines()
@@ -363,7 +332,8 @@ def test_a_span_chooses_everything_that_changed(
         (("app-1", "--allow-host", "*"), "--allow-host"),
         (("app-1", "--names", "../{document_id}"), "--names"),
         (("app-1", "--names", "{ssn}.{ext}"), "--names"),
-        (("app-1", "--names", "{ssn}"), "--names"),
+        (("app-1", "--names", "/x/{"), "--names"),
+        (("--updated-after", "7d", "--names", "fixed.{ext}"), "--names"),
         (("app-1", "--names", "{file_reference_id}", "--overwrite"), "{ext}"),
         (("app-1", "--names", "{document_id}.jsonl"), "{ext}"),
         (("app-1", "--names", "{document_id}.{{ext}}"), "{ext}"),
@@ -379,6 +349,7 @@ def test_misuse(
     assert (ran.status, ran.stdout) == (2, "")
     assert named in ran.words
     assert len(income_service.requests) == 0
+    assert not (service_cli.folder / "files").exists()
 
 
 @applications(1)
@@ -446,3 +417,281 @@ def test_a_path_that_nobody_reads_comes_again(
     assert download.listed == []
     ran = download()
     assert (ran.status, len(ran.lines)) == (0, len(documents_of(income_service)))
+
+
+# The list
+
+
+def mode_of(path: Path) -> int:
+    """Return who may do what with it."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@applications(2)
+def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) -> None:
+    """Folders and the list are for their owner alone; a folder that was there stays as it was."""
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top").chmod(0o755)
+    download.folder = tmp_path / "top" / "a" / "b"
+    download()
+    assert mode_of(download.manifest) == 0o600
+    assert mode_of(tmp_path / "top" / "a") == mode_of(download.folder) == 0o700
+    assert mode_of(tmp_path / "top") == 0o755
+    download.manifest.chmod(0o644)
+    download()
+    assert mode_of(download.manifest) == 0o600
+
+
+@applications(2)
+@given(cut=st.integers(0))
+def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -> None:
+    """Cut anywhere, whole lines hold, and what they list is neither printed nor listed again."""
+    original = download.folder.with_name("original.jsonl")
+    if not original.exists():
+        download()
+        original.write_bytes(b"".join(download.manifest.read_bytes().splitlines(keepends=True)[:4]))
+    content = original.read_bytes()
+    entries = [json.loads(line) for line in content.splitlines()]
+    kept = content[: cut % (len(content) + 1)]
+    download.manifest.write_bytes(kept)
+    ran = download()
+    assert ran.status == 0
+    whole = [str(download.folder / entry["path"]) for entry in entries[: kept.count(b"\n")]]
+    assert not set(whole) & set(ran.lines)
+    lines = download.manifest.read_bytes().splitlines()
+    assert lines[: len(whole)] == content.splitlines()[: len(whole)]
+    # What is behind the line that was cut off is whole again.
+    assert all(isinstance(json.loads(line), dict) for line in lines[len(whole) + 1 :])
+    assert download().stdout == ""
+
+
+@applications(2)
+def test_what_is_no_entry_is_passed_over(download: Download) -> None:
+    """Garbage, wrong types and paths that lead out count for nothing; further fields do no harm."""
+    download()
+    one, *others = download.listed
+    wrong: list[dict[str, Any]] = [
+        {"size": "17"}, {"file": None}, {"path": None}, {"path": ""}, {"path": "/etc/passwd"},
+        {"path": "../manifest.jsonl"}, {"path": "a\ud800\0"}, {"application_id": 1},
+        {"sha256": ["0"]},
+    ]  # fmt: skip
+    known = [json.dumps({**entry, "more": [1]}).encode() for entry in others]
+    bad = [json.dumps({**one, **changes}).encode() for changes in wrong]
+    garbage = [b"\xff\xfe", b"[]", b"null", b"[" * 100_000, b"{}", b"", *known, *bad, b"{"]
+    download.manifest.write_bytes(b"\n".join(garbage))
+    ran = download()
+    assert (ran.status, ran.stdout) == (0, f"{download.folder / one['path']}\n")
+    text = download.manifest.read_text("utf-8", "replace").splitlines()
+    assert {**json.loads(text[-1]), "time": ""} == {**one, "time": ""}
+
+
+@applications(2)
+def test_the_last_line_about_a_file_counts(download: Download) -> None:
+    """An older line that says something else about a file does not matter."""
+    download()
+    older = json.dumps({**download.listed[0], "sha256": "f" * 64})
+    download.manifest.write_text(f"{older}\n{download.manifest.read_text('utf-8')}", "utf-8")
+    assert download().stdout == ""
+
+
+def _link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@applications(2)
+@pytest.mark.parametrize("replace", [_link, _pipe, _folder], ids=["link", "pipe", "folder"])
+def test_what_is_no_file_is_not_taken_for_one(
+    replace: Callable[[Path], None], download: Download
+) -> None:
+    """Something else in a file's place is not waited for, and does not count as the file."""
+    download()
+    replace(download.folder / download.listed[0]["path"])
+    assert counts_of(download().stderr)["there"] < len(download.listed)
+
+
+@applications(2)
+@pytest.mark.parametrize(
+    ("make", "folder"),
+    [
+        (lambda path: path.symlink_to("target"), "files"),
+        (os.mkfifo, "files"),
+        (Path.mkdir, "files"),
+        (Path.touch, "files/manifest.jsonl"),
+        (Path.touch, "files/manifest.jsonl/inner"),
+    ],
+    ids=["link", "pipe", "folder", "file for a folder", "file above it"],
+)
+def test_a_list_is_a_file_in_a_folder(
+    make: Callable[[Path], None], folder: str, download: Download, income_service: IncomeService
+) -> None:
+    """Anything else in its place is an error before anything is sent."""
+    download.folder.mkdir()
+    (download.folder / "target").touch()
+    make(download.folder / "manifest.jsonl")
+    download.folder = download.folder.parent / folder
+    ran = download()
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "manifest.jsonl" in ran.stderr
+    assert len(income_service.requests) == 0
+    assert (download.folder.parent / "files/target").exists() or "/" in folder
+
+
+@pytest.mark.income_service(applications=8, file_bytes=100)
+def test_a_list_without_room_loses_nothing(
+    download: Download, income_service: IncomeService
+) -> None:
+    """A line that could not be written whole is an error; with room again, all files are listed."""
+    with no_room_above(2000):
+        ran = download()
+    assert ran.status == 1
+    assert "file too large" in ran.stderr
+    printed = set(ran.lines)
+    assert download().status == 0
+    entries = [json.loads(line) for line in download.manifest.read_text().splitlines()
+               if line.endswith("}")]  # fmt: skip
+    assert {entry["document_id"] for entry in entries} == set(documents_of(income_service))
+    assert printed <= {str(download.folder / entry["path"]) for entry in entries}
+
+
+@applications(2)
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+    kind=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+)
+def test_any_name_is_listed_and_found_again(
+    name: str, kind: str, download: Download, income_service: IncomeService
+) -> None:
+    """Whatever the service calls documents and types, a line holds it and is read again."""
+    one = income_service.ids[0]
+    income_service.faults.clear()
+    download.serve_one(kind, document_id=name, extracted_data={})
+    ran = download(one)
+    assert ran.status == 0, ran.stderr
+    last = download.listed[-1]
+    assert (last["document_id"], last["document_type"]) == (name, kind)
+    assert (download.folder / last["path"]).resolve().is_relative_to(download.folder)
+    assert download(one).stdout == ""
+
+
+# On a terminal
+
+
+@pytest.fixture
+def nowhere() -> Iterator[int]:
+    """Where standard output goes, so that the terminal is left to bars."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.fixture
+def stalled(income_service: IncomeService) -> None:
+    """Have every file stop half-way."""
+    income_service.faults.add(Fault("stall", times=None, keep=150_000, path=FILES))
+
+
+def interrupting(*texts: str) -> Callable[[Running], None]:
+    """Return what interrupts the command once these were on its terminal."""
+
+    def stop(running: Running) -> None:
+        for text in texts:
+            running.stderr.wait_for(text)
+        running.interrupt()
+
+    return stop
+
+
+@large
+@pytest.mark.usefixtures("stalled")
+def test_each_file_has_a_bar_and_all_together_one(
+    download: Download, nowhere: int, income_service: IncomeService
+) -> None:
+    """A file on its way shows its bytes; in the end only the summary remains."""
+    terminal = Terminal(columns=200)
+    shown = download(terminal=terminal, stdout=nowhere, during=interrupting(HALF_WAY))
+    assert shown.status == 130
+    text = STYLE.sub("", shown.screen)
+    assert re.search(r"[01] of 2 applications\b", text)
+    row = re.search(r"(doc-\S+) .* \d+\.\d/300\.0 kB", text)
+    assert row
+    assert row[1] in documents_of(income_service)
+    (summary,) = terminal.standing(shown.screen)
+    assert "0 new, 0 there already, 0 failed" in summary
+
+
+@large
+@pytest.mark.usefixtures("stalled")
+def test_a_failure_remains_above_the_bars(
+    download: Download, nowhere: int, income_service: IncomeService
+) -> None:
+    """It is a line of its own."""
+    lost, *_ = documents_of(income_service)
+    income_service.faults.clear()
+    income_service.faults.add(
+        Fault("status", status=404, times=None, path=f"*/{lost}*"),
+        Fault("stall", times=None, keep=150_000, path=FILES),
+    )
+    terminal = Terminal(columns=200)
+    shown = download(terminal=terminal, stdout=nowhere, during=interrupting(HALF_WAY, lost))
+    failed, summary = terminal.standing(shown.screen)
+    assert lost in failed
+    assert "1 failed" in summary
+
+
+@pytest.mark.income_service(applications=20, file_bytes=300_000)
+@pytest.mark.usefixtures("stalled")
+@pytest.mark.parametrize(("rows", "columns"), [(3, 80), (8, 80), (24, 80), (8, 20), (8, 40)])
+def test_bars_fit_the_terminal(rows: int, columns: int, download: Download, nowhere: int) -> None:
+    """However many files are on their way, nothing scrolls, and nothing remains but the summary."""
+    terminal = Terminal(rows=rows, columns=columns)
+    shown = download(
+        "--concurrency", "40", terminal=terminal, stdout=nowhere, during=interrupting("...")
+    )
+    remaining = "".join(terminal.standing(shown.screen)).replace(" ", "")
+    assert remaining.startswith("income-client:0files")
+    assert "doc-" not in remaining
+
+
+@pytest.mark.income_service(applications=5)
+def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
+    """Where both streams are one terminal, the bars make way for the paths."""
+    terminal = Terminal(columns=300)
+    *paths, summary = terminal.standing(download(terminal=terminal).screen)
+    assert paths == [str(download.folder / entry["path"]) for entry in download.listed]
+    assert summary.startswith("income-client: ")
+
+
+@large
+def test_dumb_terminals_and_quiet_are_respected(download: Download, nowhere: int) -> None:
+    """A terminal that cannot erase gets the summary alone; with --quiet there is nothing."""
+    shown = download(terminal=Terminal(columns=200), stdout=nowhere, env={"TERM": "dumb"})
+    assert (shown.status, shown.screen.count("\n")) == (0, 1)
+    assert "\x1b" not in shown.screen
+    assert download("--quiet", terminal=Terminal(), stdout=nowhere).screen == ""
+
+
+@pytest.mark.income_service(applications=1, file_bytes=300_000)
+@pytest.mark.usefixtures("stalled")
+@pytest.mark.parametrize(
+    "name", ["doc\x1b[2J\x07\u202e\n", "[red]doc[/red] {task}", "doc" + "d" * 300], ids=ascii
+)
+def test_a_name_cannot_act_on_the_terminal(name: str, download: Download, nowhere: int) -> None:
+    """A document's id is shown as it is spelt but for control characters, and is cut."""
+    download.serve_one(document_id=name)
+    shown = download(terminal=Terminal(), stdout=nowhere, during=interrupting(HALF_WAY))
+    text = STYLE.sub("", shown.screen)
+    assert name[:3] in text
+    assert "[red]doc" in text or not name.startswith("[red]")
+    assert "d" * 60 not in text
+    assert not any(each in text for each in ("\x1b[2J", "\x07", "\u202e"))

@@ -15,7 +15,10 @@ from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Running
 from tests.support.processes import environment, file_for, run, started
 
-QUICK: Final = ("applications", "configure", "dead-letters", "documents", "find")
+QUICK: Final = (
+    "applications", "configure", "dead-letters", "documents", "emulate", "find", "listen", "poll",
+    "trigger",
+)  # fmt: skip
 LAZY: Final = f"""
 import sys
 from income_client.cli import main
@@ -26,7 +29,7 @@ for words in (["--help"], *([name, "--help"] for name in {QUICK})):
         main()
     except SystemExit as ended:
         assert not ended.code
-    assert not {{"aiohttp", "income_client.emulator"}} & {{*sys.modules}}, words
+    assert not {{"aiohttp", "income_client.emulator.api"}} & {{*sys.modules}}, words
 """
 
 

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -172,7 +173,7 @@ def test_what_is_not_an_emulator_is_reported(
                 "INCOME_USERNAME": "x",
                 "INCOME_PASSWORD": "hidden",
             },
-            "this machine",
+            "INCOME_BASE_URL must be",
         ),
         (
             ("--event", "\udcff"),
@@ -240,6 +241,21 @@ def test_emulate_listen_and_trigger_work_in_that_order(
         assert emulator.wait().status == 0
     assert not announcement(shell, "emulate").exists()
     assert not announcement(shell, "listen").exists()
+
+
+def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
+    shell: dict[str, str],
+) -> None:
+    """It may begin after an emulator that was told its address and no credentials."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    url = f"http://127.0.0.1:{port}/callbacks"
+    with started("emulate", "--applications", "9", "--callbacks", url, env=shell) as emulator:
+        emulator.stdout.wait_for("They carry no credentials")
+        with started("listen", "--port", port, env=shell):
+            emulator.stderr.wait_for("where income-client listen runs")
+            assert rows(run("trigger", env=shell))[0]["attempts"] == [200]
 
 
 def test_a_killed_emulator_is_not_found(shell: dict[str, str]) -> None:

@@ -98,6 +98,7 @@ def test_list_by_reference() -> None:
         (f"{wanted}&updated_before=1970-01-01T00:03:21", 1),
         ("application_reference_id=LOAN-00000002", 0),
         ("application_reference_id=", 0),
+        (f"application_reference_id=LOAN-{'1' * 5000}", 0),
     ):
         rows = ask_json(service, query=query)["applications"]
         assert [row["application_id"] for row in rows] == [service.world.ids[1]] * found

@@ -9,7 +9,12 @@ import pytest
 
 from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault
-from income_client.emulator.control import CallbackOrder, OrderFault, RemoteEmulator
+from income_client.emulator.control import (
+    CallbackOrder,
+    OrderFailedError,
+    OrderFault,
+    RemoteEmulator,
+)
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.emulated_calls import basic_header, bearer_header, until
@@ -157,6 +162,12 @@ async def test_a_remote_emulator_reports_the_delivery(service: Emulator) -> None
             )
 
 
+async def _fault(remote: RemoteEmulator, order: CallbackOrder) -> OrderFault:
+    with pytest.raises(OrderFailedError) as caught:
+        await remote.fire(order)
+    return caught.value.fault
+
+
 async def test_a_remote_emulator_says_why_not(service: Emulator) -> None:
     """Each reason for which an order is not carried out has its name."""
     oauth2 = OAuth2ClientCredentials("somebody", "else")
@@ -165,11 +176,11 @@ async def test_a_remote_emulator_says_why_not(service: Emulator) -> None:
         (BasicAuth("somebody", "else"), CallbackOrder(), OrderFault.NOT_AUTHORIZED),
         (oauth2, CallbackOrder(), OrderFault.NOT_AUTHORIZED),
     ):
-        assert await RemoteEmulator(service.url, auth).fire(order) is fault
+        assert await _fault(RemoteEmulator(service.url, auth), order) is fault
     service.callbacks = CallbackTarget("http://127.0.0.1:9/")
     unknown = CallbackOrder(application_id="nobody")
     remote = RemoteEmulator(service.url, service.basic)
-    assert await remote.fire(unknown) is OrderFault.NO_SUCH_APPLICATION
+    assert await _fault(remote, unknown) is OrderFault.NO_SUCH_APPLICATION
 
 
 @pytest.mark.parametrize(
@@ -187,6 +198,6 @@ async def test_what_is_not_an_emulator(answer: bytes | None, fault: OrderFault) 
     """Something else that answers is not taken for an emulator, nor is a port without an answer."""
     for auth in (BasicAuth("a", "b"), OAuth2ClientCredentials("a", "b")):
         async with serving(always(answer)) as server:
-            assert await RemoteEmulator(server.url, auth).fire(CallbackOrder()) is fault
+            assert await _fault(RemoteEmulator(server.url, auth), CallbackOrder()) is fault
     with pytest.raises(ConfigurationError, match="url must be"):
         RemoteEmulator("http://example.com", BasicAuth("a", "b"))

@@ -16,7 +16,7 @@ from income_client.emulator import Emulator, Fault, FaultKind, Faults, ServiceRu
 from income_client.emulator.fault_scripts import fault_shares
 from income_client.emulator.faults import replacement
 from income_client.errors import ConfigurationError
-from income_client.testing import JumpingClock, cut_body, flaky, outage, script, slow, throttled
+from income_client.testing import JumpingClock, flaky, outage, script, slow, throttled
 from tests.support.emulated_calls import basic_header, get_status, raw_reply, until
 from tests.support.emulated_replies import LIST
 
@@ -42,11 +42,7 @@ def test_faults_are_used_up_in_order() -> None:
     faults = _added(Fault("status", status=500, skip=2), Fault("status", status=503))
     assert _played(faults, "/token", 4) == [503, "ok", 500, "ok"]
     assert (faults.requests, faults.played) == (4, {"500": 1, "503": 1})
-
-
-def test_endless_faults() -> None:
-    """A fault without a count stays until it is cleared."""
-    faults = _added(Fault("reset", times=None))
+    faults.add(Fault("reset", times=None))
     assert _played(faults, "/token", 3) == ["reset"] * 3
     faults.clear()
     assert _played(faults, "/token", 1) == ["ok"]
@@ -170,14 +166,10 @@ def test_a_script_that_cannot_be_read_is_refused(text: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("trouble", "arguments", "message"),
     [
-        (outage, {"seconds": "x"}, "seconds must be a finite number, 0 or more"),
-        (outage, {"seconds": 1, "status": "down"}, "status must be a whole number"),
         (outage, {"seconds": 1, "call": 503}, "call must be the name of a call"),
-        (flaky, {"rate": -0.5}, "rate must be a share from 0 to 1"),
         (flaky, {"rate": 0.5, "seed": None}, "seed must be a whole number"),
         (throttled, {"retry_after": -5}, "retry_after must be a finite number, 0 or more"),
         (throttled, {"retry_after": "soon"}, "retry_after must be a whole number"),
-        (cut_body, {"keep": -1}, "keep must be a whole number, 0 or more"),
         (slow, {"seconds_a_byte": -1}, "interval must be a finite number, 0 or more"),
     ],
 )
@@ -228,7 +220,7 @@ def test_shares_are_those_of_all_requests() -> None:
 
 
 async def test_status_fault(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """A status fault replaces the reply with its status, headers and body, as often as it says."""
+    """Any final status replaces the reply, with headers and body, as often as the fault says."""
     service.faults.add(Fault("status", status=429, headers={"Retry-After": "7"}, body=b"{}"))
     async with session.get(service.url + LIST, headers=basic_header(service)) as reply:
         assert (reply.status, reply.headers["Retry-After"]) == (429, "7")
@@ -237,15 +229,11 @@ async def test_status_fault(session: aiohttp.ClientSession, service: Emulator) -
         assert await reply.read() == b"{}"
     assert await get_status(session, service) == 200
     assert [each.fault for each in service.requests] == ["status", None]
-
-
-@pytest.mark.parametrize("status", [204, 304, 302, 418, 599, 999])
-async def test_odd_statuses(session: aiohttp.ClientSession, service: Emulator, status: int) -> None:
-    """A status fault can send any final status, with a Location or without one."""
-    service.faults.add(Fault("status", status=status))
-    url = service.url + LIST
-    async with session.get(url, headers=basic_header(service), allow_redirects=False) as reply:
-        assert reply.status == status
+    for status in (204, 304, 302, 418, 599, 999):
+        service.faults.add(Fault("status", status=status))
+        url = service.url + LIST
+        async with session.get(url, headers=basic_header(service), allow_redirects=False) as reply:
+            assert reply.status == status
 
 
 async def test_redirect_and_body_faults(session: aiohttp.ClientSession, service: Emulator) -> None:

@@ -1,6 +1,11 @@
-"""The commands that pictures are taken of, each run on a terminal against invented data."""
+"""The commands in the README's pictures, each run on a terminal against invented data.
+
+``python -m tests.pictures.scenes`` draws the pictures anew.
+"""
 
 import re
+import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +20,7 @@ from tests.pictures.terminal_picture import picture_of, screen_of
 from tests.support.cli import Cli, Terminal
 from tests.support.served import served
 
+FOLDER: Final = Path(__file__).parent
 _WIDTH: Final = 84
 _ROWS: Final = 60
 _PROMPT: Final = Text("$ ", style="bold green")
@@ -33,7 +39,7 @@ class Scene:
 
     @property
     def text(self) -> Text:
-        """What stands on the terminal at last, below what was typed."""
+        """What the terminal shows at last, below what was typed."""
         return Text("\n").join([_PROMPT + Text(self.typed), screen_of(self.shown, _WIDTH)])
 
     def picture(self, name: str) -> str:
@@ -113,3 +119,10 @@ def _updated_at(service: IncomeService, one: str) -> str:
 def _played(typed: str, arguments: tuple[str, ...], cli: Cli, **options: Any) -> Scene:
     shown = cli(*arguments, terminal=Terminal(_ROWS, _WIDTH), **options)
     return Scene(typed=f"income-client {typed}", shown=shown.screen)
+
+
+if __name__ == "__main__":
+    for scene_name in sys.argv[1:] or SCENES:
+        with tempfile.TemporaryDirectory() as scratch:
+            drawn = SCENES[scene_name](Path(scratch)).picture(scene_name)
+        (FOLDER / f"{scene_name}.svg").write_text(drawn, "utf-8")

@@ -48,7 +48,7 @@ _FORMAT: Final = """\
 
 
 def screen_of(shown: str, width: int) -> Text:
-    """Return what stands on a terminal after everything that it got.
+    """Return what a terminal shows after everything that it got.
 
     Args:
         shown: all of it, with what moves the cursor.
@@ -69,10 +69,10 @@ def picture_of(text: Text, width: int, *, name: str, title: str) -> str:
     """Return an SVG picture of a terminal.
 
     Args:
-        text: what stands on it.
+        text: what it shows.
         width: in columns.
         name: prefix of the ids in the picture.
-        title: what stands in the bar of its window.
+        title: of its window.
     """
     console = Console(
         record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor"
@@ -94,12 +94,12 @@ def _faint_as_blinking(found: re.Match[str]) -> str:
 
 
 def _runs(screen: Any, line: int) -> Iterator[tuple[str, Style]]:
-    """Yield what stands on a line, as few pieces of one style each."""
+    """Yield the text of a line, as few pieces of one style each."""
     row = screen.buffer[line]
     chars = (row[column] for column in range(screen.columns))
     for style, run in groupby(chars, key=_style):
         text = "".join(char.data for char in run)
-        # Some viewers leave out the blanks at the ends of a text, and stretch the rest.
+        # Some viewers leave out the blanks at the ends of a text, and widen the rest.
         for piece in re.split(r"(^ +| +$)", text):
             yield piece, style
 

@@ -6,8 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.pictures.draw import FOLDER
-from tests.pictures.scenes import SCENES, shape_of
+from tests.pictures.scenes import FOLDER, SCENES, shape_of
 from tests.pictures.terminal_picture import picture_of, screen_of
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -24,7 +23,7 @@ def described(svg: str) -> str:
 def test_a_picture_shows_what_is_shown(name: str, tmp_path: Path) -> None:
     """Drawn anew, a picture has the words of the one that is kept; figures may differ.
 
-    Where the command shows something else by now: ``python -m tests.pictures.draw``.
+    Where the command shows something else by now: ``python -m tests.pictures.scenes``.
     """
     kept = (FOLDER / f"{name}.svg").read_text("utf-8")
     scene = SCENES[name](tmp_path)

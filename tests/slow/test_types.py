@@ -29,7 +29,7 @@ PACKAGES: Final = (
     "income_client.testing",
 )
 NEEDED: Final = (
-    *("mypy", "pyright", "rich", "cyclopts", "uvicorn", "joserfc", "pyarrow", "obstore"),
+    *("mypy", "pyright", "rich", "cyclopts", "jinja2", "uvicorn", "joserfc", "pyarrow", "obstore"),
     *("opentelemetry", "pandas", "polars", "fastapi", "prometheus_client"),
 )
 """What the checked code imports; the types of what is missing cannot be known."""

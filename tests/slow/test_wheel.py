@@ -57,12 +57,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
 
 
 def test_the_wheel_has_the_package_and_its_types(wheel: Wheel) -> None:
-    """The wheel holds every module and py.typed, and neither tests nor benchmarks."""
+    """Every module, the template and the style of pages and py.typed; no tests, no benchmarks."""
     source = Path(income_client.__file__).parent
-    modules = {
-        f"income_client/{path.relative_to(source).as_posix()}" for path in source.rglob("*.py")
+    shipped = {
+        f"income_client/{path.relative_to(source).as_posix()}"
+        for kind in ("*.py", "*.jinja", "*.css")
+        for path in source.rglob(kind)
     }
-    assert modules | {"income_client/py.typed"} <= wheel.files
+    page = {f"income_client/cli/application/page.{kind}" for kind in ("css", "html.jinja")}
+    assert page <= shipped
+    assert shipped | {"income_client/py.typed"} <= wheel.files
     assert not any(name.startswith(("tests/", "benchmarks/")) for name in wheel.files)
 
 
@@ -90,7 +94,7 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "telemetry",
     ]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
-    assert cli == ["cyclopts", "rich"]
+    assert cli == ["cyclopts", "jinja2", "rich"]
     callbacks = [re.split(r"[<>=]", line)[0] for line in needed if "extra == 'callbacks'" in line]
     assert sorted(callbacks) == ["cryptography", "joserfc"]
     bench = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'bench'" in line)

@@ -61,10 +61,8 @@ PURE: Final = (
     ),
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
-    "cli.checking.facts", "cli.checking.list_facts", "cli.checking.list_rules",
-    "cli.checking.report",
-    "cli.checking.rules", "cli.checking.times", "cli.tokens.claims",
-    "exporting.columns", "exporting.misfits", "exporting.rows", "exporting.unknown_fields",
+    "cli.doctor.clocks",
+    "exporting.rows",
     "testing.requests",
 )  # fmt: skip
 """Modules that decide and never wait; a package stands for all that is in it."""
@@ -85,7 +83,7 @@ SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers
 
 CLIENTS: Final = frozenset(
     {
-        "downloads.http", "emulator.callbacks",
+        "cli.doctor.service", "downloads.http", "emulator.callbacks",
         "http.faults", "http.transport", "receivers.jwks",
     }
 )  # fmt: skip
@@ -96,11 +94,12 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cattrs": frozenset({"wire.readers"}),
     "cryptography": frozenset({"receivers.certificates", "receivers.jwt"}),
     "cyclopts": frozenset({"cli"}),
+    "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.tables"}),
     "polars": frozenset({"exporting.tables"}),
-    "pyarrow": frozenset({"exporting.arrow_batches", "exporting.parquet_file", "exporting.tables"}),
+    "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.tables"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"http.retry"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),

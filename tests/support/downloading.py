@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from income_client.emulator import Fault
 from income_client.testing import IncomeService
 
+from .application_payloads import paystub
 from .cli import Cli, Ran
+from .served import served
 
 HERE: Final = ("--allow-host", "127.0.0.1")
 FILES: Final = "/documents/*"
@@ -57,6 +60,14 @@ class Download:
     def file_requests(self) -> int:
         """How often the host of files was asked."""
         return self._service.requests.count("file")
+
+    def serve_one(self, kind: str = "paystub", **changes: Any) -> None:
+        """Have each application hold one document: a paystub with other fields."""
+        reply = served(self._service, self._service.ids[0], "/documents")
+        address = next(iter(reply["documents"].values()))[0]["url"]
+        reply["documents"] = {kind: [{**paystub(1), "url": address, **changes}]}
+        body = json.dumps(reply, default=float).encode()
+        self._service.faults.add(Fault("body", path="*/documents", body=body, times=None))
 
     def is_whole(self, document_id: str) -> bool:
         """Say whether the file of a document is there, byte for byte."""

@@ -28,12 +28,12 @@ def known_record() -> ApplicationRecord:
 
 
 def records() -> st.SearchStrategy[ApplicationRecord]:
-    """Whatever the service could send, amounts with any digits included."""
+    """Return any that the service could send, amounts with any digits included."""
     return st.builds(record_of, applications(), st.none() | documents_replies())
 
 
 def fitting_records() -> st.SearchStrategy[ApplicationRecord]:
-    """The same with amounts that columns can hold."""
+    """Return any that the service could send, with amounts that columns can hold."""
     return st.builds(
         record_of,
         applications().map(_rounded),

@@ -1,0 +1,116 @@
+"""``income-client application``: one application to look at, on a terminal or as a page."""
+
+import os
+import secrets
+from contextlib import aclosing
+from pathlib import Path
+
+from income_client import ConfigurationError, to_json
+from income_client.cli.config import Connection, connect
+from income_client.cli.exit_status import ExitStatus
+from income_client.cli.options import MisuseError, Switch, TableOrJson
+from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
+from income_client.cli.private_files import put, write
+from income_client.disk import sync_folder
+
+
+async def application(
+    application_id: str,
+    /,
+    *,
+    show_personal_data: Switch = False,
+    html: Path | None = None,
+    overwrite: Switch = False,
+    output: TableOrJson = "table",
+    addresses: Switch = False,
+    connection: Connection | None = None,
+) -> int:
+    """Show an application: its income by year, and the documents behind each amount.
+
+    Bars show the income of each year and source, on one scale for all applicants.
+    Each amount has its documents beside it; below, all documents are on a time
+    line with their pay periods. Amounts that rest on a document suspected to be
+    fraudulent are red, and marked with an exclamation mark. Personal data is
+    hidden unless --show-personal-data is given.
+
+    --html writes a page instead: one file without scripts that loads nothing and
+    that only you can read (mode 0600). JSON is the service's own, personal data
+    included; signed addresses of files are left out unless --addresses is given.
+
+    Example: income-client application app-000001 --html app-000001.html
+
+    Args:
+        application_id: Id of the application.
+        show_personal_data: Show names, numbers, addresses and employers.
+        html: Write a page to this file and print its path.
+        overwrite: Replace that file if it exists.
+        output: Format of the output.
+        addresses: Include the signed addresses of files in JSON, with which anyone can read them.
+        connection: The service.
+
+    Returns:
+        The exit status.
+    """
+    if html is not None:
+        if output == "json":
+            raise MisuseError("--html writes a page, not JSON: leave --output json out")
+        _check_place(html, overwrite=overwrite)
+    async with (
+        connect(connection) as client,
+        aclosing(client.fetch_records([application_id])) as records,
+    ):
+        try:
+            record = await anext(records)
+        except ConfigurationError as error:
+            raise MisuseError(error.message) from None
+    if output == "json":
+        OutputLines().write(inert(to_json(record if addresses else without_addresses(record))))
+        return ExitStatus.DONE
+    # Not needed for help and JSON.
+    from .view import view_of
+
+    view = view_of(record, show_personal_data=show_personal_data)
+    if html is None:
+        from .terminal import show
+
+        show(view)
+    else:
+        from .html import page
+
+        _write_private(html, page(view), overwrite=overwrite)
+        # The path as it is: the encoding of the output need not have its letters.
+        OutputLines().write(os.fsencode(html))
+    return ExitStatus.DONE
+
+
+def _check_place(path: Path, *, overwrite: bool) -> None:
+    """Make sure that a file may be written, before anything is requested."""
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder")
+    if not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"no such folder: {path.absolute().parent}")
+    if not overwrite and os.path.lexists(path):
+        raise ConfigurationError(_taken(path))
+
+
+def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
+    try:
+        write(part, content)
+        try:
+            if overwrite:
+                part.replace(path)
+            else:
+                put(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+        sync_folder(path.absolute().parent)
+    except FileExistsError:
+        raise ConfigurationError(_taken(path)) from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def _taken(path: Path) -> str:
+    return f"{path} is there already; --overwrite replaces it"

@@ -1,1 +1,0 @@
-"""What `demo` has found, and how it is shown."""

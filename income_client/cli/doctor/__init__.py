@@ -1,0 +1,249 @@
+"""``income-client doctor``: checks configuration, connection and service.
+
+Its output holds no secret, no borrower's data and no id but that of a failed request.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from income_client import IncomeClientError, RateLimitedError
+from income_client.cli.config import Connection, Ready, authority_of, made_ready
+from income_client.cli.exit_status import ExitStatus
+from income_client.cli.options import MisuseError, TableOrJson
+from income_client.cli.output import counted, print_lines, printable, say, write_text
+from income_client.cli.progress import Stages
+
+from .network import Finding, Server, UnansweredError, Verdict
+
+if TYPE_CHECKING:
+    from .service import Service
+
+_MOST_REQUESTS: Final = 40
+_PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+"""Variables that name a proxy for other programs, in upper or lower case."""
+_SHOWN: Final = 3
+"""Characters of a client id or user name, enough to tell it from another one."""
+_CONFIGURE: Final = (
+    "run income-client configure, or name a file with --config, or set INCOME_BASE_URL, and "
+    "INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and INCOME_PASSWORD"
+)
+_STYLES: Final = {
+    Verdict.OK: "green",
+    Verdict.NOTE: "cyan",
+    Verdict.WARNING: "yellow",
+    Verdict.FAILED: "bold red",
+    Verdict.SKIPPED: "dim",
+}
+
+
+async def doctor(
+    *,
+    connection: Connection | None = None,
+    output: TableOrJson = "table",
+) -> int:
+    """Check configuration, connection and service.
+
+    One line for each check: the configuration and where each part of it comes from,
+    DNS, TLS, the credentials, the clock, the speed of the service, and what its
+    documentation leaves open about the list, such as whether its bounds are
+    inclusive. It makes at most 40 requests, one after the other, and changes
+    nothing.
+
+    The output can be pasted into a ticket: it shows no secret, no borrower's data
+    and no id but that of a failed request, by which the service's owner finds it.
+    The exit status is 0 if nothing failed, 2 if the configuration is invalid, 4 if
+    the credentials were refused, else 1.
+
+    Example: income-client doctor --output json
+
+    Args:
+        connection: which service, and whose credentials.
+        output: Output format.
+
+    Returns:
+        The exit status.
+    """
+    from .service import CHECKS, MOST_CALLS, MOST_SECONDS, Service
+
+    report = Report()
+    try:
+        service = Service(made_ready(connection))  # may ask for a secret
+    except MisuseError as error:
+        report.findings["configuration"] = Finding(Verdict.FAILED, error.message, _CONFIGURE)
+        report.findings["proxy"] = _proxies(None)
+        for name in ("connection", *CHECKS):
+            report.skip(name, cause="configuration")
+        show(report, output)
+        return ExitStatus.MISUSED
+    say(f"at most {_MOST_REQUESTS} requests, one after the other, within {MOST_SECONDS:g} s")
+    with Stages() as stages, stages.stage("Checking", total=MOST_CALLS) as stage:
+        service.on_call = lambda calls: stage.reach(calls, counted(calls, "call"))
+        async with service.client:
+            await examine(service, report)
+        stage.reach(MOST_CALLS, counted(service.calls, "call"))
+    show(report, output)
+    if service.is_refused:
+        return ExitStatus.REFUSED
+    has_failed = any(each.verdict is Verdict.FAILED for each in report.findings.values())
+    return ExitStatus.FAILED if has_failed else ExitStatus.DONE
+
+
+class Report:
+    """Findings by check, in their order.
+
+    Attributes:
+        findings: one for each check.
+        causes: for each check that was skipped for another one, which.
+    """
+
+    def __init__(self) -> None:
+        self.findings: dict[str, Finding] = {}
+        self.causes: dict[str, str] = {}
+
+    def skip(self, name: str, *, cause: str) -> None:
+        """Skip a check that needs one that failed."""
+        self.causes[name] = cause
+        self.findings[name] = Finding(Verdict.SKIPPED, f"needs {cause}")
+
+    async def add(
+        self, name: str, check: Callable[[], Awaitable[Finding]], needs: Iterable[str] = ()
+    ) -> None:
+        """Run a check, unless one that it needs has failed or was skipped."""
+        for needed in needs:
+            if self.findings[needed].verdict in (Verdict.FAILED, Verdict.SKIPPED):
+                self.skip(name, cause=self.causes.get(needed, needed))
+                return
+        try:
+            self.findings[name] = await check()
+        except (UnansweredError, RateLimitedError) as error:
+            self.findings[name] = Finding(Verdict.SKIPPED, error.message)
+        except IncomeClientError as error:
+            self.findings[name] = Finding(Verdict.WARNING, f"a request failed: {error.message}")
+        except (OverflowError, ValueError):
+            text = "the service sent a time at the end of the calendar"
+            self.findings[name] = Finding(Verdict.FAILED, text, "tell the service's owner")
+
+
+async def examine(service: "Service", report: Report) -> None:
+    """Run all checks."""
+    from .service import CHECKS
+
+    report.findings["configuration"] = _configuration(service.ready)
+    report.findings["proxy"] = _proxies(service.ready)
+    ways = []
+    for place, server in _servers(service.ready):
+        connection = f"connection{place}"
+        await report.add(f"DNS{place}", server.check_name)
+        await report.add(connection, server.check_connection, [f"DNS{place}"])
+        await report.add(f"certificate{place}", server.check_certificate, [connection])
+        ways.append(connection)
+    if not ways:
+        text = "DNS, TLS and certificate of the service are not checked through a proxy"
+        report.findings["connection"] = Finding(Verdict.SKIPPED, text)
+    for name, (check, needs) in CHECKS.items():
+        await report.add(name, partial(check, service), needs or ways)
+
+
+def _servers(ready: Ready) -> Iterator[tuple[str, Server]]:
+    """Yield what is reached without a proxy: the service, and a token endpoint elsewhere."""
+    account = ready.configuration.account
+    if account.proxy is not None:
+        return
+    tls, address, tokens = ready.configuration.tls(), account.base_url or "", account.auth_url
+    yield "", Server(address, tls)
+    if tokens and not account.username and authority_of(tokens) != authority_of(address):
+        yield " (token endpoint)", Server(tokens, tls)
+
+
+def _configuration(ready: Ready) -> Finding:
+    """Say what the client is made of, and where each part of it is set."""
+    account = ready.configuration.account
+    parts = urlsplit(account.base_url or "")
+    service = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    tokens = f", tokens from {authority_of(account.auth_url)}" if account.auth_url else ""
+    kind, name = ("Basic", account.username) if account.username else ("OAuth 2.0", "")
+    name = name or account.client_id or ""
+    by_source: dict[str, list[str]] = {}
+    for key, source in ready.configuration.sources.items():
+        # The name of a variable says what it sets.
+        is_variable = source == f"INCOME_{key.upper()}"
+        place, word = ("the environment", source) if is_variable else (source, key)
+        by_source.setdefault(place, []).append(word)
+    places = "; ".join(f"{', '.join(words)} from {place}" for place, words in by_source.items())
+    shown = name[: min(_SHOWN, len(name) // 2)]
+    return Finding(Verdict.OK, f"{service}{tokens}, {kind} as {shown}…; {places}")
+
+
+def _proxies(ready: Ready | None) -> Finding:
+    """Say which proxy is used, and which one somebody may believe to be used."""
+    proxy = None if ready is None else ready.configuration.account.proxy
+    names = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower())]
+    unused = f"{' and '.join(names)} set, and not used"
+    if proxy is not None:
+        used = f"{authority_of(proxy.reveal())} is used"
+        return Finding(Verdict.OK, f"{used}; {unused}" if names else used)
+    if not names:
+        return Finding(Verdict.OK, "none")
+    advice = "if a proxy is the only way out, set INCOME_PROXY, or IncomeClient(proxy=...) in code"
+    return Finding(Verdict.NOTE, unused, advice)
+
+
+def show(report: Report, output: TableOrJson) -> None:
+    """Print the findings, as a table to read or as JSON."""
+    if output == "table":
+        print_lines(Group(_table(report), "", _summary(report)))
+        return
+    rows = [
+        {
+            "check": name,
+            "verdict": finding.verdict,
+            "finding": printable(finding.text),
+            "advice": printable(finding.advice) or None,
+        }
+        for name, finding in report.findings.items()
+    ]
+    write_text(json.dumps({"findings": rows}, indent=2))
+
+
+def _table(report: Report) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, finding in report.findings.items():
+        if name not in report.causes:
+            table.add_row(name, *_cells(finding))
+    for cause in dict.fromkeys(report.causes.values()):
+        names = ", ".join(name for name, each in report.causes.items() if each == cause)
+        rest = Finding(Verdict.SKIPPED, f"{names}: each needs {cause}")
+        table.add_row("the rest", *_cells(rest))
+    return table
+
+
+def _cells(finding: Finding) -> tuple[Text, Text]:
+    style = "dim" if finding.verdict is Verdict.SKIPPED else ""
+    words = Text.assemble((printable(finding.text), style))
+    if finding.advice:
+        words.append(f"\n→ {printable(finding.advice)}", "italic")
+    return Text(finding.verdict, _STYLES[finding.verdict]), words
+
+
+def _summary(report: Report) -> Text:
+    counts = Counter(each.verdict for each in report.findings.values())
+    worst = next((each for each in (Verdict.FAILED, Verdict.WARNING) if counts[each]), Verdict.OK)
+    parts = ", ".join(_counted(counts[each], each) for each in Verdict if counts[each])
+    return Text(f"{parts}.", f"bold {_STYLES[worst].removeprefix('bold ')}")
+
+
+def _counted(count: int, verdict: Verdict) -> str:
+    is_noun = verdict in (Verdict.NOTE, Verdict.WARNING)
+    return counted(count, verdict) if is_noun else f"{count} {verdict}"

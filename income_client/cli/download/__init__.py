@@ -1,0 +1,509 @@
+"""``income-client download``: the files of documents in a folder, with a list of them."""
+
+import asyncio
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich.console import Group
+from rich.filesize import decimal
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Column
+from rich.text import Text
+
+import income_client
+from income_client import (
+    AuthenticationError,
+    ConfigurationError,
+    DownloadPolicy,
+    IncomeClientError,
+    LinkRefusal,
+    UnsafeLinkError,
+)
+from income_client.cli.config import Connection, connect, described
+from income_client.cli.exit_status import ExitStatus
+from income_client.cli.options import (
+    STANDARD_INPUT,
+    Chosen,
+    DocumentTypes,
+    IdArgument,
+    Known,
+    MisuseError,
+    Moment,
+    Switch,
+    TypesOption,
+    When,
+    ends_before_it_begins,
+    overfull,
+    span_between,
+)
+from income_client.cli.output import (
+    OutputLines,
+    QuietOption,
+    counted,
+    error_screen,
+    printable,
+    reason_of,
+    say,
+)
+from income_client.cli.signals import Stoppable, StopSignals
+
+from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
+
+if TYPE_CHECKING:
+    from income_client import (
+        DocumentEntry,
+        DownloadedFile,
+        DownloadFailure,
+        DownloadProgress,
+        IncomeClient,
+    )
+
+_SERVICE_CONCURRENCY: Final = 16
+_ONLY_FILE: Final = 0
+"""The contract gives a document one file."""
+_EXTENSION: Final = ".{ext}"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_THIS_MACHINE: Final = re.compile(
+    r"(localhost|127(\.[0-9]+){3}|\[::1\])(:([0-9]+|\*))?", re.IGNORECASE
+)
+_NAMES_HELP: Final = (
+    "template of the names of files. Fields: application_id, document_type, document_id, file, "
+    "file_reference_id and ext; without a folder it must end with .{ext}. Files that the "
+    "manifest lists stay where they are."
+)
+_HOST_HELP: Final = (
+    "another host that files may come from, as name, *.domain, address or with :port; may be "
+    "repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also allows http and "
+    "private networks, for any host allowed."
+)
+_ALLOWED_BY: Final = {
+    LinkRefusal.PLAIN_HTTP: "files come over http from this machine only: --allow-host 127.0.0.1",
+    LinkRefusal.HOST: "files come from another host if --allow-host names it",
+    LinkRefusal.PRIVATE_NETWORK: "files come from private networks with --allow-private-networks",
+    LinkRefusal.THIS_MACHINE: "files come from this machine with --allow-host 127.0.0.1",
+}
+"""The option that allows what was refused, where there is one."""
+
+
+def _check_names(_: Any, template: str) -> None:
+    # A name of the lender's own could be the manifest's; no file's extension is.
+    if "/" not in template and not template.endswith(_EXTENSION):
+        raise ValueError(
+            f"without a folder it must end with {_EXTENSION}, "
+            f"since a file could take the place of {MANIFEST}"
+        )
+
+
+def _check_folder(_: Any, to: Path) -> None:
+    if to.parts and _SCHEME.fullmatch(to.parts[0]):
+        raise ValueError("this is an address, and --to is a folder of this machine")
+
+
+def _check_hosts(_: Any, hosts: tuple[str, ...]) -> None:
+    try:
+        DownloadPolicy(allowed_hosts=hosts or ("localhost",))
+    except ConfigurationError as error:
+        raise ValueError(error.message) from None
+
+
+async def download(
+    *applications: IdArgument,
+    to: Annotated[Path, Parameter(validator=_check_folder)],
+    updated_after: When | None = None,
+    updated_before: When | None = None,
+    type_: TypesOption = (),
+    names: Annotated[
+        str, Parameter(validator=_check_names, metavar="TEMPLATE", help=_NAMES_HELP)
+    ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
+    concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 8,
+    overwrite: Switch = False,
+    allow_host: Annotated[
+        tuple[str, ...],
+        Parameter(
+            validator=_check_hosts,
+            negative=(),
+            show_default=False,
+            metavar="HOST",
+            help=_HOST_HELP,
+        ),
+    ] = (),
+    allow_private_networks: Switch = False,
+    quiet: QuietOption = False,
+    connection: Connection | None = None,
+) -> int:
+    """Download the files of documents into a folder.
+
+    Select applications by id, by ids on standard input (-, one a line, or JSON from
+    applications and poll), or by update time.
+
+    The path of each file goes to standard output once the file is complete, and
+    manifest.jsonl in the folder gets a line with its size and SHA-256. Run the same
+    command again to resume: files that are listed and unchanged are not downloaded
+    again, and parts of others are kept, in hidden files beside their places.
+
+    A failure does not stop the other files. The exit status is 0 if all files are
+    there, and 1 if something failed or no document has a type that was asked for
+    (paystub may be missing).
+
+    Example: income-client download app-000001 app-000002 --to files --type paystub
+    income-client applications -q | income-client download - --to files
+
+    Args:
+        applications: ids, or - for ids on standard input.
+        to: folder for the files; made if there is none.
+        updated_after: instead of ids: applications updated after this time, as 7d or 2026-01-31.
+        updated_before: the same, before this time.
+        type_: only documents of this type, such as paystub; may be repeated.
+        names: template of the names of files.
+        concurrency: downloads at a time.
+        overwrite: compare files that are there too, and replace those that differ.
+        allow_host: another host that files may come from; may be repeated.
+        allow_private_networks: allow these hosts to be in private networks.
+        quiet: show neither progress nor summary, only failures.
+        connection: the service.
+
+    Returns:
+        The exit status.
+    """
+    _check(applications, updated_after, updated_before)
+    async with connect(
+        connection,
+        downloads=_policy(allow_host, allow_private_networks=allow_private_networks),
+        concurrency=max(_SERVICE_CONCURRENCY, concurrency),
+    ) as client:
+        try:
+            # Only for its checks, before a folder is made: nothing begins until it is iterated.
+            client.download_all((), to, names=names)
+        except ConfigurationError as error:
+            raise MisuseError(f"--names: {error.message}") from None
+        changed = None
+        if not applications:
+            span = await span_between(client, updated_after, updated_before)
+            changed = client.list_applications(span.after, span.before, on_saturated="report")
+        elif STANDARD_INPUT in applications and sys.stdin.isatty():
+            say("ids are read from this terminal; Ctrl-D ends them")
+        try:
+            manifest = Manifest(to)
+        except OSError as error:
+            raise IncomeClientError(f"cannot keep {MANIFEST} in {to}: {reason_of(error)}") from None
+        stop = Stoppable()
+        signals = StopSignals(stop.stop)
+        with manifest, _Bars(is_wanted=not quiet) as bars:
+            chosen = Chosen(applications, changed, on_known=bars.expect)
+            run = _Run(client, to, manifest, bars, chosen, DocumentTypes(type_))
+            files = client.download_all(
+                run.wanted(concurrency, overwrite=overwrite),
+                to,
+                concurrency,
+                names=names,
+                overwrite=overwrite,
+                keep_partial=True,
+                on_progress=bars.move,
+                on_error="yield",
+            )
+            async with aclosing(files):
+                while (outcome := await stop.wait_for(anext(files, None))) is not None:
+                    await run.take(outcome)
+    run.say_what_failed(is_stopped=stop.is_stopped)
+    if not quiet:
+        say(run.summary + "; interrupted, run it again to resume" * stop.is_stopped)
+    if signals.received is not None:
+        return ExitStatus.of_signal(signals.received)
+    return ExitStatus.DONE if run.is_complete else ExitStatus.FAILED
+
+
+def _check(applications: tuple[str, ...], after: Moment | None, before: Moment | None) -> None:
+    has_span = after is not None or before is not None
+    if has_span and applications:
+        raise MisuseError("either APPLICATION_IDs, or --updated-after and --updated-before")
+    if not has_span and not applications:
+        raise MisuseError(
+            "name one APPLICATION_ID or more, - for standard input, or a span: --updated-after"
+        )
+    if ends_before_it_begins(after, before):
+        raise MisuseError("--updated-after is later than --updated-before")
+
+
+def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
+    # An address of this machine never leaves it: nobody else reads what http would show.
+    is_local = any(map(_THIS_MACHINE.fullmatch, hosts))
+    return DownloadPolicy(
+        allowed_hosts=(*DownloadPolicy().allowed_hosts, *hosts),
+        require_https=not is_local,
+        allow_private_networks=is_local or allow_private_networks,
+    )
+
+
+class _Run:
+    """What is wanted, what has become of it, and what is listed."""
+
+    def __init__(
+        self,
+        client: "IncomeClient",
+        folder: Path,
+        manifest: Manifest,
+        bars: "_Bars",
+        chosen: Chosen,
+        types: DocumentTypes,
+    ) -> None:
+        self._client = client
+        self._folder = folder
+        self._manifest = manifest
+        self._bars = bars
+        self._chosen = chosen
+        self._types = types
+        self._lines = OutputLines()
+        self._began_at = monotonic()
+        self._to_come: Counter[str | None] = Counter()
+        """Files by application."""
+        self._new = self._there = self._failed = self._unread = self._size = 0
+        self._refused: Counter[str] = Counter()
+        self._refusals: dict[LinkRefusal, None] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing failed, and each type is one that the service has."""
+        is_failed = self._failed or self._unread or self._chosen.saturated
+        return not is_failed and self._types.are_known
+
+    @property
+    def summary(self) -> str:
+        """The whole run in a line."""
+        count = self._new + self._there + self._failed
+        unread = f", {counted(self._unread, 'application')} not read" if self._unread else ""
+        return (
+            f"{counted(count, 'file')}, {self._new:,} new, {self._there:,} there already, "
+            f"{self._failed:,} failed{unread}, "
+            f"{decimal(self._size)} in {monotonic() - self._began_at:,.1f} s"
+        )
+
+    async def wanted(self, concurrency: int, *, overwrite: bool) -> "AsyncIterator[DocumentEntry]":
+        """Yield the documents whose files are not there yet, or are to be compared again."""
+        replies = self._client.fetch_documents(
+            self._chosen.ids(), concurrency=concurrency, on_error="yield"
+        )
+        async with aclosing(replies):
+            async for reply in replies:
+                if isinstance(reply, income_client.FetchFailure):
+                    if isinstance(reply.error, AuthenticationError):
+                        raise reply.error  # it is the same for all others
+                    self._unread += 1
+                    self._bars.end_application()
+                    say(_with_ids(described(self._client, reply.error), reply.application_id))
+                    continue
+                entries = self._types.chosen(reply)
+                self._to_come[reply.application_id] = len(entries)
+                if not entries:
+                    self._end_file(reply.application_id, None)
+                for entry in entries:
+                    document_id = entry.document.document_id
+                    key = _key(reply.application_id, entry.document_type, document_id)
+                    if not overwrite and await asyncio.to_thread(self._manifest.is_there, key):
+                        self._there += 1
+                        self._end_file(reply.application_id, None)
+                    else:
+                        yield entry
+
+    async def take(self, outcome: "DownloadedFile | DownloadFailure") -> None:
+        """List a file that is complete, or say why it is not."""
+        if isinstance(outcome, income_client.DownloadFailure):
+            self._failed += 1
+            self._say_failed(outcome)
+        else:
+            await self._list(outcome)
+        key = _key(outcome.application_id, outcome.document_type, outcome.document_id)
+        self._end_file(outcome.application_id, key)
+
+    def say_what_failed(self, *, is_stopped: bool) -> None:
+        """Say in the end what was not said of a single file."""
+        for window in self._chosen.saturated:
+            say(overfull(window))
+        if self._types.missing is not None and not is_stopped:
+            say(self._types.missing)
+        for kind, count in self._refused.items():
+            if count > 1:
+                say(f"the same of {counted(count - 1, 'more file')}: {kind}")
+        for reason in self._refusals:
+            if reason in _ALLOWED_BY:
+                say(_ALLOWED_BY[reason])
+
+    async def _list(self, file: "DownloadedFile") -> None:
+        self._there += file.was_there
+        self._new += not file.was_there
+        self._size += 0 if file.was_there else file.size
+        entry = ManifestEntry(
+            application_id=file.application_id,
+            document_type=file.document_type,
+            document_id=file.document_id,
+            file=file.file,
+            path=str(PurePosixPath(file.path or "").relative_to(self._folder.absolute())),
+            size=file.size,
+            sha256=file.sha256,
+            content_type=file.content_type,
+            time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z",
+        )
+        if not file.was_there or self._manifest.find(entry.key) != entry:
+            await asyncio.to_thread(self._write, entry)
+
+    def _write(self, entry: ManifestEntry) -> None:
+        path = self._folder / entry.path
+        if not self._bars.print(path):
+            # In this order a crash may repeat a path, and never leaves one out.
+            self._lines.write(os.fsencode(path))
+            self._lines.keep()
+        try:
+            self._manifest.add(entry)
+        except OSError as error:
+            raise IncomeClientError(f"cannot write to the manifest: {reason_of(error)}") from None
+
+    def _end_file(self, application_id: str | None, key: FileKey | None) -> None:
+        if key is not None:
+            self._bars.end(key)
+        self._to_come[application_id] -= 1
+        if self._to_come[application_id] <= 0:
+            del self._to_come[application_id]
+            self._bars.end_application()
+        self._bars.count(self._new + self._there, self._size)
+
+    def _say_failed(self, failure: "DownloadFailure") -> None:
+        error = failure.error
+        if isinstance(error, UnsafeLinkError):
+            # What is said without the document names the host.
+            kind = error.message.rpartition(f"({failure.document_id}): ")[2]
+            self._refused[kind] += 1
+            self._refusals[error.reason] = None
+            if self._refused[kind] > 1:
+                return
+        say(_with_ids(str(error), failure.application_id or "", failure.document_id))
+
+
+class _Bars:
+    """A bar for all applications, and one for each file on its way, while the block lasts."""
+
+    def __init__(self, *, is_wanted: bool) -> None:
+        screen = error_screen()
+        self._is_shown = is_wanted and screen.is_for_progress
+        # Paths and bars on one terminal have to take turns.
+        self._is_shared = self._is_shown and sys.stdout.isatty()
+        self._known = Known(count=0, is_all=True)
+        self._done = 0
+        self._tasks: dict[FileKey, TaskID] = {}
+        self._all = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=18),
+            TextColumn("{task.fields[count]}"),
+            TimeElapsedColumn(),
+            console=screen,
+        )
+        self._task = self._all.add_task("", count="")
+        label = Column(max_width=28, no_wrap=True, overflow="ellipsis")
+        self._files = Progress(
+            TextColumn("{task.description}", markup=False, table_column=label),
+            BarColumn(bar_width=18),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=screen,
+        )
+        self._live = Live(
+            Group(self._all, self._files),
+            console=screen,
+            refresh_per_second=10,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Self:
+        if self._is_shown:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # What is drawn last is drawn whole, even if it is higher than the terminal.
+        for key in list(self._tasks):
+            self.end(key)
+        self._live.stop()
+
+    def expect(self, known: Known) -> None:
+        """Have the bar of all be of as many applications as are known by now."""
+        self._known = known
+        self._update()
+
+    def end_application(self) -> None:
+        """Count an application as done."""
+        self._done += 1
+        self._update()
+
+    def count(self, files: int, size: int) -> None:
+        """Show how many files are there, and how many bytes have come."""
+        self._all.update(self._task, count=f"{counted(files, 'file')}, {decimal(size)}")
+
+    def move(self, progress: "DownloadProgress") -> None:
+        """Move the bar of a file, or begin one."""
+        key = _key(progress.application_id, progress.document_type, progress.document_id)
+        task = self._tasks.get(key)
+        if task is None:
+            # What was there from the beginning says nothing about the rate.
+            self._tasks[key] = self._files.add_task(
+                printable(progress.document_id),
+                total=progress.total,
+                completed=progress.received,
+            )
+        else:
+            self._files.update(task, total=progress.total, completed=progress.received)
+
+    def end(self, key: FileKey) -> None:
+        """Take the bar of a file away, if it has one."""
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            self._files.remove_task(task)
+
+    def print(self, path: Path) -> bool:
+        """Print a path above the bars if they are where standard output leads."""
+        if self._is_shared:
+            self._live.console.print(Text(str(path)), soft_wrap=True)
+        return self._is_shared
+
+    def _update(self) -> None:
+        count = f"{self._known.count:,}" + "+" * (not self._known.is_all)
+        noun = "application" if count == "1" else "applications"
+        self._all.update(
+            self._task,
+            completed=self._done,
+            total=self._known.count,
+            description=f"{self._done:,} of {count} {noun}",
+        )
+
+
+def _key(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
+    return application_id, document_type, document_id, _ONLY_FILE
+
+
+def _with_ids(message: str, *ids: str) -> str:
+    """Return an error's message with the ids that it does not name itself."""
+    return ": ".join([*(one for one in ids if f"({one})" not in message), message])

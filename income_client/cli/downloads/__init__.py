@@ -1,1 +1,0 @@
-"""What `download` shows and writes down while files come."""

@@ -1,0 +1,316 @@
+"""What an export has so far: a folder beside its place with the lines and one SQLite file."""
+
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from errno import EEXIST
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Self
+
+from income_client import IncomeClientError
+from income_client.disk import new_file, sync_descriptor, sync_folder
+
+_LINES: Final = "records.jsonl"
+_TABLES: Final = "tables"
+_MANIFEST: Final = "manifest.json"
+_DATABASE: Final = "export.db"
+_PRAGMAS: Final = ("locking_mode = EXCLUSIVE", "journal_mode = DELETE", "synchronous = FULL")
+_SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    # With a reason, the application could not be read; without one, its line is there.
+    "CREATE TABLE IF NOT EXISTS applications (id TEXT PRIMARY KEY, reason TEXT) WITHOUT ROWID",
+)
+_ADD: Final = (
+    "INSERT INTO applications VALUES (?, ?)"
+    " ON CONFLICT DO UPDATE SET reason = excluded.reason WHERE reason IS NOT NULL"
+)
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+class Part:
+    """The folder, for this process alone until the block ends; made if it is not there.
+
+    Lines are on the disk before the SQLite file counts them: what a crash leaves behind the
+    last that is counted is cut off. Nothing at the target is ever replaced.
+
+    Args:
+        target: where the export will be.
+        has_manifest_beside: whether a manifest will be beside it.
+
+    Attributes:
+        folder: where the part is.
+        records: number of its lines.
+        size: bytes of its lines.
+
+    Raises:
+        IncomeClientError: something is at the target, the folder is anything else, or another
+            process has it.
+        OSError: it cannot be made or opened.
+        sqlite3.Error: the SQLite file cannot be read or written.
+    """
+
+    def __init__(self, target: Path, *, has_manifest_beside: bool) -> None:
+        self.folder: Path = target.with_name(f"{target.name}.part")
+        self._target = target
+        self._manifest = target.with_name(f"{target.name}.{_MANIFEST}")
+        self._has_manifest_beside = has_manifest_beside
+        self._facts: dict[str, Any] = {}
+        self._turn = Lock()
+        self._make_folder()
+        self._database = self._connect()
+        try:
+            self._facts.update(self._database.execute("SELECT name, value FROM facts"))
+            count = "SELECT count(*) FROM applications WHERE reason IS NULL"
+            self.records: int = self._database.execute(count).fetchone()[0]
+            self.size: int = self._facts.get("size", 0)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._facts:
+            self.remove()  # nothing has begun
+        self._database.close()
+
+    @property
+    def lines(self) -> Path:
+        """The file of lines."""
+        return self.folder / _LINES
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the target is this very export, put there by a run that was killed then."""
+        name = self._facts.get("published")
+        if name is None or not _is_there(self._target):
+            return False
+        source = self.folder / name
+        # A file that was linked is there twice; what was renamed is not here any more.
+        return not _is_there(source) or os.path.samestat(source.lstat(), self._target.lstat())
+
+    def fact(self, name: str) -> Any:
+        """Return what is noted under a name, None for nothing."""
+        return self._facts.get(name)
+
+    def note(self, **facts: str | None) -> None:
+        """Note texts under their names."""
+        self._save(facts)
+
+    def resume(self) -> None:
+        """Get ready for more lines; raise if something is at the target, or they are damaged."""
+        self._check_free()
+        if self.fact("published") is not None:
+            self.note(published=None)
+        with suppress(FileExistsError):
+            os.close(new_file(self.lines))
+        if self.lines.stat().st_nlink > 1:
+            # A killed run has put them at the target, and somebody has renamed that since.
+            copy = self.folder / f"{_LINES}.copy"
+            shutil.copy2(self.lines, copy)
+            copy.replace(self.lines)
+        if self.lines.stat().st_size < self.size:
+            raise IncomeClientError(f"{self.folder} is damaged: delete it to begin again")
+        self._write(b"")
+
+    def new(self, application_ids: Sequence[str]) -> list[str]:
+        """Return those that are neither there nor noted as missing."""
+        query = "SELECT 1 FROM applications WHERE id = ?"
+        with self._turn:
+            return [
+                one
+                for one in application_ids
+                if self._database.execute(query, (one,)).fetchone() is None
+            ]
+
+    def missing(self) -> dict[str, str]:
+        """Return the applications that could not be read so far, with the reasons."""
+        query = "SELECT id, reason FROM applications WHERE reason IS NOT NULL ORDER BY id"
+        return dict(self._database.execute(query))
+
+    def keep(
+        self, lines: Mapping[str, bytes], missing: Mapping[str, str], checkpoint: str | None
+    ) -> None:
+        """Keep what has come, all or none, so that it survives a loss of power; in any thread.
+
+        Args:
+            lines: by application; one that has a line already keeps that.
+            missing: applications that could not be read, with the reasons.
+            checkpoint: of the walk, covering nothing but what is kept by now.
+        """
+        query = "SELECT 1 FROM applications WHERE id = ? AND reason IS NULL"
+        with self._turn:
+            there = {one for one in lines if self._database.execute(query, (one,)).fetchone()}
+            fresh = {one: line for one, line in lines.items() if one not in there}
+            written = b"".join(line + b"\n" for line in fresh.values())
+            self._write(written)
+            size = self.size + len(written)
+            rows = [*((one, None) for one in fresh), *missing.items()]
+            self._save({"size": size, "checkpoint": checkpoint}, rows)
+            self.size = size
+            self.records += len(fresh)
+
+    def empty_tables(self) -> Path:
+        """Return where Parquet files are to be made, without those of an earlier run."""
+        for path in self.folder.iterdir():
+            if path.name.lstrip(".").startswith(_TABLES):
+                shutil.rmtree(path)
+        return self.folder / _TABLES
+
+    def publish_lines(self, manifest: bytes) -> None:
+        """Put the lines at the target, with the manifest beside it."""
+        self._check_free()
+        self._manifest.unlink(missing_ok=True)
+        # Noted first, so that the next run knows what it finds there after a kill.
+        self.note(manifest=manifest.decode(), published=_LINES)
+        source = self.folder / _MANIFEST
+        source.unlink(missing_ok=True)
+        _write_new(source, manifest)
+        _put(source, self._manifest)
+        _put(self.lines, self._target)
+        sync_folder(self._target.parent)
+
+    def publish_tables(self, manifest: bytes) -> None:
+        """Put the Parquet files at the target, with the manifest among them."""
+        source = self.folder / _TABLES
+        _write_new(source / _MANIFEST, manifest)
+        sync_folder(source)
+        self.note(published=_TABLES)
+        self._check_free()
+        source.rename(self._target)
+        sync_folder(self._target.parent)
+
+    def remove(self) -> None:
+        """Remove the folder; what cannot be removed is left to the next run."""
+        with suppress(OSError):
+            # Last the SQLite file, which says what the rest is.
+            for path in sorted(self.folder.iterdir(), key=lambda path: path.name == _DATABASE):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            self.folder.rmdir()
+
+    def _make_folder(self) -> None:
+        with suppress(FileExistsError):
+            self.folder.mkdir(0o700)
+            self.folder.chmod(0o700)  # the umask may have taken from it
+        facts = self.folder.lstat()
+        is_ours = not hasattr(os, "geteuid") or facts.st_uid == os.geteuid()
+        if not stat.S_ISDIR(facts.st_mode) or not is_ours or facts.st_mode & 0o077:
+            raise IncomeClientError(
+                f"{self.folder} is not a folder that only you can use: choose another place"
+            )
+        names = {path.name for path in self.folder.iterdir()}
+        if _DATABASE in names:
+            return
+        if names:
+            raise IncomeClientError(
+                f"{self.folder} is not what this version keeps of an export: "
+                "delete it, or choose another place"
+            )
+        try:
+            self._check_free()
+        except (IncomeClientError, OSError):
+            with suppress(OSError):
+                self.folder.rmdir()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        path = self.folder / _DATABASE
+        with suppress(FileExistsError):
+            os.close(new_file(path))
+        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            for pragma in _PRAGMAS:
+                database.execute(f"PRAGMA {pragma}")
+            database.execute("BEGIN EXCLUSIVE")  # from here on, no other process has it
+            for statement in _SCHEMA:
+                database.execute(statement)
+            database.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            database.close()
+            if error.sqlite_errorcode not in _BUSY:
+                raise
+        except BaseException:
+            database.close()
+            raise
+        else:
+            if path.exists():
+                return database
+            # The process that had it has just removed it.
+            database.close()
+        raise IncomeClientError(f"another export is at work in {self.folder}")
+
+    def _save(
+        self,
+        facts: Mapping[str, str | int | None],
+        rows: Sequence[tuple[str, str | None]] = (),
+    ) -> None:
+        """Have all of this in the SQLite file, or none of it."""
+        self._database.execute("BEGIN")
+        try:
+            self._database.executemany(_ADD, rows)
+            self._database.executemany("REPLACE INTO facts VALUES (?, ?)", facts.items())
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+        self._facts.update(facts)
+
+    def _write(self, content: bytes) -> None:
+        """Write behind the lines that are counted, in place of what a failure has left there."""
+        with self.lines.open("r+b") as file:
+            file.truncate(self.size)
+            file.seek(self.size)
+            file.write(content)
+            file.flush()
+            sync_descriptor(file.fileno())
+
+    def _check_free(self) -> None:
+        """Make sure that nothing would be replaced, but for the manifest of an earlier run."""
+        if _is_there(self._target):
+            raise IncomeClientError(f"{self._target} exists already, and is not overwritten")
+        if self._has_manifest_beside and _is_there(self._manifest) and not self._is_ours():
+            raise IncomeClientError(f"{self._manifest} exists already, and is not overwritten")
+
+    def _is_ours(self) -> bool:
+        noted = self._facts.get("manifest")
+        return noted is not None and self._manifest.read_bytes() == noted.encode()
+
+
+def _is_there(path: Path) -> bool:
+    """Say whether anything is at a place, a link to nowhere too; raise if nothing can be."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    with os.fdopen(new_file(path), "wb") as file:
+        file.write(content)
+        file.flush()
+        sync_descriptor(file.fileno())
+
+
+def _put(source: Path, place: Path) -> None:
+    """Give a file its place, and replace nothing; it may keep its name in the part too."""
+    try:
+        # Unlike a rename, a link is refused where something is.
+        os.link(source, place)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no second names: there is a moment then in which somebody else
+        # may take the place.
+        if _is_there(place):
+            raise FileExistsError(EEXIST, os.strerror(EEXIST)) from None
+        source.rename(place)

@@ -1,1 +1,0 @@
-"""What `export` keeps while it runs, and how the file comes to its place."""

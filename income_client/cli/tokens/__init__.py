@@ -1,1 +1,0 @@
-"""What `token` tells of an access token."""

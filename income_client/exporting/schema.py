@@ -1,0 +1,221 @@
+"""The columns of the tables, and rows brought into pyarrow's form; loads pyarrow.
+
+Addresses of files are in none of them: they are as secret as the files, and expire.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+
+from income_client.errors import ConfigurationError
+from income_client.records.documents import ApplicationRecord
+
+from .rows import ROWS, Row
+
+AT_ONCE: Final = 1000
+"""Records that wait as rows at the most; rows take more room than columns."""
+
+
+def _required(kind: pa.DataType, *names: str) -> "list[pa.Field[Any]]":
+    return [pa.field(name, kind, nullable=False) for name in names]
+
+
+def _optional(kind: pa.DataType, *names: str) -> "list[pa.Field[Any]]":
+    return [pa.field(name, kind) for name in names]
+
+
+def _list_of(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(*_required(kind, "item"))
+
+
+_TEXT: Final = pa.string()
+_TEXTS: Final = _list_of(_TEXT)
+_JSON: Final = pa.string()
+_INTEGER: Final = pa.int64()
+_INTEGERS: Final = _list_of(_INTEGER)
+_FLAG: Final = pa.bool_()
+_DAY: Final = pa.date32()
+_AMOUNT: Final = pa.decimal128(38, 18)
+_SERVICE_TIME: Final = pa.timestamp("us")
+_UTC_TIME: Final = pa.timestamp("us", tz="UTC")
+
+_IMAGE_FILE: Final = pa.struct(_required(_TEXT, "file_id", "file_reference_id"))
+_ADDRESS: Final = pa.struct(
+    [
+        *_required(_TEXT, "street_address", "city", "state", "zip"),
+        *_required(_FLAG, "is_current"),
+        *_required(_DAY, "start_date"),
+        *_optional(_DAY, "end_date"),
+    ]
+)
+_PAYSTUB_APPLICANT: Final = pa.struct(
+    [
+        *_required(_TEXT, "applicant", "first_name"),
+        *_optional(_TEXT, "middle_name"),
+        *_required(_TEXT, "last_name"),
+        *_optional(_TEXT, "suffix"),
+        *_required(_TEXT, "ssn", "street_address"),
+        *_optional(_TEXT, "street_2"),
+        *_required(_TEXT, "city", "state", "zip"),
+    ]
+)
+
+SCHEMAS: Final = {
+    "applications": pa.schema(
+        [
+            *_required(_TEXT, "application_id", "application_reference_id"),
+            *_required(_SERVICE_TIME, "application_date"),
+            *_required(_UTC_TIME, "last_updated_at"),
+            *_required(_list_of(_IMAGE_FILE), "image_files"),
+            *_required(_JSON, "structured_data"),
+            *_required(_FLAG, "documents_read"),
+            *_optional(_JSON, "extra", "documents_extra"),
+        ]
+    ),
+    "applicants": pa.schema(
+        [
+            *_required(_TEXT, "application_id", "applicant"),
+            *_optional(_TEXT, "first_name", "last_name", "email", "phone", "ssn"),
+            *_optional(_DAY, "date_of_birth"),
+            *_optional(_TEXT, "current_street_address", "current_city"),
+            *_optional(_TEXT, "current_state", "current_zip"),
+            *_optional(_list_of(_ADDRESS), "addresses"),
+            *_optional(_INTEGERS, "income_years"),
+            *_optional(_TEXTS, "suspected_fraudulent_document_ids"),
+            *_optional(_JSON, "extra", "calculation_extra"),
+        ]
+    ),
+    "income_sources": pa.schema(
+        [
+            *_required(_TEXT, "application_id", "applicant"),
+            *_required(_INTEGER, "source_number", "year"),
+            *_required(_TEXT, "source_type"),
+            *_required(_AMOUNT, "calculated_income_amount"),
+            *_required(_TEXTS, "document_ids"),
+            *_optional(_JSON, "extra"),
+        ]
+    ),
+    "documents": pa.schema(
+        [
+            *_required(_TEXT, "application_id"),
+            *_required(_INTEGER, "document_number"),
+            *_required(_TEXT, "document_type", "document_id", "application_reference_id"),
+            *_required(_TEXTS, "file_ids", "file_reference_ids"),
+            *_required(_UTC_TIME, "updated_at"),
+            *_required(_TEXT, "data_action"),
+            *_required(_FLAG, "is_suspected_fraudulent"),
+            *_optional(_TEXT, "employer_name", "pay_period_frequency"),
+            *_optional(_DAY, "pay_begin_date", "pay_end_date", "pay_date"),
+            *_optional(_AMOUNT, "hours_worked"),
+            *_optional(_list_of(_PAYSTUB_APPLICANT), "paystub_applicants"),
+            *_optional(_JSON, "earnings", "deductions", "taxes"),
+            *_optional(_JSON, "extracted_data", "pages", "extra", "extracted_extra"),
+        ]
+    ),
+    "paystub_amounts": pa.schema(
+        [
+            *_required(_TEXT, "application_id"),
+            *_required(_INTEGER, "document_number"),
+            *_required(_TEXT, "document_type", "document_id", "name"),
+            *_optional(_AMOUNT, "current_amount", "ytd_amount"),
+            *_optional(_JSON, "extra"),
+        ]
+    ),
+}
+"""The schema of each table; the same for any records."""
+
+_LIMITED: Final[list[tuple[pa.DataType, str, str]]] = [
+    (_AMOUNT, "income_sources", "calculated_income_amount"),
+    (_AMOUNT, "documents", "hours_worked"),
+    (_AMOUNT, "paystub_amounts", "current_amount"),
+    (_AMOUNT, "paystub_amounts", "ytd_amount"),
+    (_INTEGER, "income_sources", "year"),
+]
+"""Columns that cannot hold all that a reply may say: JSON's numbers have no limits."""
+
+_REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+Batches = dict[str, pa.RecordBatch]
+"""By table."""
+
+
+class RowBuffer:
+    """Rows of records that wait to be converted; no repr shows them."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows should be converted now."""
+        return self._records >= AT_ONCE
+
+    def add(self, record: object) -> None:
+        """Add the rows of a record; one that raises a `ConfigurationError` adds none."""
+        if not isinstance(record, ApplicationRecord):
+            raise ConfigurationError(
+                f"tables are made of ApplicationRecord, not of {type(record).__name__}"
+            )
+        problem = self._add(record)
+        if problem is not None:
+            raise ConfigurationError(f"application {record.application_id}: {problem}")
+
+    def take(self) -> Batches:
+        """Return all rows as a batch for each table, and forget them."""
+        batches = self._converted()
+        if batches is None:
+            raise ConfigurationError(
+                f"application {self._misfit()}: it holds what the tables have no place for"
+            )
+        self._clear()
+        return batches
+
+    def _clear(self) -> None:
+        self._records = 0
+        self._rows: dict[str, list[Row]] = {table: [] for table in ROWS}
+
+    # Problems are returned by what sees values: an error's frames go to crash reporters, and
+    # pyarrow's own errors quote the value.
+
+    def _add(self, record: ApplicationRecord) -> str | None:
+        rows = {table: list(rows_of(record)) for table, rows_of in ROWS.items()}
+        for kind, table, column in _LIMITED:
+            try:
+                pa.array([row.get(column) for row in rows[table]], kind)
+            except _REFUSED:
+                return f"a value of {table}.{column} does not fit {kind}"
+        for table, added in rows.items():
+            self._rows[table] += added
+        self._records += 1
+        return None
+
+    def _converted(self) -> Batches | None:
+        with suppress(*_REFUSED):
+            return {table: _batch(table, rows) for table, rows in self._rows.items()}
+        return None
+
+    def _misfit(self) -> str:
+        """Return the first application that cannot be converted: one made by hand."""
+        for table, rows in self._rows.items():
+            for row in rows:
+                try:
+                    _batch(table, [row])
+                except _REFUSED:
+                    return str(row["application_id"])
+        raise AssertionError("each row fits alone")
+
+
+def batches_of(records: Iterable[object]) -> Iterator[Batches]:
+    """Yield what records become, a portion of them at a time."""
+    buffer = RowBuffer()
+    for record in records:
+        buffer.add(record)
+        if buffer.is_full:
+            yield buffer.take()
+    yield buffer.take()
+
+
+def _batch(table: str, rows: list[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMAS[table])

@@ -1,0 +1,216 @@
+"""Parquet files are whole at their place or not there, whatever goes wrong meanwhile."""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="Parquet needs the extra 'parquet'")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import evolve
+
+from income_client import ApplicationRecord, ConfigurationError, ParquetTables, to_arrow
+from tests.support.export_records import known_record, record_of
+from tests.support.payloads import APPLICATION
+
+
+def many(count: int) -> Iterator[ApplicationRecord]:
+    """Yield records of different applications."""
+    record = known_record()
+    for number in range(count):
+        application = evolve(record.application, application_id=f"app-{number}")
+        yield evolve(record, application=application)
+
+
+def written(folder: Path, count: int, rows_per_group: int = 65_536) -> ParquetTables:
+    """Write records."""
+    with ParquetTables(folder, rows_per_group) as tables:
+        for record in many(count):
+            tables.write(record)
+    return tables
+
+
+def misfitting() -> ApplicationRecord:
+    """Return a record with an amount that no column holds."""
+    record = record_of(APPLICATION, None)
+    calculation = record.application.income_calculations["applicant1"]
+    income = evolve(calculation.incomes[0], year=2**63)
+    calculation = evolve(calculation, incomes=(income,))
+    application = evolve(record.application, income_calculations={"applicant1": calculation})
+    return evolve(record, application=application)
+
+
+def handmade() -> ApplicationRecord:
+    """Return a record of other types than its class has."""
+    wrong: Any = 7
+    record = known_record()
+    return evolve(record, application=evolve(record.application, application_reference_id=wrong))
+
+
+def full_disk(*_: object, **__: object) -> None:
+    """Be a disk that is full."""
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def passed_over(tables: ParquetTables, records: list[ApplicationRecord]) -> None:
+    """Write records as a program does that continues after any error."""
+    for record in records:
+        with suppress(ConfigurationError, OSError):
+            tables.write(record)
+
+
+def refuses(tables: ParquetTables, why: str) -> None:
+    """Check that they take no record, and do not end as if all were well."""
+    with pytest.raises(ConfigurationError, match=why):
+        tables.write(known_record())
+    with pytest.raises(ConfigurationError, match=why):
+        tables.close()
+
+
+def test_files_hold_what_arrow_tables_hold(tmp_path: Path) -> None:
+    """Rows and schema are those of `to_arrow`, whatever the row groups; the owner alone reads."""
+    tables = written(tmp_path / "all", 2500, rows_per_group=1000)
+    for name, table in to_arrow(many(2500)).items():
+        path = tmp_path / "all" / f"{name}.parquet"
+        file = pq.ParquetFile(path)
+        assert file.read() == table
+        assert file.schema_arrow == table.schema
+        assert file.metadata.num_row_groups > 2
+        assert tables.rows[name] == table.num_rows
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "all").stat().st_mode & 0o777 == 0o700
+
+
+def test_no_records_are_five_empty_tables(tmp_path: Path) -> None:
+    """A span in which nothing happened is read like any other."""
+    written(tmp_path / "none", 0)
+    tables = to_arrow([])
+    assert {path.name for path in (tmp_path / "none").iterdir()} == {
+        f"{name}.parquet" for name, _ in tables.items()
+    }
+    for name, table in tables.items():
+        assert pq.read_schema(tmp_path / "none" / f"{name}.parquet") == table.schema
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    """Neither what is there before, nor what comes meanwhile."""
+    (tmp_path / "all").mkdir()
+    with pytest.raises(ConfigurationError, match="at the folder's place"):
+        ParquetTables(tmp_path / "all")
+    with (
+        pytest.raises(ConfigurationError, match="at the folder's place"),
+        ParquetTables(tmp_path / "other"),
+    ):
+        (tmp_path / "other").write_text("mine", "utf-8")
+    assert (tmp_path / "other").read_text("utf-8") == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "other"]
+
+
+def test_closing_twice_does_nothing(tmp_path: Path) -> None:
+    """The second time everything is there, and takes nothing more."""
+    with ParquetTables(str(tmp_path / "all")) as tables:
+        tables.close()
+        assert (tmp_path / "all").is_dir()
+        tables.close()
+        with pytest.raises(ConfigurationError, match="are finished"):
+            tables.write(known_record())
+    with pytest.raises(ConfigurationError, match="one with block only"), tables:
+        pass
+
+
+def test_nothing_is_made_before_the_block(tmp_path: Path) -> None:
+    """One that is never entered leaves nothing, and takes nothing."""
+    tables = ParquetTables(tmp_path / "all")
+    assert list(tmp_path.iterdir()) == []
+    assert set(tables.rows.values()) == {0}
+    refuses(tables, "within a with block")
+
+
+def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    """Row groups are written as records come: of four times as many, no more is held."""
+    peaks = []
+    for count in (2000, 8000):
+        before = pa.total_allocated_bytes()
+        held = []
+        with ParquetTables(tmp_path / str(count), rows_per_group=1500) as tables:
+            for record in many(count):
+                tables.write(record)
+                held.append(pa.total_allocated_bytes() - before)
+        peaks.append(max(held))
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("at", [0, 2, 6])
+def test_a_record_that_is_refused_takes_no_other_with_it(at: int, tmp_path: Path) -> None:
+    """A program that leaves it out and continues has all the others."""
+    wrong: Any = known_record().application
+    with ParquetTables(tmp_path / "all") as tables:
+        for number in range(7):
+            if number == at:
+                with pytest.raises(ConfigurationError, match="application app-1: a value of"):
+                    tables.write(misfitting())
+                with pytest.raises(ConfigurationError, match=r"not of Application$"):
+                    tables.write(wrong)
+            tables.write(known_record())
+    assert pq.read_metadata(tmp_path / "all" / "applications.parquet").num_rows == 7
+    assert tables.rows["applications"] == 7
+
+
+def test_an_error_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+    """Neither a folder nor what was to become one."""
+    tables = ParquetTables(tmp_path / "all")
+    with suppress(RuntimeError), tables:
+        tables.write(known_record())
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    refuses(tables, "given up after RuntimeError")
+
+
+@pytest.mark.parametrize("failing", ["disk", "record"])
+def test_a_failed_write_that_is_passed_over_publishes_nothing(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that came before it may be lost: the end says so."""
+    if failing == "disk":
+        monkeypatch.setattr(pq.ParquetWriter, "write_table", full_disk)
+    tables = ParquetTables(tmp_path / "all", rows_per_group=100)
+    first = handmade() if failing == "record" else known_record()
+    with pytest.raises(ConfigurationError, match="given up after"), tables:
+        passed_over(tables, [first, *many(1100)])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("failing", [(pq.ParquetWriter, "__init__"), (os, "fsync")])
+def test_a_disk_that_is_full_at_either_end_leaves_nothing(
+    failing: tuple[Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a second end claim that all is well."""
+    monkeypatch.setattr(*failing, full_disk)
+    tables = ParquetTables(tmp_path / "all")
+    with pytest.raises(OSError, match="no space"), tables:
+        tables.write(known_record())
+    with pytest.raises(ConfigurationError, match="given up after OSError"):
+        tables.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", [None, 7, b"all"])
+def test_a_folder_is_a_path(folder: Any) -> None:
+    """Another type is refused at once."""
+    with pytest.raises(ConfigurationError, match="folder must be a path"):
+        ParquetTables(folder)
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install, and nothing is begun."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'income-client\[parquet\]'"):
+        ParquetTables(tmp_path / "all")
+    assert list(tmp_path.iterdir()) == []

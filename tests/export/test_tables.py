@@ -1,0 +1,308 @@
+"""Tables hold all that a record holds, exactly, with the same columns for any records."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need the extra 'parquet'")
+
+import pyarrow as pa
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import (
+    ApplicationRecord,
+    ConfigurationError,
+    Paystub,
+    RecordTables,
+    register_document_type,
+    to_arrow,
+)
+from tests.support.export_records import fitting_records, known_record, record_of
+from tests.support.leaks import package_frames
+from tests.support.payloads import APPLICATION, DOCUMENTS
+
+NAMES = ["applications", "applicants", "income_sources", "documents", "paystub_amounts"]
+JSON_COLUMNS = ("structured_data", "earnings", "deductions", "taxes", "extracted_data", "pages")
+
+
+def rows(record: ApplicationRecord, table: str) -> list[dict[str, Any]]:
+    """Return the rows that a record has in a table."""
+    found: list[dict[str, Any]] = getattr(to_arrow([record]), table).to_pylist()
+    return found
+
+
+def with_amount(value: Any) -> ApplicationRecord:
+    """Return a record whose first calculated amount is a number, as JSON has it."""
+    application = json.loads(json.dumps(APPLICATION))
+    year = application["income_calculations"]["applicant1"]["incomes"][0]
+    year["income_sources"][0]["calculated_income_amount"] = value
+    return record_of(application, DOCUMENTS)
+
+
+def with_year(year: int) -> ApplicationRecord:
+    """Return a record with income of a year."""
+    application = json.loads(json.dumps(APPLICATION))
+    application["income_calculations"]["applicant1"]["incomes"][0]["year"] = year
+    return record_of(application, None)
+
+
+@given(st.lists(fitting_records(), max_size=3))
+def test_the_schema_depends_on_no_record(records: list[ApplicationRecord]) -> None:
+    """It is that of no records at all, and required columns have a value everywhere."""
+    empty = to_arrow([])
+    for name, table in to_arrow(records).items():
+        assert table.schema == getattr(empty, name).schema
+        table.validate(full=True)
+        required = [field.name for field in table.schema if not field.nullable]
+        assert all(table[column].null_count == 0 for column in required)
+
+
+@given(fitting_records())
+def test_incomes_and_applicants_are_in_one_row_each(record: ApplicationRecord) -> None:
+    """So their sums are right, and those known from a calculation alone are there."""
+    application = record.application
+    held = [
+        (slot, income.year, source.source_type, source.calculated_income_amount)
+        for slot, calculation in application.income_calculations.items()
+        for income in calculation.incomes
+        for source in income.income_sources
+    ]
+    columns = ("applicant", "year", "source_type", "calculated_income_amount")
+    assert [tuple(row[c] for c in columns) for row in rows(record, "income_sources")] == held
+    found = {row["applicant"]: row for row in rows(record, "applicants")}
+    assert len(found) == len(rows(record, "applicants"))
+    assert set(found) == {*application.applicants, *application.income_calculations}
+    for slot, calculation in application.income_calculations.items():
+        assert found[slot]["income_years"] == [income.year for income in calculation.incomes]
+    for slot, applicant in application.applicants.items():
+        assert len(found[slot]["addresses"]) == len(applicant.address_info)
+
+
+@given(fitting_records())
+def test_documents_and_their_amounts_are_in_one_row_each(record: ApplicationRecord) -> None:
+    """Documents are numbered, so that equal ids stay apart; a paystub has eleven pairs."""
+    entries = [] if record.documents is None else list(record.documents.all())
+    found = rows(record, "documents")
+    assert [row["document_number"] for row in found] == list(range(1, len(entries) + 1))
+    assert [(row["document_type"], row["document_id"]) for row in found] == [
+        (entry.document_type, entry.document.document_id) for entry in entries
+    ]
+    paystubs = [
+        entry.document.extracted_data
+        for entry in entries
+        if isinstance(entry.document.extracted_data, Paystub)
+    ]
+    pairs = [
+        pair
+        for paystub in paystubs
+        for pair in attrs.asdict(paystub, recurse=False).values()
+        if type(pair).__name__ == "AmountPair"
+    ]
+    amounts = rows(record, "paystub_amounts")
+    assert len(amounts) == len(pairs) == 11 * len(paystubs)
+    assert Counter((row["current_amount"], row["ytd_amount"]) for row in amounts) == Counter(
+        (pair.current, pair.ytd) for pair in pairs
+    )
+
+
+def test_the_types_are_exact() -> None:
+    """Amounts are decimals, times in Z are in UTC and others without zone, days are days."""
+    tables = to_arrow([])
+    assert [name for name, _ in tables.items()] == NAMES
+    amounts = tables.paystub_amounts.schema
+    assert amounts.field("current_amount").type == pa.decimal128(38, 18)
+    assert tables.applications.schema.field("last_updated_at").type == pa.timestamp("us", "UTC")
+    assert tables.applications.schema.field("application_date").type == pa.timestamp("us")
+    assert tables.documents.schema.field("pay_date").type == pa.date32()
+
+
+def test_the_current_address_has_columns() -> None:
+    """Where somebody lives is what people group by; past addresses are in the list."""
+    (row,) = rows(known_record(), "applicants")
+    assert row["current_state"] == "ZZ"
+    assert [one["is_current"] for one in row["addresses"]] == [True]
+
+
+def test_suspected_documents_are_marked() -> None:
+    """A document that any applicant's calculation doubts is marked in its own row."""
+    application = json.loads(json.dumps(APPLICATION))
+    document_id = DOCUMENTS["documents"]["paystub"][0]["document_id"]
+    calculation = application["income_calculations"]["applicant1"]
+    calculation["suspected_fraudulent"]["document_ids"] = [document_id]
+    found = rows(record_of(application, DOCUMENTS), "documents")
+    assert {row["document_id"] for row in found if row["is_suspected_fraudulent"]} == {document_id}
+
+
+def test_download_addresses_are_in_no_table() -> None:
+    """They are as secret as the files, and nobody analyses them."""
+    record = known_record()
+    assert record.documents is not None
+    addresses = [entry.document.url for entry in record.documents.all()]
+    assert addresses
+    held = repr([rows(record, table) for table in NAMES])
+    assert not any(address in held for address in addresses)
+
+
+def test_documents_that_were_not_asked_for_differ_from_none() -> None:
+    """A column says it, as no rows could mean either."""
+    assert rows(record_of(APPLICATION, None), "applications")[0]["documents_read"] is False
+    assert rows(known_record(), "applications")[0]["documents_read"] is True
+
+
+def test_data_of_a_registered_type_is_json() -> None:
+    """It is written by the rules of its class, fields without a place included."""
+
+    @attrs.frozen
+    class Statement:
+        balance: Decimal
+
+    register_document_type("statement_of_this_test", Statement)
+    documents = json.loads(json.dumps(DOCUMENTS))
+    document = {**documents["documents"]["paystub"][0], "extracted_data": {"balance": 1.5, "n": 2}}
+    documents["documents"] = {"statement_of_this_test": [document]}
+    (row,) = rows(record_of(APPLICATION, documents), "documents")
+    assert json.loads(row["extracted_data"]) == {"balance": 1.5, "n": 2}
+
+
+def test_no_unknown_field_is_dropped() -> None:
+    """One in every object of both replies is found again, as often as there are objects."""
+    application, documents = _with_unknown(APPLICATION), _with_unknown(DOCUMENTS)
+    # By slot and by type there are objects of the service's keys, not of fields.
+    del application["applicants"]["unknown"]
+    del application["income_calculations"]["unknown"]
+    del documents["documents"]["unknown"]
+    for document in documents["documents"]["paystub"]:
+        del document["extracted_data"]["applicants"]["unknown"]
+    record = record_of(application, documents)
+    kept = sum(
+        _unknown_in(json.loads(value))
+        for table in NAMES
+        for row in rows(record, table)
+        for column, value in row.items()
+        if value and (column.endswith("extra") or column in JSON_COLUMNS)
+    )
+    assert kept == _unknown_in(application) + _unknown_in(documents)
+    extras = {
+        value
+        for table in NAMES
+        for row in rows(known_record(), table)
+        for column, value in row.items()
+        if column.endswith("extra")
+    }
+    assert extras == {None}
+
+
+def _with_unknown(value: Any) -> Any:
+    match value:
+        case dict():
+            return {**{key: _with_unknown(one) for key, one in value.items()}, "unknown": "here"}
+        case list():
+            return [_with_unknown(one) for one in value]
+        case _:
+            return value
+
+
+def _unknown_in(value: Any) -> int:
+    match value:
+        case dict():
+            return ("unknown" in value) + sum(map(_unknown_in, value.values()))
+        case list():
+            return sum(map(_unknown_in, value))
+        case _:
+            return 0
+
+
+def test_more_records_than_are_converted_at_once_are_one_table() -> None:
+    """However many portions they are converted in."""
+    tables = to_arrow(known_record() for _ in range(2001))
+    assert tables.applications.num_rows == 2001
+
+
+@pytest.mark.parametrize("amount", [0, 0.1, 1000, 999999999999999, 1e-18, 0.30000000000000004])
+def test_amounts_of_18_places_fit(amount: float) -> None:
+    """They are exactly what the service sent."""
+    (row,) = rows(with_amount(amount), "income_sources")
+    assert row["calculated_income_amount"] == Decimal(str(amount))
+
+
+@pytest.mark.parametrize("amount", [7.25e-19, 1.5e-18, 7.25e20])
+def test_other_amounts_are_an_error_and_never_rounded(amount: float) -> None:
+    """It names the application and the column; no message and no frame holds a value."""
+    records = [known_record()] * 1000 + [with_amount(amount)]
+    with pytest.raises(ConfigurationError) as caught:
+        to_arrow(records)
+    assert caught.value.message == (
+        "application app-1: a value of income_sources.calculated_income_amount does not fit "
+        "decimal128(38, 18)"
+    )
+    seen = repr([frame.locals for frame in package_frames(caught.value)])
+    assert "records" in seen
+    for value in ("Ada", "51234", "Invented", "7.25"):
+        assert value not in seen
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_a_year_beyond_64_bits_is_an_error() -> None:
+    """JSON has such numbers, columns have not."""
+    with pytest.raises(ConfigurationError, match=r"income_sources\.year does not fit int64"):
+        to_arrow([with_year(2**63)])
+
+
+def test_a_record_that_no_reply_can_be_is_named() -> None:
+    """One that was made by hand from other types is found among many."""
+    wrong: Any = 7
+    record = known_record()
+    records = [
+        evolve(record, application=evolve(record.application, application_id=f"app-{number}"))
+        for number in range(5)
+    ]
+    application = evolve(records[3].application, application_reference_id=wrong)
+    records[3] = evolve(records[3], application=application)
+    with pytest.raises(ConfigurationError, match="application app-3: it holds what"):
+        to_arrow(records)
+
+
+async def _awaited() -> AsyncIterator[ApplicationRecord]:
+    yield known_record()
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (_awaited(), "gather records that are awaited first"),
+        (known_record(), "not ApplicationRecord"),
+        (None, "not NoneType"),
+        ([known_record(), known_record().application], "not of Application$"),
+    ],
+)
+def test_other_arguments_are_refused(records: Any, message: str) -> None:
+    """The error says what to give instead."""
+    with pytest.raises(ConfigurationError, match=message):
+        to_arrow(records)
+
+
+def test_no_library_is_loaded_early() -> None:
+    """The names are there where none of them is installed."""
+    script = (
+        "import sys\n"
+        "from income_client import ParquetTables, RecordTables, to_arrow, to_pandas, to_polars\n"
+        "print({'pyarrow', 'polars', 'pandas'} & set(sys.modules))\n"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_tables_can_be_of_anything() -> None:
+    """They are five values by name."""
+    assert dict(RecordTables(**{name: len(name) for name in NAMES}).items()) == {
+        name: len(name) for name in NAMES
+    }

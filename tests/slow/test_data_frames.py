@@ -1,0 +1,74 @@
+"""polars and pandas have the tables of `to_arrow`, with types that lose nothing."""
+
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("polars", reason="data frames need the extra 'full'")
+pytest.importorskip("pandas", reason="data frames need the extra 'full'")
+
+import polars as pl
+
+from income_client import ConfigurationError, to_arrow, to_pandas, to_polars
+from tests.support.export_records import known_record
+
+
+def test_keys_join_the_tables() -> None:
+    """A pair of amounts finds its one document, an income its one applicant."""
+    frames = to_polars([known_record()])
+    joined = frames.paystub_amounts.join(frames.documents, on=["application_id", "document_number"])
+    assert joined.height == frames.paystub_amounts.height == 22
+    incomes = frames.income_sources.join(frames.applicants, on=["application_id", "applicant"])
+    assert incomes["calculated_income_amount"].to_list() == [Decimal("51234.56")]
+    assert incomes["current_state"].to_list() == ["ZZ"]
+
+
+def test_polars_keeps_the_types() -> None:
+    """No amount becomes a float."""
+    frames = to_polars([known_record()])
+    assert frames.income_sources.schema["calculated_income_amount"] == pl.Decimal(38, 18)
+    assert frames.applications["last_updated_at"][0] == datetime(2024, 1, 31, 10, tzinfo=UTC)
+
+
+def test_pandas_keeps_the_types() -> None:
+    """Amounts stay exact, days stay days, and what is absent is NA."""
+    frames = to_pandas([known_record()])
+    amount: Any = frames.income_sources.loc[0, "calculated_income_amount"]
+    assert amount == Decimal("51234.56")
+    assert isinstance(amount, Decimal)
+    day: Any = frames.documents.loc[0, "pay_date"]
+    assert day == date(2024, 1, 19)
+    assert frames.documents["extracted_data"].isna().to_list() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("function", "library", "install"),
+    [
+        (to_arrow, "pyarrow", "'income-client[parquet]'"),
+        (to_polars, "polars", "'income-client[parquet]' polars"),
+        (to_pandas, "pandas", "'income-client[parquet]' pandas"),
+    ],
+)
+def test_a_missing_library_is_named(
+    function: Any, library: str, install: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what to install."""
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ConfigurationError) as caught:
+        function([])
+    assert caught.value.message == f"this needs {library}: pip install {install}"
+
+
+def test_a_library_that_is_broken_says_so_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To install it once more would not help."""
+    (tmp_path / "polars.py").write_text("raise ImportError('cannot open libinvented.so')", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "polars")
+    with pytest.raises(ImportError, match=r"libinvented\.so"):
+        to_polars([])
