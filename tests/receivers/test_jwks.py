@@ -1,20 +1,30 @@
 """A key set is fetched within its limits, kept, renewed, and asked for seldom."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import socket
 import ssl
 import zlib
 from collections.abc import Awaitable
+from itertools import pairwise
 from typing import Any, Final
 
 import aiohttp
 import pytest
 import trustme
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client.receivers.exchange import Refusal
-from income_client.receivers.jwks import KeySetCache, KeySetError, fetch_key_set
+from income_client.receivers.exchange import Refusal, RefusedError
+from income_client.receivers.jwks import (
+    FETCH_EVERY,
+    KEPT_FOR,
+    KeySetCache,
+    KeySetError,
+    fetch_key_set,
+)
 from income_client.receivers.jwt import TokenKeys
 from tests.support.key_sets import GONE, URL, KeySetAtPlay, turns
 from tests.support.refusals import refusal_in
@@ -334,3 +344,30 @@ async def test_a_failure_is_told_without_what_came(
     assert record.levelname == "WARNING"
     assert "S3CRET" not in caplog.text
     assert "id.example.test" not in caplog.text
+
+
+_pauses = st.floats(0, 1000) | st.sampled_from([0.0, 29.9, 30.0, 86_399.0])
+_answers = st.sampled_from([GONE, key_set("P-256"), key_set("P-384"), {"keys": []}])
+
+
+@given(st.lists(st.tuples(_pauses, st.booleans(), _answers), max_size=20))
+async def test_requests_keep_their_distance_and_keys_once_known_serve_for_a_day(
+    moves: list[tuple[float, bool, Any]],
+) -> None:
+    """However many tokens come, with known keys or not, and whatever the answers are."""
+    play = KeySetAtPlay()
+    known, newest_at = source(play), None
+    for pause, is_key_unknown, answer in moves:
+        play.seconds += pause
+        play.answer = answer
+        asked = len(play.asked)
+        with contextlib.suppress(RefusedError):
+            keys = await known.keys()
+            if is_key_unknown:
+                await known.newer_than(keys, since=play.seconds)
+        await turns()
+        if len(play.asked) > asked and answer is not GONE and answer["keys"]:
+            newest_at = play.seconds
+        is_kept = newest_at is not None and play.seconds < newest_at + KEPT_FOR
+        assert (known.current is not None) is is_kept
+    assert all(later - earlier >= FETCH_EVERY for earlier, later in pairwise(play.asked))
