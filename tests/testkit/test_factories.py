@@ -37,7 +37,11 @@ def test_the_same_number_makes_the_same(make: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("make", "wrong", "meant"),
     [
-        (make_applicant, "frist_name", "no field frist_name; did you mean first_name"),
+        (
+            make_applicant,
+            "frist_name",
+            "make_applicant has no option frist_name; did you mean first_name",
+        ),
         (make_application, "document", "did you mean documents"),
         (make_document, "extracted_dat", "did you mean extracted_data"),
         (make_paystub, "aplicant", "did you mean applicant"),
