@@ -83,7 +83,7 @@ def test_files_hold_what_arrow_tables_hold(tmp_path: Path) -> None:
         assert file.read() == table
         assert file.schema_arrow == table.schema
         assert file.metadata.num_row_groups > 2
-        assert tables.rows[name] == table.num_rows
+        assert tables.rows[name] == table.num_rows >= 2500
         assert path.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "all").stat().st_mode & 0o777 == 0o700
 

@@ -22,7 +22,6 @@ from income_client import (
     ApplicationRecord,
     ConfigurationError,
     Paystub,
-    RecordTables,
     register_document_type,
     to_arrow,
 )
@@ -221,12 +220,6 @@ def _unknown_in(value: Any) -> int:
             return 0
 
 
-def test_more_records_than_are_converted_at_once_are_one_table() -> None:
-    """However many portions they are converted in."""
-    tables = to_arrow(known_record() for _ in range(2001))
-    assert tables.applications.num_rows == 2001
-
-
 @pytest.mark.parametrize("amount", [0, 0.1, 1000, 999999999999999, 1e-18, 0.30000000000000004])
 def test_amounts_of_18_places_fit(amount: float) -> None:
     """They are exactly what the service sent."""
@@ -299,10 +292,3 @@ def test_no_library_is_loaded_early() -> None:
     )
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
-
-
-def test_tables_can_be_of_anything() -> None:
-    """They are five values by name."""
-    assert dict(RecordTables(**{name: len(name) for name in NAMES}).items()) == {
-        name: len(name) for name in NAMES
-    }
