@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need the extra 'parquet'")
 
 import pyarrow as pa
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +24,13 @@ from income_client import (
     register_document_type,
     to_arrow,
 )
-from tests.support.export_records import fitting_records, known_record, record_of
+from tests.support.export_records import (
+    fitting_records,
+    handmade,
+    known_record,
+    record_of,
+    with_year,
+)
 from tests.support.leaks import package_frames
 from tests.support.payloads import APPLICATION, DOCUMENTS
 
@@ -45,13 +50,6 @@ def with_amount(value: Any) -> ApplicationRecord:
     year = application["income_calculations"]["applicant1"]["incomes"][0]
     year["income_sources"][0]["calculated_income_amount"] = value
     return record_of(application, DOCUMENTS)
-
-
-def with_year(year: int) -> ApplicationRecord:
-    """Return a record with income of a year."""
-    application = json.loads(json.dumps(APPLICATION))
-    application["income_calculations"]["applicant1"]["incomes"][0]["year"] = year
-    return record_of(application, None)
 
 
 @given(st.lists(fitting_records(), max_size=3))
@@ -252,14 +250,7 @@ def test_a_year_beyond_64_bits_is_an_error() -> None:
 
 def test_a_record_that_no_reply_can_be_is_named() -> None:
     """One that was made by hand from other types is found among many."""
-    wrong: Any = 7
-    record = known_record()
-    records = [
-        evolve(record, application=evolve(record.application, application_id=f"app-{number}"))
-        for number in range(5)
-    ]
-    application = evolve(records[3].application, application_reference_id=wrong)
-    records[3] = evolve(records[3], application=application)
+    records = [*[known_record()] * 3, handmade("app-3"), known_record()]
     with pytest.raises(ConfigurationError, match="application app-3: it holds what"):
         to_arrow(records)
 
