@@ -121,7 +121,7 @@ class PaystubFields(TypedDict, total=False):
 
 
 def make_applicant(*, number: int | None = None, **fields: Unpack[ApplicantFields]) -> Applicant:
-    """Make a borrower up.
+    """Make up an applicant.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -140,7 +140,7 @@ def make_paystub(
     applicant: Applicant | None = None,
     **fields: Unpack[PaystubFields],
 ) -> Paystub:
-    """Make the data of a pay slip up.
+    """Make up the data of a pay slip.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -165,7 +165,7 @@ def make_document(
     applicant: Applicant | None = None,
     **fields: Unpack[DocumentFields],
 ) -> Document:
-    """Make a document up: of a pay slip with its data, of another type without.
+    """Make up a document: a pay slip with its data, or another type without.
 
     Args:
         document_type: the service's key of the type.
@@ -203,7 +203,7 @@ def make_application(
     suspected: Iterable[Document | str] = (),
     **fields: Unpack[ApplicationFields],
 ) -> Application:
-    """Make an application up, with the income that its documents support.
+    """Make up an application, with the income that its documents support.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -229,7 +229,7 @@ def make_record(
     suspected: int = 0,
     **fields: Unpack[ApplicationFields],
 ) -> ApplicationRecord:
-    """Make an application with its documents up: ``make_record(applicants=2, suspected=1)``.
+    """Make up an application with its documents: ``make_record(applicants=2, suspected=1)``.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -250,7 +250,9 @@ def make_record(
         for document in _slip_documents(number, application_id, slot, person, paystubs)
     ]
     if not 0 <= suspected <= len(documents):
-        raise ConfigurationError(f"suspected is from 0 to {len(documents)}, the pay slips")
+        raise ConfigurationError(
+            f"suspected must be from 0 to {len(documents)}, the number of pay slips"
+        )
     made = _application(number, people, documents, documents[:suspected])
     application = _changed(make_record, made, fields)
     return ApplicationRecord(
@@ -297,7 +299,7 @@ def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
         return dict(applicants)
     if isinstance(applicants, int):
         if applicants < 0:
-            raise ConfigurationError(f"applicants are 0 or more, not {applicants}")
+            raise ConfigurationError(f"applicants must be 0 or more, not {applicants}")
         # The first applicant of an application is never the second of another.
         applicants = [_applicant(number + 10**6 * place) for place in range(applicants)]
     return {f"applicant{place}": each for place, each in enumerate(applicants, 1)}

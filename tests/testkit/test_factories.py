@@ -108,9 +108,9 @@ def test_a_record_agrees_with_itself() -> None:
 
 def test_what_cannot_be_made_is_refused() -> None:
     """The message says what can."""
-    with pytest.raises(ConfigurationError, match="suspected is from 0 to 1"):
+    with pytest.raises(ConfigurationError, match="suspected must be from 0 to 1"):
         make_record(suspected=2)
-    with pytest.raises(ConfigurationError, match="applicants are 0 or more"):
+    with pytest.raises(ConfigurationError, match="applicants must be 0 or more"):
         make_application(applicants=-1)
 
 
