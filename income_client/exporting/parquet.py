@@ -124,7 +124,12 @@ class ParquetTables:
             for file in self._tables.values():
                 file.finish()
             self._files.close()
-            self._publish()
+            sync_folder(self._unfinished)
+            # Looked at before, since an empty folder would be replaced.
+            if os.path.lexists(self._folder):
+                raise ConfigurationError(_TAKEN)
+            self._unfinished.rename(self._folder)
+            sync_folder(self._folder.parent)
         self._closed = _FINISHED
 
     def _check_open(self) -> None:
@@ -134,14 +139,6 @@ class ParquetTables:
     def _convert(self) -> None:
         for name, batch in self._buffer.take().items():
             self._tables[name].write(batch)
-
-    def _publish(self) -> None:
-        sync_folder(self._unfinished)
-        # Looked at before, since an empty folder would be replaced.
-        if os.path.lexists(self._folder):
-            raise ConfigurationError(_TAKEN)
-        self._unfinished.rename(self._folder)
-        sync_folder(self._folder.parent)
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from income_client import (
+    Address,
     AddressEntry,
     AmountPair,
     Applicant,
@@ -48,6 +49,7 @@ _EMPLOYERS: Final = ("Acme Tool Works", "Blue Heron Clinic", "Delta Diner", "Fou
 _FIRST_UPDATE: Final = START.replace(tzinfo=UTC) - timedelta(hours=3)
 _UPDATE_SECONDS: Final = 10_000
 _LAST_YEAR: Final = START.year - 1
+_SOMEWHERE: Final = Address(street_address="1 Elm Street", city="Salem", state="MA", zip="01970")
 _numbers = count(1)
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
@@ -322,14 +324,14 @@ def _paystubs(
 
 
 def _named(applicant: Applicant) -> PaystubApplicant:
-    home = applicant.address_info[0].address if applicant.address_info else None
+    home = applicant.address_info[0].address if applicant.address_info else _SOMEWHERE
     return PaystubApplicant(
         address=PaystubAddress(
-            street_address=home.street_address if home else "1 Elm Street",
+            street_address=home.street_address,
             street_2=None,
-            city=home.city if home else "Salem",
-            state=home.state if home else "MA",
-            zip=home.zip if home else "01970",
+            city=home.city,
+            state=home.state,
+            zip=home.zip,
         ),
         first_name=applicant.first_name,
         middle_name=None,

@@ -251,8 +251,9 @@ def test_a_year_beyond_64_bits_is_an_error() -> None:
 def test_a_record_that_no_reply_can_be_is_named() -> None:
     """One that was made by hand from other types is found among many."""
     records = [*[known_record()] * 3, handmade("app-3"), known_record()]
-    with pytest.raises(ConfigurationError, match="application app-3: it holds what"):
+    with pytest.raises(ConfigurationError, match="application app-3: it holds what") as caught:
         to_arrow(records)
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 async def _awaited() -> AsyncIterator[ApplicationRecord]:
