@@ -49,7 +49,7 @@ class LoopRunner:
             if asyncio.iscoroutine(work):
                 work.close()
             raise ConfigurationError("income_run is for synchronous tests; await this instead")
-        # A task that has ended raises without frames of asyncio, which nobody needs to read.
+        # A future that has ended raises without frames of asyncio, which nobody needs to read.
         if isinstance(work, Awaitable):
             return self._runner.run(_ended(work)).result()
         if isinstance(work, AsyncIterable):
@@ -58,9 +58,12 @@ class LoopRunner:
 
 
 async def _ended(work: Awaitable[T]) -> asyncio.Future[T]:
-    task = asyncio.ensure_future(work)
-    await asyncio.wait([task])
-    return task
+    outcome = asyncio.get_running_loop().create_future()
+    try:
+        outcome.set_result(await work)
+    except Exception as error:  # noqa: BLE001 - raised again where the test called
+        outcome.set_exception(error)
+    return outcome
 
 
 async def _listed(work: AsyncIterable[T]) -> list[T]:
