@@ -5,15 +5,17 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 import income_client
-from income_client import _lazy, errors
+from income_client import _lazy, emulator, errors, testing
 
 _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
 _CONTRACT_CALLS: Final = (
@@ -34,29 +36,39 @@ def _public_classes() -> Iterator[type]:
             yield found
 
 
-def _imports_of_the_face() -> dict[str, str]:
-    """What the face imports for type checkers, and from where."""
-    source = Path(income_client.__file__).read_text("utf-8")
+def _typed_imports(package: ModuleType) -> dict[str, str]:
+    """What a package imports for type checkers, and from where."""
+    source = Path(package.__file__ or "").read_text("utf-8")
     return {
-        alias.asname or alias.name: node.module or ""
+        alias.asname or alias.name: resolve_name(
+            "." * node.level + (node.module or ""), package.__name__
+        )
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom) and node.module not in {"typing", "_lazy"}
+        if isinstance(node, ast.ImportFrom)
+        if (node.module or "").rpartition(".")[2] not in {"typing", "_lazy"}
         for alias in node.names
     }
 
 
-def test_all_is_sorted_and_complete() -> None:
-    """What ``__init__`` imports is what it offers, in order."""
-    offered = income_client.__all__
-    assert offered == sorted(offered)
-    assert len(offered) == len(set(offered))
-    assert set(_imports_of_the_face()) == set(offered)
-
-
-def test_a_name_is_found_at_run_time_where_type_checkers_find_it() -> None:
-    """The table of homes says what the imports of the face say."""
-    homes = {name: home for home, names in _lazy.NAMES.items() for name in names.split()}
-    assert homes == _imports_of_the_face()
+@pytest.mark.parametrize(
+    ("package", "table"),
+    [(income_client, _lazy.NAMES), (emulator, emulator.NAMES), (testing, testing.NAMES)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_names_are_found_where_type_checkers_find_them(
+    package: Any, table: Mapping[str, str]
+) -> None:
+    """They are offered in order, and the table of homes says what the imports say."""
+    homes = {
+        name: resolve_name(f".{home}", package.__name__)
+        for home, names in table.items()
+        for name in names.split()
+    }
+    assert package.__all__ == sorted(homes)
+    assert homes == _typed_imports(package)
+    for name, home in homes.items():
+        assert getattr(package, name) is getattr(import_module(home), name)
+        assert name in dir(package)
 
 
 def test_the_package_loads_what_is_asked_for() -> None:

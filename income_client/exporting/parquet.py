@@ -49,7 +49,11 @@ class ParquetTables:
     def __init__(self, folder: Path | str, rows_per_group: int = 65_536) -> None:
         require("pyarrow")
         self._rows_per_group = check_count("rows_per_group", rows_per_group)
-        self._folder = _place(folder)
+        try:
+            self._folder = Path(folder).absolute()
+        except TypeError:
+            kind = type(folder).__name__
+            raise ConfigurationError(f"folder must be a path, not {kind}") from None
         if os.path.lexists(self._folder):
             raise ConfigurationError(_TAKEN)
         self._closed: str | None = _NEW
@@ -120,7 +124,12 @@ class ParquetTables:
             for file in self._tables.values():
                 file.finish()
             self._files.close()
-            self._publish()
+            sync_folder(self._unfinished)
+            # Looked at before, since an empty folder would be replaced.
+            if os.path.lexists(self._folder):
+                raise ConfigurationError(_TAKEN)
+            self._unfinished.rename(self._folder)
+            sync_folder(self._folder.parent)
         self._closed = _FINISHED
 
     def _check_open(self) -> None:
@@ -130,14 +139,6 @@ class ParquetTables:
     def _convert(self) -> None:
         for name, batch in self._buffer.take().items():
             self._tables[name].write(batch)
-
-    def _publish(self) -> None:
-        sync_folder(self._unfinished)
-        # Looked at before, since an empty folder would be replaced.
-        if os.path.lexists(self._folder):
-            raise ConfigurationError(_TAKEN)
-        self._unfinished.rename(self._folder)
-        sync_folder(self._folder.parent)
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
@@ -193,10 +194,3 @@ class _ParquetFile:
             table = pa.Table.from_batches(self._waiting)
             self._waiting = []
             self._writer.write_table(table, row_group_size=self._rows_per_group)
-
-
-def _place(folder: object) -> Path:
-    if isinstance(folder, str | os.PathLike):
-        with suppress(TypeError):  # a path of bytes
-            return Path(folder).absolute()
-    raise ConfigurationError(f"folder must be a path, not {type(folder).__name__}")

@@ -6,20 +6,17 @@ from typing import Any, Final, TypeAlias, get_args
 
 import attrs
 
-from income_client.records.applications import (
-    AddressEntry,
-    Applicant,
-    IncomeCalculation,
-    IncomeSource,
-)
+from income_client.records.applications import Applicant, IncomeCalculation, IncomeSource
 from income_client.records.documents import ApplicationRecord, Document
-from income_client.records.paystub import AmountPair, Paystub, PaystubApplicant
+from income_client.records.paystub import AmountPair, Paystub
 from income_client.wire.codec import parse_exactly, render, to_json
 
 Row: TypeAlias = dict[str, Any]
 """A value for each column that has one."""
 
 _ADDRESS: Final = ("street_address", "city", "state", "zip")
+_TIME_THERE: Final = ("is_current", "start_date", "end_date")
+_NAME: Final = ("first_name", "middle_name", "last_name", "suffix", "ssn")
 _AMOUNT_PAIRS: Final = tuple(one.name for one in attrs.fields(Paystub) if one.type is AmountPair)
 
 
@@ -52,7 +49,11 @@ def applicant_rows(record: ApplicationRecord) -> Iterator[Row]:
             row |= _person(applicant)
         calculation = application.income_calculations.get(slot)
         if calculation is not None:
-            row |= _calculation(calculation)
+            row |= {
+                "income_years": [income.year for income in calculation.incomes],
+                "suspected_fraudulent_document_ids": calculation.suspected_fraudulent.document_ids,
+                "calculation_extra": _extra(calculation),
+            }
         yield row
 
 
@@ -134,7 +135,10 @@ def _values(record: object, names: Iterable[str]) -> Row:
 def _person(applicant: Applicant) -> Row:
     row = {
         **_values(applicant, ("first_name", "last_name", "email", "phone", "ssn", "date_of_birth")),
-        "addresses": [_address(entry) for entry in applicant.address_info],
+        "addresses": [
+            _values(entry.address, _ADDRESS) | _values(entry, _TIME_THERE)
+            for entry in applicant.address_info
+        ],
         "extra": _extra(applicant),
     }
     for entry in applicant.address_info:
@@ -142,20 +146,6 @@ def _person(applicant: Applicant) -> Row:
             current = _values(entry.address, _ADDRESS)
             return row | {f"current_{name}": value for name, value in current.items()}
     return row
-
-
-def _address(entry: AddressEntry) -> Row:
-    return _values(entry.address, _ADDRESS) | _values(
-        entry, ("is_current", "start_date", "end_date")
-    )
-
-
-def _calculation(calculation: IncomeCalculation) -> Row:
-    return {
-        "income_years": [income.year for income in calculation.incomes],
-        "suspected_fraudulent_document_ids": calculation.suspected_fraudulent.document_ids,
-        "calculation_extra": _extra(calculation),
-    }
 
 
 def _documents(record: ApplicationRecord) -> Iterator[tuple[Row, Document]]:
@@ -181,19 +171,18 @@ def _paystub(paystub: Paystub) -> Row:
                 *("pay_begin_date", "pay_end_date", "pay_date"),
             ),
         ),
-        "paystub_applicants": [_named(*item) for item in paystub.applicants.items()],
+        "paystub_applicants": [
+            {
+                "applicant": slot,
+                **_values(person, _NAME),
+                **_values(person.address, (*_ADDRESS, "street_2")),
+            }
+            for slot, person in paystub.applicants.items()
+        ],
         "earnings": _json(paystub.earnings),
         "deductions": _json(paystub.deductions),
         "taxes": _json(paystub.taxes),
         "extracted_extra": _extra(paystub),
-    }
-
-
-def _named(slot: str, person: PaystubApplicant) -> Row:
-    return {
-        "applicant": slot,
-        **_values(person, ("first_name", "middle_name", "last_name", "suffix", "ssn")),
-        **_values(person.address, (*_ADDRESS, "street_2")),
     }
 
 

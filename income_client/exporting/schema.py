@@ -153,7 +153,7 @@ class RowBuffer:
         return self._records >= AT_ONCE
 
     def add(self, record: object) -> None:
-        """Add the rows of a record; one that raises a `ConfigurationError` adds none."""
+        """Add the rows of a record, all of them or, where one is refused, none."""
         if not isinstance(record, ApplicationRecord):
             raise ConfigurationError(
                 f"tables are made of ApplicationRecord, not of {type(record).__name__}"
@@ -164,7 +164,9 @@ class RowBuffer:
 
     def take(self) -> Batches:
         """Return all rows as a batch for each table, and forget them."""
-        batches = self._converted()
+        batches: Batches | None = None
+        with suppress(*_REFUSED):  # pyarrow's own errors quote the value
+            batches = {table: _batch(table, rows) for table, rows in self._rows.items()}
         if batches is None:
             raise ConfigurationError(
                 f"application {self._misfit()}: it holds what the tables have no place for"
@@ -176,10 +178,8 @@ class RowBuffer:
         self._records = 0
         self._rows: dict[str, list[Row]] = {table: [] for table in ROWS}
 
-    # Problems are returned by what sees values: an error's frames go to crash reporters, and
-    # pyarrow's own errors quote the value.
-
     def _add(self, record: ApplicationRecord) -> str | None:
+        """Return what is wrong with a record: crash reporters send the locals of this frame."""
         rows = {table: list(rows_of(record)) for table, rows_of in ROWS.items()}
         for kind, table, column in _LIMITED:
             try:
@@ -189,11 +189,6 @@ class RowBuffer:
         for table, added in rows.items():
             self._rows[table] += added
         self._records += 1
-        return None
-
-    def _converted(self) -> Batches | None:
-        with suppress(*_REFUSED):
-            return {table: _batch(table, rows) for table, rows in self._rows.items()}
         return None
 
     def _misfit(self) -> str:

@@ -64,23 +64,17 @@ class JumpingClock:
 
 
 class ServiceSideClock:
-    """The time of a client's clock, on which the service does not wait either.
-
-    What the service sleeps is not among what the client slept.
-
-    Args:
-        clock: the client's.
-    """
+    """A client's clock for the service: its pauses are not among those that the client slept."""
 
     def __init__(self, clock: JumpingClock) -> None:
         self._clock = clock
 
     def monotonic(self) -> float:
-        """Return the client's seconds."""
+        """Return the clock's seconds."""
         return self._clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Move the client's clock to the end of this pause."""
+        """Move the clock to the end of this pause."""
         wakes_at = self._clock.monotonic() + seconds
         await asyncio.sleep(0)
         self._clock.advance_to(wakes_at)
@@ -91,11 +85,7 @@ class LoopBoundClock:
 
     A client belongs to the loop in which it is first used, and a fixture cannot know
     which one that will be. A loop that is closed in order ends its asynchronous
-    generators, however it is run: so one of them holds the client's end.
-
-    Args:
-        clock: what tells the time.
-        aclose: ends the user; called once, in its loop.
+    generators, however it is run: so one of them calls ``aclose``, once.
     """
 
     def __init__(self, clock: Clock, aclose: Callable[[], Awaitable[None]]) -> None:

@@ -3,7 +3,7 @@
 Each call makes another one, unless a number is given: the same number makes the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import count
@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from income_client import (
+    Address,
     AddressEntry,
     AmountPair,
     Applicant,
@@ -36,7 +37,7 @@ from income_client import (
 )
 from income_client.emulator.invented import invent_employment, invent_paystubs, invent_person
 from income_client.emulator.payloads import applicant_json, paystub_json
-from income_client.emulator.rules import meant
+from income_client.emulator.rules import check_names, names_of
 from income_client.emulator.times import START
 
 Applicants: TypeAlias = int | Sequence[Applicant] | Mapping[str, Applicant]
@@ -48,6 +49,7 @@ _EMPLOYERS: Final = ("Acme Tool Works", "Blue Heron Clinic", "Delta Diner", "Fou
 _FIRST_UPDATE: Final = START.replace(tzinfo=UTC) - timedelta(hours=3)
 _UPDATE_SECONDS: Final = 10_000
 _LAST_YEAR: Final = START.year - 1
+_SOMEWHERE: Final = Address(street_address="1 Elm Street", city="Salem", state="MA", zip="01970")
 _numbers = count(1)
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
@@ -121,7 +123,7 @@ class PaystubFields(TypedDict, total=False):
 
 
 def make_applicant(*, number: int | None = None, **fields: Unpack[ApplicantFields]) -> Applicant:
-    """Make a borrower up.
+    """Make up an applicant.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -130,7 +132,7 @@ def make_applicant(*, number: int | None = None, **fields: Unpack[ApplicantField
     Raises:
         ConfigurationError: there is no such field.
     """
-    return _changed(_applicant(_numbered(number)), fields, "number")
+    return _changed(make_applicant, _applicant(_numbered(number)), fields)
 
 
 def make_paystub(
@@ -140,7 +142,7 @@ def make_paystub(
     applicant: Applicant | None = None,
     **fields: Unpack[PaystubFields],
 ) -> Paystub:
-    """Make the data of a pay slip up.
+    """Make up the data of a pay slip.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -153,7 +155,7 @@ def make_paystub(
     """
     number = _numbered(number)
     (made,) = _paystubs(number, slot, applicant or _applicant(number), 1)
-    return _changed(made, fields, "number", "slot", "applicant")
+    return _changed(make_paystub, made, fields)
 
 
 def make_document(
@@ -165,7 +167,7 @@ def make_document(
     applicant: Applicant | None = None,
     **fields: Unpack[DocumentFields],
 ) -> Document:
-    """Make a document up: of a pay slip with its data, of another type without.
+    """Make up a document: a pay slip with its data, or another type without.
 
     Args:
         document_type: the service's key of the type.
@@ -180,20 +182,19 @@ def make_document(
     """
     number = _numbered(number)
     name = f"{number:010x}"
-    is_slip = document_type == "paystub" and "extracted_data" not in fields
+    if document_type == "paystub" and "extracted_data" not in fields:
+        fields["extracted_data"] = make_paystub(number=number, slot=slot, applicant=applicant)
     made = Document(
         document_id=f"doc-{name}",
         file_ids=(f"file-{name}",),
         file_reference_ids=(f"{document_type} {number}.pdf",),
         url=f"{INVENTED_ADDRESS}{name}",
-        extracted_data=make_paystub(number=number, slot=slot, applicant=applicant)
-        if is_slip
-        else {},
+        extracted_data={},
         updated_at=_updated(number),
         data_action="create",
         source=DocumentSource(application_id or _application_id(number), document_type),
     )
-    return _changed(made, fields, "number", "application_id", "slot", "applicant")
+    return _changed(make_document, made, fields)
 
 
 def make_application(
@@ -204,7 +205,7 @@ def make_application(
     suspected: Iterable[Document | str] = (),
     **fields: Unpack[ApplicationFields],
 ) -> Application:
-    """Make an application up, with the income that its documents support.
+    """Make up an application, with the income that its documents support.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -218,9 +219,8 @@ def make_application(
         ConfigurationError: there is no such field, or there are fewer than no applicants.
     """
     number = _numbered(number)
-    people = _by_slot(number, applicants)
-    made = _application(number, people, tuple(documents), suspected)
-    return _changed(made, fields, "number", "documents", "suspected")
+    made = _application(number, _by_slot(number, applicants), tuple(documents), suspected)
+    return _changed(make_application, made, fields)
 
 
 def make_record(
@@ -231,7 +231,7 @@ def make_record(
     suspected: int = 0,
     **fields: Unpack[ApplicationFields],
 ) -> ApplicationRecord:
-    """Make an application with its documents up: ``make_record(applicants=2, suspected=1)``.
+    """Make up an application with its documents: ``make_record(applicants=2, suspected=1)``.
 
     Args:
         number: decides everything invented; another one each time unless given.
@@ -252,9 +252,11 @@ def make_record(
         for document in _slip_documents(number, application_id, slot, person, paystubs)
     ]
     if not 0 <= suspected <= len(documents):
-        raise ConfigurationError(f"suspected is from 0 to {len(documents)}, the pay slips")
+        raise ConfigurationError(
+            f"suspected must be from 0 to {len(documents)}, the number of pay slips"
+        )
     made = _application(number, people, documents, documents[:suspected])
-    application = _changed(made, fields, "number", "paystubs", "suspected")
+    application = _changed(make_record, made, fields)
     return ApplicationRecord(
         application=application, documents=documents_of(application, documents)
     )
@@ -289,10 +291,6 @@ def _updated(number: int) -> datetime:
     return _FIRST_UPDATE + timedelta(seconds=number % _UPDATE_SECONDS)
 
 
-def _application_day(number: int) -> date:
-    return START.date() - timedelta(days=1 + number % 3)
-
-
 def _applicant(number: int) -> Applicant:
     person = invent_person(_random(number, "applicant"), START.date())
     return from_json(Applicant, msgspec.json.encode(applicant_json(person)))
@@ -303,7 +301,7 @@ def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
         return dict(applicants)
     if isinstance(applicants, int):
         if applicants < 0:
-            raise ConfigurationError(f"applicants are 0 or more, not {applicants}")
+            raise ConfigurationError(f"applicants must be 0 or more, not {applicants}")
         # The first applicant of an application is never the second of another.
         applicants = [_applicant(number + 10**6 * place) for place in range(applicants)]
     return {f"applicant{place}": each for place, each in enumerate(applicants, 1)}
@@ -312,7 +310,7 @@ def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
 def _paystubs(
     number: int | str, slot: str, applicant: Applicant, how_many: int
 ) -> Iterator[Paystub]:
-    """Invent the latest pay slips of an applicant, one after the other; all their sums agree."""
+    """Invent the latest pay slips of an applicant; their sums agree."""
     rng = _random(number, "pay")
     payer = rng.choice(_EMPLOYERS)
     today = START.date() - timedelta(days=1)
@@ -326,14 +324,14 @@ def _paystubs(
 
 
 def _named(applicant: Applicant) -> PaystubApplicant:
-    home = applicant.address_info[0].address if applicant.address_info else None
+    home = applicant.address_info[0].address if applicant.address_info else _SOMEWHERE
     return PaystubApplicant(
         address=PaystubAddress(
-            street_address=home.street_address if home else "1 Elm Street",
+            street_address=home.street_address,
             street_2=None,
-            city=home.city if home else "Salem",
-            state=home.state if home else "MA",
-            zip=home.zip if home else "01970",
+            city=home.city,
+            state=home.state,
+            zip=home.zip,
         ),
         first_name=applicant.first_name,
         middle_name=None,
@@ -367,6 +365,7 @@ def _application(
     suspected: Iterable[Document | str],
 ) -> Application:
     """Return an application in which everything is invented but people and documents."""
+    applied_on = START.date() - timedelta(days=1 + number % 3)
     doubted = [each if isinstance(each, str) else each.document_id for each in suspected]
     files = [
         ImageFile(file_id=file_id, file_reference_id=name)
@@ -377,7 +376,7 @@ def _application(
         application_id=_application_id(number),
         last_updated_at=_updated(number),
         application_reference_id=f"TEST-{number:08d}",
-        application_date=datetime.combine(_application_day(number), time(9)),
+        application_date=datetime.combine(applied_on, time(9)),
         applicants=people,
         income_calculations=_calculations(number, tuple(people), documents, doubted),
         data_sources=DataSources(image_files=tuple(files), structured_data=()),
@@ -385,65 +384,54 @@ def _application(
 
 
 def _calculations(
-    number: int, slots: Sequence[str], documents: Sequence[Document], doubted: Iterable[str]
+    number: int, slots: Sequence[str], documents: Sequence[Document], doubted: Sequence[str]
 ) -> Mapping[str, IncomeCalculation]:
     """Return the income that documents support; those that name no applicant go to the first."""
     first = slots[0] if slots else ""
-    slot_of = {document.document_id: _slot_of(document, slots, first) for document in documents}
-    doubts = [(slot_of.get(name, first), name) for name in doubted]
-    return {
-        slot: IncomeCalculation(
-            incomes=_incomes(
-                number + place,
-                [document for document in documents if slot_of[document.document_id] == slot],
-            ),
-            suspected_fraudulent=SuspectedFraudulent(
-                document_ids=tuple(name for at, name in doubts if at == slot)
-            ),
+    slot_of: dict[str, str] = {}
+    for document in documents:
+        data = document.extracted_data
+        named = data.applicants if isinstance(data, Paystub) else ()
+        slot_of[document.document_id] = next((slot for slot in named if slot in slots), first)
+    calculations = {}
+    for place, slot in enumerate(slots):
+        supporting = [each for each in documents if slot_of[each.document_id] == slot]
+        suspected = tuple(name for name in doubted if slot_of.get(name, first) == slot)
+        calculations[slot] = IncomeCalculation(
+            incomes=_incomes(number + place, supporting),
+            suspected_fraudulent=SuspectedFraudulent(document_ids=suspected),
         )
-        for place, slot in enumerate(slots)
-    }
-
-
-def _slot_of(document: Document, slots: Sequence[str], first: str) -> str:
-    data = document.extracted_data
-    named = data.applicants if isinstance(data, Paystub) else ()
-    return next((slot for slot in named if slot in slots), first)
+    return calculations
 
 
 def _incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, ...]:
+    """Return what each year's latest pay slip says, or for a year without one, any amount."""
     by_year: dict[int, list[Document]] = {} if documents else {_LAST_YEAR: []}
+    latest: dict[int, Paystub] = {}
     for document in documents:
-        data = document.extracted_data
-        year = data.pay_date.year if isinstance(data, Paystub) else _LAST_YEAR
+        slip, year = document.extracted_data, _LAST_YEAR
+        if isinstance(slip, Paystub):
+            year = slip.pay_date.year
+            latest[year] = max(latest.get(year, slip), slip, key=lambda one: one.pay_date)
         by_year.setdefault(year, []).append(document)
-    return tuple(
-        YearlyIncome(year=year, income_sources=(_source(number, by_year[year]),))
-        for year in sorted(by_year, reverse=True)
-    )
+    incomes = []
+    for year in sorted(by_year, reverse=True):
+        amount = latest[year].gross_pay.ytd if year in latest else None
+        if amount is None:
+            amount = Decimal(_random(number, "income").randrange(2_000_000, 15_000_000)) / 100
+        source = IncomeSource(
+            source_type="employment",
+            calculated_income_amount=amount,
+            document_ids=tuple(document.document_id for document in by_year[year]),
+        )
+        incomes.append(YearlyIncome(year=year, income_sources=(source,)))
+    return tuple(incomes)
 
 
-def _source(number: int, documents: Sequence[Document]) -> IncomeSource:
-    slips = [each.extracted_data for each in documents if isinstance(each.extracted_data, Paystub)]
-    latest = max(slips, key=lambda slip: slip.pay_date, default=None)
-    amount = None if latest is None else latest.gross_pay.ytd
-    if amount is None:
-        cents = _random(number, "income").randrange(2_000_000, 15_000_000)
-        amount = Decimal(cents) / 100
-    return IncomeSource(
-        source_type="employment",
-        calculated_income_amount=amount,
-        document_ids=tuple(document.document_id for document in documents),
-    )
-
-
-def _changed(record: T, fields: Mapping[str, Any], *others: str) -> T:
-    """Return a record in which some fields are others; ``others`` are known besides."""
+def _changed(make: Callable[..., object], record: T, fields: Mapping[str, Any]) -> T:
+    """Return a record with other values in fields that the caller of a factory gave."""
     known = [each.name for each in attrs.fields(type(record)) if each.name != "source"]
-    for name in fields:
-        if name not in known:
-            hint = meant(name, (*known, *others))
-            raise ConfigurationError(f"{type(record).__name__} has no field {name}{hint}")
+    check_names(make.__name__, fields, (*known, *names_of(make)))
     whole: Any = record
     changed: T = attrs.evolve(whole, **fields)
     return changed

@@ -83,7 +83,8 @@ class Requests(Sequence[RecordedRequest]):
         return Requests(each for each in self if each.status == 0 or each.status >= 400)  # noqa: PLR2004 - where failures begin
 
     def __repr__(self) -> str:
-        return f"<{len(self)} requests: {', '.join(map(_short, self[:_SHOWN]))}>"
+        shown = (f"{each.name} {each.status or each.fault}" for each in self[:_SHOWN])
+        return f"<{len(self)} requests: {', '.join(shown)}>"
 
     def table(self) -> str:
         """Return one line for each of the latest requests, for people to read."""
@@ -91,10 +92,6 @@ class Requests(Sequence[RecordedRequest]):
         lines = [f"({left_out} earlier ones)"] if left_out else []
         lines += [_line(number, self[number]) for number in range(left_out, len(self))]
         return "\n".join(lines or ["nothing was asked"])
-
-
-def _short(request: RecordedRequest) -> str:
-    return f"{request.name} {request.status or request.fault}"
 
 
 def _line(number: int, request: RecordedRequest) -> str:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from threading import Thread, current_thread
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, overload
 
 from income_client import ConfigurationError
 
@@ -49,28 +49,21 @@ class LoopRunner:
             if asyncio.iscoroutine(work):
                 work.close()
             raise ConfigurationError("income_run is for synchronous tests; await this instead")
+        # A future that has ended raises without frames of asyncio, which nobody needs to read.
         if isinstance(work, Awaitable):
-            return self._run(work)
+            return self._runner.run(_ended(work)).result()
         if isinstance(work, AsyncIterable):
-            return self._run(_listed(work))
+            return self._runner.run(_ended(_listed(work))).result()
         raise ConfigurationError("income_run takes what can be awaited or asynchronously iterated")
 
-    def _run(self, work: Awaitable[T]) -> T:
-        error, result = self._runner.run(_ended(work))
-        if error is None:
-            return cast("T", result)
-        try:
-            # Raised from here, it has no frames of asyncio, which a test's author need not read.
-            raise error
-        finally:
-            del error
 
-
-async def _ended(work: Awaitable[T]) -> tuple[Exception | None, T | None]:
+async def _ended(work: Awaitable[T]) -> asyncio.Future[T]:
+    outcome = asyncio.get_running_loop().create_future()
     try:
-        return None, await work
+        outcome.set_result(await work)
     except Exception as error:  # noqa: BLE001 - raised again where the test called
-        return error, None
+        outcome.set_exception(error)
+    return outcome
 
 
 async def _listed(work: AsyncIterable[T]) -> list[T]:
@@ -78,11 +71,7 @@ async def _listed(work: AsyncIterable[T]) -> list[T]:
 
 
 class LoopThread:
-    """An event loop in a thread of its own, which runs while other threads wait for it or do not.
-
-    Calls must come from outside of it: from within, they would wait for themselves.
-    The loop exists between entering and leaving.
-    """
+    """An event loop in another thread, from entering to leaving; `call` and `run` wait for it."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,11 +94,7 @@ class LoopThread:
         loop.close()
 
     def call(self, work: Callable[[], T]) -> T:
-        """Call a function in the loop, and return what it returned.
-
-        Raises:
-            ConfigurationError: as by `run`.
-        """
+        """Call a function in the loop, and return its result; raises as `run` does."""
 
         async def called() -> T:
             return work()
@@ -117,11 +102,7 @@ class LoopThread:
         return self.run(called())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop to its end, and return its result.
-
-        Raises:
-            ConfigurationError: the loop does not run, or this is its own thread.
-        """
+        """Run a coroutine in the loop to its end, and return its result."""
         if current_thread() is self._thread:
             work.close()
             raise ConfigurationError(
@@ -130,20 +111,12 @@ class LoopThread:
             )
         future = self.begin(work)
         error = future.exception()
-        if error is None:
-            return future.result()
-        try:
-            # Raised from here, it has no frames of the future, which a test's author need not read.
-            raise error
-        finally:
-            del error, future
+        if error is not None:
+            raise error  # without the future's own frames, which nobody needs to read
+        return future.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have a coroutine run in the loop, and return its future at once.
-
-        Raises:
-            ConfigurationError: the loop does not run.
-        """
+        """Have a coroutine run in the loop, and return its future at once."""
         if self._loop is None:
             work.close()
             raise ConfigurationError("the service does not run; enter it first, by with")

@@ -21,7 +21,7 @@ from income_client import (
     OAuth2ClientCredentials,
     to_json,
 )
-from income_client.clock import Clock, SystemClock
+from income_client.clock import Clock
 from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault, ServiceRules
 from income_client.emulator.fault_scripts import script
 from income_client.emulator.rules import check_names, names_of
@@ -107,7 +107,6 @@ class IncomeService(AbstractContextManager["IncomeService"]):
     ) -> None:
         known = (*names_of(IncomeService), *names_of(Emulator), *fields_dict(ServiceRules))
         check_names("IncomeService", options, known)
-        clock = SystemClock() if clock is None else clock
         if isinstance(clock, JumpingClock):
             clock = ServiceSideClock(clock)
         self._emulator = Emulator(applications, clock=clock, **options)
@@ -330,9 +329,8 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         self, given: ApplicationRecord | Application, documents: _Documents, *, now: bool
     ) -> ApplicationRecord:
         record = _with_documents(given, documents)
-        present = self._emulator.now
         if now:
-            record = _updated_at(record, present)
+            record = _updated_at(record, self._emulator.now)
         self._emulator.world.add(*_contents(record))
         self._added[record.application_id] = record
         return record
@@ -387,17 +385,15 @@ def _with_documents(
         record = ApplicationRecord(application=record, documents=None)
     if not isinstance(record, ApplicationRecord):
         raise ConfigurationError("what is added is an Application or an ApplicationRecord")
-    if documents is None:
-        whole = record
-    elif record.documents is not None:
-        raise ConfigurationError("documents are given twice: in the record and beside it")
-    elif isinstance(documents, ApplicationDocuments):
-        whole = evolve(record, documents=documents)
-    else:
-        whole = evolve(record, documents=documents_of(record.application, documents))
-    if whole.documents and whole.documents.application_id != whole.application_id:
+    if documents is not None:
+        if record.documents is not None:
+            raise ConfigurationError("documents are given twice: in the record and beside it")
+        if not isinstance(documents, ApplicationDocuments):
+            documents = documents_of(record.application, documents)
+        record = evolve(record, documents=documents)
+    if record.documents and record.documents.application_id != record.application_id:
         raise ConfigurationError("the documents are those of another application")
-    return whole
+    return record
 
 
 def _contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]]:

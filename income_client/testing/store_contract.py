@@ -6,12 +6,7 @@ from datetime import datetime, timedelta
 from inspect import isawaitable
 from typing import Any, Final
 
-from income_client import (
-    CheckpointConflictError,
-    CheckpointStore,
-    DeadLetter,
-    Window,
-)
+from income_client import CheckpointConflictError, CheckpointStore, DeadLetter, Window
 
 MakeStore = Callable[[], CheckpointStore | Awaitable[CheckpointStore]]
 
@@ -147,18 +142,9 @@ _RULES: Final = (
     ("an unknown name has no checkpoint, version 0 and no dead letters", _is_empty_at_first),
     ("a save returns the next version, and the text comes back unchanged", _loads_what_was_saved),
     ("a save for another version than the stored one changes nothing", _refuses_other_versions),
-    (
-        "of several saves for one version one succeeds",
-        _lets_the_first_saver_win,
-    ),
+    ("of several saves for one version one succeeds", _lets_the_first_saver_win),
     ("each name has its own checkpoint, version and dead letters", _keeps_names_apart),
-    (
-        "dead letters come back by their first attempts, then keys",
-        _orders_dead_letters,
-    ),
+    ("dead letters come back by their first attempts, then keys", _orders_dead_letters),
     ("of several dead letters with one key the last one is kept", _replaces_dead_letters),
-    (
-        "resolved keys are removed before letters are added",
-        _removes_before_it_adds,
-    ),
+    ("resolved keys are removed before letters are added", _removes_before_it_adds),
 )

@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need the extra 'parquet'")
 
 import pyarrow as pa
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,11 +21,16 @@ from income_client import (
     ApplicationRecord,
     ConfigurationError,
     Paystub,
-    RecordTables,
     register_document_type,
     to_arrow,
 )
-from tests.support.export_records import fitting_records, known_record, record_of
+from tests.support.export_records import (
+    fitting_records,
+    handmade,
+    known_record,
+    record_of,
+    with_year,
+)
 from tests.support.leaks import package_frames
 from tests.support.payloads import APPLICATION, DOCUMENTS
 
@@ -46,13 +50,6 @@ def with_amount(value: Any) -> ApplicationRecord:
     year = application["income_calculations"]["applicant1"]["incomes"][0]
     year["income_sources"][0]["calculated_income_amount"] = value
     return record_of(application, DOCUMENTS)
-
-
-def with_year(year: int) -> ApplicationRecord:
-    """Return a record with income of a year."""
-    application = json.loads(json.dumps(APPLICATION))
-    application["income_calculations"]["applicant1"]["incomes"][0]["year"] = year
-    return record_of(application, None)
 
 
 @given(st.lists(fitting_records(), max_size=3))
@@ -221,12 +218,6 @@ def _unknown_in(value: Any) -> int:
             return 0
 
 
-def test_more_records_than_are_converted_at_once_are_one_table() -> None:
-    """However many portions they are converted in."""
-    tables = to_arrow(known_record() for _ in range(2001))
-    assert tables.applications.num_rows == 2001
-
-
 @pytest.mark.parametrize("amount", [0, 0.1, 1000, 999999999999999, 1e-18, 0.30000000000000004])
 def test_amounts_of_18_places_fit(amount: float) -> None:
     """They are exactly what the service sent."""
@@ -259,16 +250,10 @@ def test_a_year_beyond_64_bits_is_an_error() -> None:
 
 def test_a_record_that_no_reply_can_be_is_named() -> None:
     """One that was made by hand from other types is found among many."""
-    wrong: Any = 7
-    record = known_record()
-    records = [
-        evolve(record, application=evolve(record.application, application_id=f"app-{number}"))
-        for number in range(5)
-    ]
-    application = evolve(records[3].application, application_reference_id=wrong)
-    records[3] = evolve(records[3], application=application)
-    with pytest.raises(ConfigurationError, match="application app-3: it holds what"):
+    records = [*[known_record()] * 3, handmade("app-3"), known_record()]
+    with pytest.raises(ConfigurationError, match="application app-3: it holds what") as caught:
         to_arrow(records)
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 async def _awaited() -> AsyncIterator[ApplicationRecord]:
@@ -299,10 +284,3 @@ def test_no_library_is_loaded_early() -> None:
     )
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
-
-
-def test_tables_can_be_of_anything() -> None:
-    """They are five values by name."""
-    assert dict(RecordTables(**{name: len(name) for name in NAMES}).items()) == {
-        name: len(name) for name in NAMES
-    }

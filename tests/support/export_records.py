@@ -1,8 +1,10 @@
 """Records for the tests of exporting: any that the service could send, and a small known one."""
 
+import json
 from decimal import Decimal
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
 
 from income_client import Application, ApplicationDocuments, ApplicationRecord, from_json
@@ -25,6 +27,21 @@ def record_of(application: Any, documents: Any | None) -> ApplicationRecord:
 def known_record() -> ApplicationRecord:
     """Return one with a value for every field of the contract."""
     return record_of(APPLICATION, DOCUMENTS)
+
+
+def with_year(year: int) -> ApplicationRecord:
+    """Return a record with income of a year, which may fit no column."""
+    application = json.loads(json.dumps(APPLICATION))
+    application["income_calculations"]["applicant1"]["incomes"][0]["year"] = year
+    return record_of(application, None)
+
+
+def handmade(application_id: str) -> ApplicationRecord:
+    """Return a record that no reply can be: of another type than its class has."""
+    wrong: Any = 7
+    record = known_record()
+    changes = {"application_id": application_id, "application_reference_id": wrong}
+    return evolve(record, application=evolve(record.application, **changes))
 
 
 def records() -> st.SearchStrategy[ApplicationRecord]:

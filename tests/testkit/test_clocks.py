@@ -34,46 +34,11 @@ async def test_the_service_s_pauses_are_not_the_client_s() -> None:
     assert clock.monotonic() - before == 5
 
 
-async def test_a_pause_ends_when_it_ends_whatever_others_do() -> None:
-    """Also where another thread moves the clock between reading it and waking up."""
-
-    class Meddling(JumpingClock):
-        """A clock that moves on by 10 s each time it is read."""
-
-        def monotonic(self) -> float:
-            read = super().monotonic()
-            self.advance(10)
-            return read
-
-    clock = Meddling()
-    before = JumpingClock.monotonic(clock)
-    await ServiceSideClock(clock).sleep(15)
-    assert JumpingClock.monotonic(clock) - before == 15
-
-
-def test_a_loop_that_ends_closes_the_user() -> None:
-    """In that loop, once, though nothing else was said."""
-    user = User()
-    clock = LoopBoundClock(JumpingClock(), user.aclose)
-    clock.monotonic()  # binds nobody, as no loop runs
-
-    async def read() -> asyncio.AbstractEventLoop:
-        clock.monotonic()
-        await clock.sleep(1)
-        clock.monotonic()
-        return asyncio.get_running_loop()
-
-    assert user.closed_in == []
-    loop = asyncio.run(read())
-    assert user.closed_in == [loop]
-    clock.close()
-    assert user.closed_in == [loop]
-
-
 def test_a_loop_that_lasts_can_be_ended_by_hand() -> None:
     """That is what a loop of a wider scope needs."""
     user = User()
     clock = LoopBoundClock(JumpingClock(), user.aclose)
+    clock.monotonic()  # binds nobody, as no loop runs
     clock.close()
 
     async def read() -> None:
@@ -83,6 +48,7 @@ def test_a_loop_that_lasts_can_be_ended_by_hand() -> None:
         runner.run(read())
         clock.close()
         assert user.closed_in == [runner.get_loop()]
+    clock.close()
     assert len(user.closed_in) == 1
 
 

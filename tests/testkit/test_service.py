@@ -16,7 +16,6 @@ from anyio.from_thread import start_blocking_portal
 from attrs import evolve
 
 from income_client import (
-    ApplicationRecord,
     BasicAuth,
     Callback,
     CallbackBasicAuth,
@@ -35,7 +34,6 @@ from income_client.testing import (
     LoopRunner,
     Requests,
     cut_body,
-    flaky,
     make_application,
     make_document,
     make_record,
@@ -298,18 +296,6 @@ def test_a_long_table_has_the_latest() -> None:
     )  # fmt: skip
     lines = Requests([one] * 60).table().splitlines()
     assert (lines[0], lines[-1]) == ("(20 earlier ones)", "  60  200  POST /token")
-
-
-@pytest.mark.income_client(retry=RetryPolicy(max_attempts=3))
-async def test_a_flaky_service_fails_some_calls_for_good(
-    income_service: IncomeService, income_client: IncomeClient
-) -> None:
-    """Chance decides on each attempt, so a test that reads much lets failures be yielded."""
-    income_service.faults.add(flaky(0.5, call="get_application"))
-    records = income_client.fetch_records(income_service.ids, documents=False, on_error="yield")
-    came = [isinstance(each, ApplicationRecord) async for each in records]
-    assert 0 < came.count(False) < came.count(True)
-    assert len(came) == len(income_service.ids)
 
 
 @pytest.mark.income_service(applications=3)
