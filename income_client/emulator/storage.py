@@ -22,7 +22,7 @@ from income_client.errors import ConfigurationError
 from income_client.settings import DownloadPolicy
 
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback
-from .invented import DocumentFile
+from .payloads import DocumentFile
 from .times import moment_of, second_of, stamp
 from .world import World
 
