@@ -10,9 +10,8 @@ from typing import Final
 from attrs import frozen
 
 from income_client.errors import ConfigurationError
-from income_client.settings import check_not_negative
+from income_client.settings import check_not_negative, check_whole
 
-from .rules import check_integer
 from .times import DAY
 
 _HOUR: Final = 3600
@@ -168,8 +167,7 @@ def update_times(
         ConfigurationError: there is no such pattern, or an argument is invalid.
     """
     if isinstance(applications, int):
-        check_integer("applications", applications)
-        check_not_negative("applications", applications)
+        check_whole("applications", applications)
         check_not_negative("days", days)
         first = now - max(1, int(days * DAY))
         task = Spread(rng=Random(seed), count=applications, first=first, last=now - 1)

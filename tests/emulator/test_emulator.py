@@ -149,7 +149,7 @@ async def test_listens_on_loopback_only(host: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"applications": -5}, "applications must be a finite number, 0 or more"),
+        ({"applications": -5}, "applications must be a whole number, 0 or more"),
         ({"applications": True}, "applications must be a whole number"),
         ({"applications": "many"}, "applications is how many there are"),
         ({"applications": [1.5]}, "applications is how many there are"),
