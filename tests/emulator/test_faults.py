@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Emulator, Fault, FaultKind, Faults, ServiceRules
 from income_client.emulator.fault_scripts import fault_shares
-from income_client.emulator.faults import replacement
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock, flaky, outage, script, slow, throttled
 from tests.support.emulated_calls import basic_header, get_status, raw_reply, until
@@ -54,16 +53,6 @@ def test_faults_match_path_and_method() -> None:
     assert faults.take("GET", f"{APPLICATION}/documents") is not None
     assert faults.take("GET", APPLICATION) is None
     assert faults.take("POST", f"{APPLICATION}/documents") is None
-
-
-def test_replacements() -> None:
-    """Status, redirect and body stand in for the reply; the other kinds need the wire."""
-    kinds = {kind: replacement(Fault(kind, location="/else", body=b"x")) for kind in FaultKind}
-    found = {kind.value: reply.status for kind, reply in kinds.items() if reply is not None}
-    assert found == {"status": 503, "redirect": 307, "body": 200}
-    redirect = kinds[FaultKind.REDIRECT]
-    assert redirect is not None
-    assert redirect.headers["Location"] == "/else"
 
 
 @pytest.mark.parametrize(

@@ -309,30 +309,6 @@ async def test_a_large_file_is_cut(
     assert await _received(session, document["url"]) == (200, content[:keep], False)
 
 
-async def test_a_part_is_cut(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """A cut of a part counts the bytes of the part; asked again from there, the rest comes."""
-    service.rules = evolve(service.rules, file_bytes=LARGE)
-    document = await _document(session, service)
-    content = service.content_of(document["document_id"])
-    service.faults.add(Fault("cut", path="/documents/*", keep=1000))
-    part = await _received(session, document["url"], range="bytes=500-")
-    assert part == (206, content[500:1500], False)
-    rest = await _received(session, document["url"], range="bytes=1500-")
-    assert rest == (206, content[1500:], True)
-    ranges = [each.headers.get("range") for each in service.requests if each.name == "file"]
-    assert ranges == ["bytes=500-", "bytes=1500-"]
-
-
-async def test_faults_of_files_leave_the_api(
-    session: aiohttp.ClientSession, service: Emulator
-) -> None:
-    """A fault on the paths of files falls on no other request."""
-    service.faults.add(Fault("redirect", path="/documents/*", location="http://127.0.0.1:9/else"))
-    document = await _document(session, service)
-    assert await _received(session, document["url"]) == (307, b"", True)
-    assert (await _received(session, document["url"]))[0] == 200
-
-
 async def test_a_file_that_stops_in_its_middle(
     session: aiohttp.ClientSession, service: Emulator
 ) -> None:
