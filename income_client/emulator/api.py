@@ -86,11 +86,7 @@ def call_of(path: str) -> Call:
 
 
 class AccessTokens:
-    """Makes access tokens, which are JWTs, and recognises its own (contract section 5.1).
-
-    Args:
-        seed: decides on the signing key.
-    """
+    """Makes access tokens, which are JWTs, and recognises its own (contract section 5.1)."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

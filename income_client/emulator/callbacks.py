@@ -200,11 +200,7 @@ class _CachedToken:
 
 
 class CallbackSender:
-    """Sends callbacks to endpoints of this machine, several at a time.
-
-    Args:
-        clock: what pauses and the lifetime of tokens are measured by.
-    """
+    """Sends callbacks, several at a time; the clock measures pauses and lifetimes of tokens."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -314,9 +310,7 @@ async def request_token(
     seconds: float,
     tls: SSLContext | None = None,
 ) -> tuple[Secret, int]:
-    """Return an Authorization header's value, and the seconds until it expires.
-
-    The token is requested as the service's own are (contract section 5.1).
+    """Request a token (contract section 5.1); return its header and the seconds until it expires.
 
     Raises:
         TokenError: there is none.
@@ -409,11 +403,7 @@ def _replaced(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
 
 
 def payload_bytes(payload: Any) -> bytes:
-    """Return a payload's bytes: those given, or JSON.
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
+    """Return a payload's bytes: those given, or JSON."""
     if isinstance(payload, bytes | bytearray):
         return bytes(payload)
     try:
@@ -424,11 +414,7 @@ def payload_bytes(payload: Any) -> bytes:
 
 
 def header_fields(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> Fields:
-    """Return header fields as pairs.
-
-    Raises:
-        ConfigurationError: one cannot be sent as a header field.
-    """
+    """Return header fields as pairs, each of which can be sent."""
     pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
     if not all(
         _FIELD_NAME.fullmatch(name) and _FIELD_VALUE.fullmatch(text) for name, text in pairs

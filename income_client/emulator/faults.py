@@ -297,14 +297,7 @@ async def _trickle(
 async def play(
     fault: Fault, reply: HttpReply, transport: asyncio.Transport, closing: asyncio.Event
 ) -> None:
-    """Spoil a reply on its way and leave the connection closed, or closing.
-
-    Args:
-        fault: what to play.
-        reply: the true reply, of which ``cut``, ``trickle`` and some stalls write something.
-        transport: the connection.
-        closing: set when the emulator closes, which ends every stall and trickle.
-    """
+    """Spoil a reply on its way, and close the connection; ``closing`` ends stalls and trickles."""
     match fault.kind:
         case FaultKind.RESET:
             _reset(transport)

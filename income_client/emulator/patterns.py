@@ -134,13 +134,6 @@ def spread_times(pattern: str, task: Spread) -> list[int]:
 
     Every pattern but ``seconds`` holds at most 400 rows a second; where that
     leaves no room, the surplus moves to earlier seconds.
-
-    Args:
-        pattern: uniform, bursts, growth, diurnal, pareto, bmodel or seconds.
-        task: how many, from when to when.
-
-    Raises:
-        ConfigurationError: there is no such pattern.
     """
     if pattern not in _PATTERNS:
         raise ConfigurationError(f"pattern is one of {', '.join(_PATTERNS)}")
@@ -154,17 +147,9 @@ def spread_times(pattern: str, task: Spread) -> list[int]:
 def update_times(
     applications: Iterable[int] | int, pattern: str, *, seed: int, days: float, now: int
 ) -> "array[int]":
-    """Return the second of each application's last update.
+    """Return the second of each application's last update: those given, or so many invented ones.
 
-    Args:
-        applications: these seconds themselves, or how many to invent.
-        pattern: as for `spread_times`.
-        seed: decides on the times that are invented.
-        days: span of invented times, which ends now, in days.
-        now: the present service second.
-
-    Raises:
-        ConfigurationError: there is no such pattern, or an argument is invalid.
+    Invented ones lie in the span of so many days that ends now.
     """
     if isinstance(applications, int):
         check_whole("applications", applications)

@@ -67,14 +67,9 @@ class StoredFile:
 
 
 class FileStorage:
-    """Document files in two regions.
+    """Document files in two regions, whose addresses are ``urls``.
 
-    Args:
-        world: the applications, the present second and the rules.
-        files_of: returns the documents of an application's number, as they are now.
-
-    Attributes:
-        urls: where each region is.
+    ``files_of`` returns the files of an application's number as they are now.
     """
 
     def __init__(self, world: World, files_of: Callable[[int], Sequence[DocumentFile]]) -> None:
