@@ -2,7 +2,6 @@
 
 import re
 from datetime import datetime
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,16 +14,13 @@ from tests.support.emulated_replies import (
     LIST,
     a_service,
     ask,
+    ask_documents,
     ask_json,
     request_token,
     token_request,
 )
 
 STAMP = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}")
-
-
-def _documents(content: Any) -> list[Any]:
-    return [document for documents in content["documents"].values() for document in documents]
 
 
 def test_list_shape() -> None:
@@ -176,10 +172,11 @@ def test_documents_shape() -> None:
     plain = ask_json(service, path)
     assert set(plain) == {"application_id", "application_reference_id", "documents"}
     assert plain == ask_json(service, path, "pages=false")
-    paged = ask_json(service, path, "pages=true")
-    assert all(set(document) == fields for document in _documents(plain))
-    assert all(set(document) == fields | {"pages"} for document in _documents(paged))
-    assert all(document["updated_at"].endswith("Z") for document in _documents(plain))
+    documents = ask_documents(service)
+    assert all(set(document) == fields for document in documents)
+    assert all(document["updated_at"].endswith("Z") for document in documents)
+    paged = ask_documents(service, "pages=true")
+    assert all(set(document) == fields | {"pages"} for document in paged)
     for query in ("pages=yes", "pages=True", "pages=", "pages=1", "page=true"):
         assert ask(service, path, query).status == 400
 
@@ -217,13 +214,13 @@ def test_touch_changes_the_content() -> None:
     """An update changes an amount, its document and the update time, and nothing else."""
     service = a_service(100)
     path = f"{LIST}/{service.world.ids[0]}"
-    before, papers = ask_json(service, path), _documents(ask_json(service, f"{path}/documents"))
+    before, documents = ask_json(service, path), ask_documents(service)
     service.world.touch(service.world.ids[0])
-    after, changed = ask_json(service, path), _documents(ask_json(service, f"{path}/documents"))
+    after, changed = ask_json(service, path), ask_documents(service)
     assert after["last_updated_at"] == "1970-01-01T00:16:40Z"
     assert after["applicants"] == before["applicants"]
     assert after["income_calculations"] != before["income_calculations"]
-    moved = [new for old, new in zip(papers, changed, strict=True) if old != new]
+    moved = [new for old, new in zip(documents, changed, strict=True) if old != new]
     assert [(new["data_action"], new["updated_at"]) for new in moved] == [
         ("update", "1970-01-01T00:16:40Z")
     ]
