@@ -1,7 +1,6 @@
 """The emulated service as pure functions from request to reply; its time is the world's.
 
-The names of the contract are written by hand here, and none of the package's own wire rules
-is imported: a wrong name could cancel itself out.
+The names of the contract are written by hand, as in `invented`.
 """
 
 import base64
@@ -18,20 +17,19 @@ from attrs import evolve
 from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
 
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback, json_reply
-from .invented import Application, DocumentFile, invent_application
+from .invented import invent_application
 from .listing import Refused, select_rows
 from .payloads import (
+    DocumentFile,
     DocumentsTemplate,
-    added_body,
-    added_documents,
-    added_files,
     added_row,
     application_body,
     documents_template,
+    files_of,
 )
 from .storage import FileStorage, Region
 from .times import http_date, parse_bound, stamp
-from .world import World
+from .world import Contents, World
 
 CONTROL_PATH: Final = "/emulator/callbacks"
 """Where an emulator takes orders from another process; not a path of the service."""
@@ -88,11 +86,7 @@ def call_of(path: str) -> Call:
 
 
 class AccessTokens:
-    """Makes access tokens, which are JWTs, and recognises its own (contract section 5.1).
-
-    Args:
-        seed: decides on the signing key.
-    """
+    """Makes access tokens, which are JWTs, and recognises its own (contract section 5.1)."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -155,7 +149,7 @@ class Service:
         self.tokens: AccessTokens = AccessTokens(world.seed)
         self.storage: FileStorage = FileStorage(world, self._files)
         self._replies = 0
-        self._invented = lru_cache(maxsize=2048)(self._compose)
+        self._contents = lru_cache(maxsize=2048)(self._compose)
         self._application = lru_cache(maxsize=2048)(self._write_application)
         self._documents = lru_cache(maxsize=2048)(self._write_documents)
 
@@ -306,26 +300,17 @@ class Service:
         )
 
     def _files(self, number: int) -> list[DocumentFile]:
-        added = self.world.added(number)
-        if added is not None:
-            return added_files(added.all_documents())
-        application = self._invented(number, self.world.history(number).version)
-        return [document.file for document in application.documents]
+        return files_of(self._contents(number, self.world.history(number).version))
 
-    def _compose(self, number: int, _version: int) -> Application:
-        return invent_application(self.world, number)
+    def _compose(self, number: int, _version: int) -> Contents:
+        return self.world.added(number) or invent_application(self.world, number)
 
     def _write_application(self, number: int, version: int) -> bytes:
-        added = self.world.added(number)
-        if added is not None:
-            return added_body(added, self.world.updated_second(number) if version else None)
-        return application_body(self._invented(number, version))
+        updated = self.world.updated_second(number) if version else None
+        return application_body(self._contents(number, version), updated)
 
     def _write_documents(self, number: int, version: int, pages: bool) -> DocumentsTemplate:
-        added = self.world.added(number)
-        if added is not None:
-            return added_documents(added, pages=pages)
-        return documents_template(self._invented(number, version), pages=pages)
+        return documents_template(self._contents(number, version), pages=pages)
 
 
 def respond(service: Service, request: HttpRequest) -> HttpReply:

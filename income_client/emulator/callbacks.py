@@ -50,6 +50,7 @@ _OWN_FIELDS: Final = (
     ("Accept-Encoding", "identity"),
     ("User-Agent", "income-emulator"),
 )
+_JSON_TYPE: Final = ("Content-Type", "application/json")
 _FORM_TYPE: Final = ("Content-Type", "application/x-www-form-urlencoded")
 _TOKEN: Final = re.compile(r"[!-~]{1,16384}")
 _FIELD_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -67,12 +68,8 @@ _FAULTS: Final = (
 """What an error is called; the first that fits."""
 
 
-def _check_auth(name: str, value: object) -> None:
-    check_type(name, value, BasicAuth, OAuth2ClientCredentials)
-
-
-def _check_context(name: str, value: object) -> None:
-    check_type(name, value, SSLContext)
+def _optional(*types: type) -> Any:
+    return validated(lambda name, value: check_type(name, value, *types))
 
 
 _local: Final = validated(check_local_address)
@@ -100,14 +97,14 @@ class CallbackTarget:
     url: str = field(validator=_local, repr=False)
     """Where callbacks go: http or https, this machine, without user name or fragment."""
     auth: BasicAuth | OAuth2ClientCredentials | None = field(
-        default=None, kw_only=True, validator=validated(_check_auth)
+        default=None, kw_only=True, validator=_optional(BasicAuth, OAuth2ClientCredentials)
     )
     """What the partner has supplied; None for callbacks without an Authorization header."""
     token_url: str | None = field(
         default=None, kw_only=True, validator=optional(_local), repr=False
     )
     """The token endpoint, on this machine as well; needed for OAuth 2.0."""
-    ssl: SSLContext | None = field(default=None, kw_only=True, validator=validated(_check_context))
+    ssl: SSLContext | None = field(default=None, kw_only=True, validator=_optional(SSLContext))
     """The TLS context; one with a certificate makes it mutual TLS."""
     pauses: tuple[float, ...] = field(
         default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_pauses
@@ -203,11 +200,7 @@ class _CachedToken:
 
 
 class CallbackSender:
-    """Sends callbacks to endpoints of this machine, several at a time.
-
-    Args:
-        clock: what pauses and the lifetime of tokens are measured by.
-    """
+    """Sends callbacks, several at a time; the clock measures pauses and lifetimes of tokens."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -264,7 +257,11 @@ class CallbackSender:
             except TokenError as error:
                 answer = CallbackAnswer(outcome=f"token_{error.outcome}")
             else:
-                answer = await _post_callback(target, body, headers, authorization)
+                own = [] if authorization is None else [("Authorization", authorization.reveal())]
+                fields = _replaced([_JSON_TYPE, *own], headers)
+                answer = await post(
+                    target.url, body, headers=fields, tls=target.ssl, seconds=target.timeout
+                )
             answers.append(answer)
             if answer.outcome == HTTPStatus.UNAUTHORIZED and may_renew:
                 may_renew = False
@@ -306,21 +303,6 @@ def _pause_after(answer: CallbackAnswer, resent: int, target: CallbackTarget) ->
     return max(target.pauses[resent], asked or 0.0)
 
 
-async def _post_callback(
-    target: CallbackTarget, body: bytes, headers: Fields, authorization: Secret | None
-) -> CallbackAnswer:
-    usual = [("Content-Type", "application/json")]
-    if authorization is not None:
-        usual.append(("Authorization", authorization.reveal()))
-    return await post(
-        target.url,
-        body,
-        headers=_replaced(usual, headers),
-        tls=target.ssl,
-        seconds=target.timeout,
-    )
-
-
 async def request_token(
     url: str,
     auth: OAuth2ClientCredentials,
@@ -328,9 +310,7 @@ async def request_token(
     seconds: float,
     tls: SSLContext | None = None,
 ) -> tuple[Secret, int]:
-    """Return an Authorization header's value, and the seconds until it expires.
-
-    The token is requested as the service's own are (contract section 5.1).
+    """Request a token (contract section 5.1); return its header and the seconds until it expires.
 
     Raises:
         TokenError: there is none.
@@ -361,38 +341,32 @@ async def post(
 
     Redirects are not followed, and cookies, proxies and netrc are not used.
     """
-    try:
-        async with asyncio.timeout(seconds), _session() as session:
-            return await _exchange(session, url, body, headers, tls)
-    except Exception as error:  # noqa: BLE001 - any of them is the outcome
-        return CallbackAnswer(outcome=_name_of(error))
-
-
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
+    session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         trust_env=False,
         timeout=aiohttp.ClientTimeout(total=None),
     )
-
-
-async def _exchange(
-    session: aiohttp.ClientSession, url: str, body: bytes, headers: Fields, tls: SSLContext | None
-) -> CallbackAnswer:
-    async with session.post(
-        URL(url, encoded=True),
-        data=body,
-        headers=_replaced(_OWN_FIELDS, headers),
-        allow_redirects=False,
-        ssl=True if tls is None else tls,
-    ) as reply:
-        return CallbackAnswer(
-            outcome=reply.status,
-            body=await _start_of(reply),
-            retry_after=_seconds_of(reply.headers.get("Retry-After", "")),
-        )
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            session,
+            session.post(
+                URL(url, encoded=True),
+                data=body,
+                headers=_replaced(_OWN_FIELDS, headers),
+                allow_redirects=False,
+                ssl=True if tls is None else tls,
+            ) as reply,
+        ):
+            return CallbackAnswer(
+                outcome=reply.status,
+                body=await _start_of(reply),
+                retry_after=_seconds_of(reply.headers.get("Retry-After", "")),
+            )
+    except Exception as error:  # noqa: BLE001 - any of them is the outcome
+        return CallbackAnswer(outcome=_name_of(error))
 
 
 async def _start_of(reply: aiohttp.ClientResponse) -> bytes:
@@ -428,24 +402,8 @@ def _replaced(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
     return (*(one for one in usual if one[0].lower() not in names), *given)
 
 
-def usual_payload(
-    event_type: str | None, application_id: str | None, reference: str | None
-) -> bytes:
-    """Return the payload that is assumed (contract section 6); what is None is left out."""
-    fields = {
-        "event_type": event_type,
-        "application_id": application_id,
-        "application_reference_id": reference,
-    }
-    return msgspec.json.encode({name: text for name, text in fields.items() if text is not None})
-
-
 def payload_bytes(payload: Any) -> bytes:
-    """Return a payload's bytes: those given, or JSON.
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
+    """Return a payload's bytes: those given, or JSON."""
     if isinstance(payload, bytes | bytearray):
         return bytes(payload)
     try:
@@ -456,11 +414,7 @@ def payload_bytes(payload: Any) -> bytes:
 
 
 def header_fields(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> Fields:
-    """Return header fields as pairs.
-
-    Raises:
-        ConfigurationError: one cannot be sent as a header field.
-    """
+    """Return header fields as pairs, each of which can be sent."""
     pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
     if not all(
         _FIELD_NAME.fullmatch(name) and _FIELD_VALUE.fullmatch(text) for name, text in pairs

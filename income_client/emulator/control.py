@@ -84,15 +84,7 @@ _FAULTS: Final = {
 
 
 class RemoteEmulator:
-    """An emulator of another process on this machine.
-
-    Args:
-        url: its address, as it prints it itself.
-        auth: credentials of its API.
-
-    Raises:
-        ConfigurationError: the address is not one of this machine.
-    """
+    """An emulator of another process on this machine, at the address that it prints."""
 
     def __init__(self, url: str, auth: BasicAuth | OAuth2ClientCredentials) -> None:
         self._origin = url.removesuffix("/")

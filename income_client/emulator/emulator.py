@@ -35,7 +35,6 @@ from .callbacks import (
     CallbackTarget,
     header_fields,
     payload_bytes,
-    usual_payload,
 )
 from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder
 from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
@@ -327,9 +326,14 @@ class Emulator:
                 raise ConfigurationError("the emulator has no application of this id")
             reference = self.world.reference_of(known)
         if payload is None:
-            body = usual_payload(order.event_type, application_id, reference)
-        else:
-            body = payload_bytes(payload)
+            # Assumed (contract section 6).
+            usual = {
+                "event_type": order.event_type,
+                "application_id": application_id,
+                "application_reference_id": reference,
+            }
+            payload = {name: text for name, text in usual.items() if text is not None}
+        body = payload_bytes(payload)
         if order.update and application_id is not None:
             self.world.touch(application_id)
         answers = await self._sender.deliver(target, body, fields)

@@ -6,11 +6,11 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from income_client.errors import ConfigurationError
-from income_client.settings import check_not_negative
+from income_client.settings import check_whole
 
 from .api import Call
 from .faults import ANY, Fault, FaultKind
-from .rules import check_integer, meant
+from .rules import meant
 
 _LINE: Final = re.compile(r"(?P<call>\w+)\s*(?:\((?P<name>[^()]*)\))?\s*:(?P<steps>[^:]*)\Z")
 _STEP: Final = re.compile(
@@ -186,8 +186,7 @@ def throttled(retry_after: int, *, times: int = 1, call: str = ANY) -> tuple[Fau
     Raises:
         ConfigurationError: an argument is invalid.
     """
-    check_integer("retry_after", retry_after)
-    check_not_negative("retry_after", retry_after)
+    check_whole("retry_after", retry_after)
     headers = {"Retry-After": str(retry_after)}
     return (Fault("status", status=429, headers=headers, times=times, call=call),)
 

@@ -1,7 +1,6 @@
 """Faults: which request each falls on, and how it is written on a connection."""
 
 import asyncio
-import enum
 import socket
 import struct
 from collections import Counter
@@ -10,18 +9,18 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from random import Random
-from typing import Any, Final, assert_never
+from typing import Any, Final
 from urllib.parse import unquote
 
-from attrs import Attribute, field, frozen
+from attrs import field, frozen
 from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
-from income_client.settings import counting, invalid, is_number, not_negative, whole
+from income_client.settings import counting, invalid, is_number, not_negative, validated, whole
 
 from .api import API_CALLS, Call, call_of
 from .exchange import HttpReply
-from .rules import check_integer, meant
+from .rules import Choice, check_integer, integer, meant
 
 ANY: Final = "any"
 """The three calls of the API, and neither tokens nor files."""
@@ -32,7 +31,7 @@ _MICROSECONDS: Final = 6
 _GARBAGE: Final = b"\x16\x03\x01 this is not HTTP\r\n\r\n\x00\xff"
 
 
-class FaultKind(enum.Enum):
+class FaultKind(Choice):
     """What goes wrong with a reply."""
 
     STATUS = "status"
@@ -48,49 +47,43 @@ class FaultKind(enum.Enum):
 
 _WITHHOLDING: Final = (FaultKind.RESET, FaultKind.DROP, FaultKind.STALL, FaultKind.GARBAGE)
 """Faults that leave the client without any part of a reply."""
+_REPLACING: Final = {FaultKind.STATUS: 503, FaultKind.REDIRECT: 307, FaultKind.BODY: 200}
+"""Faults whose own reply stands in for the true one, and its usual status."""
 
 
-def _kind(value: "FaultKind | str") -> FaultKind:
-    known = [kind for kind in FaultKind if value in (kind, kind.value)]
-    if not known:
-        raise ConfigurationError(
-            f"a fault must be one of {', '.join(kind.value for kind in FaultKind)}"
-        )
-    return known[0]
+def _kind(value: FaultKind | str) -> FaultKind:
+    return FaultKind(value)
 
 
-def _instance_of(kind: type) -> Any:
-    def check(_fault: "Fault", attribute: "Attribute[Any]", value: object) -> None:
+def _of_type(kind: type) -> Any:
+    def check(name: str, value: object) -> None:
         if not isinstance(value, kind):
-            raise invalid(attribute.name, f"of type {kind.__name__}", value)
+            raise invalid(name, f"of type {kind.__name__}", value)
 
-    return check
+    return validated(check)
 
 
-def _status(_fault: "Fault", attribute: "Attribute[Any]", value: Any) -> None:
-    check_integer(attribute.name, value)
+def _check_status(name: str, value: Any) -> None:
+    check_integer(name, value)
     if value < _LEAST_STATUS:
-        raise invalid(attribute.name, "a status, 100 or more", value)
+        raise invalid(name, "a status, 100 or more", value)
 
 
-def _call(_fault: "Fault", _attribute: "Attribute[Any]", value: object) -> None:
+def _check_call(name: str, value: object) -> None:
     if not isinstance(value, str):
-        raise invalid("call", "the name of a call", value)
+        raise invalid(name, "the name of a call", value)
     if value != ANY and value not in CALLS:
         raise ConfigurationError(f"there is no call {value}{meant(value, (*CALLS, ANY))}")
 
 
-def _share(_fault: "Fault", attribute: "Attribute[Any]", value: object) -> None:
+def _check_share(name: str, value: object) -> None:
     if not is_number(value) or not 0 <= value <= 1:
-        raise invalid(attribute.name, "a share from 0 to 1", value)
+        raise invalid(name, "a share from 0 to 1", value)
 
 
-def _seed(_fault: "Fault", attribute: "Attribute[Any]", value: object) -> None:
-    check_integer(attribute.name, value)
-
-
-_IS_STR: Final = _instance_of(str)
-_IS_COUNT_OR_NONE: Final[Any] = optional(counting)
+_is_str: Final = _of_type(str)
+_is_status: Final = validated(_check_status)
+_is_count_or_none: Final[Any] = optional(counting)
 
 
 @frozen
@@ -110,39 +103,39 @@ class Fault:
 
     kind: FaultKind = field(converter=_kind)
     """What goes wrong."""
-    path: str = field(default="*", kw_only=True, validator=_IS_STR)
+    path: str = field(default="*", kw_only=True, validator=_is_str)
     """Pattern of the raw path, as in a shell."""
-    method: str = field(default="*", kw_only=True, validator=_IS_STR)
+    method: str = field(default="*", kw_only=True, validator=_is_str)
     """Pattern of the HTTP method."""
-    times: int | None = field(default=1, kw_only=True, validator=_IS_COUNT_OR_NONE)
+    times: int | None = field(default=1, kw_only=True, validator=_is_count_or_none)
     """Requests that it falls on, None for all of them."""
     skip: int = field(default=0, kw_only=True, validator=whole)
     """Matching requests that it lets pass first."""
-    status: int | None = field(default=None, kw_only=True, validator=optional(_status))
+    status: int | None = field(default=None, kw_only=True, validator=optional(_is_status))
     """Status; 503, 307 for a redirect and 200 for a body unless given."""
-    headers: Mapping[str, str] = field(factory=dict, kw_only=True, validator=_instance_of(Mapping))
+    headers: Mapping[str, str] = field(factory=dict, kw_only=True, validator=_of_type(Mapping))
     """Header fields, such as Retry-After."""
-    body: bytes = field(default=b"", kw_only=True, repr=False, validator=_instance_of(bytes))
+    body: bytes = field(default=b"", kw_only=True, repr=False, validator=_of_type(bytes))
     """The content of ``status`` and ``body``, and what ``garbage`` sends."""
-    content_type: str = field(default="application/json", kw_only=True, validator=_IS_STR)
+    content_type: str = field(default="application/json", kw_only=True, validator=_is_str)
     """Media type of the content."""
-    location: str = field(default="/", kw_only=True, validator=_IS_STR)
+    location: str = field(default="/", kw_only=True, validator=_is_str)
     """Where a redirect leads."""
     keep: int | None = field(default=None, kw_only=True, validator=optional(whole))
     """Bytes of the content that come first: in a cut half of them unless given, in a stall none."""
     interval: float = field(default=0.05, kw_only=True, validator=not_negative)
     """Seconds between two bytes of a trickle."""
-    call: str | None = field(default=None, kw_only=True, validator=optional(_call))
+    call: str | None = field(default=None, kw_only=True, validator=optional(validated(_check_call)))
     """A call such as ``get_application`` or ``file``, ``any`` of the API; None for all requests."""
-    named: str | None = field(default=None, kw_only=True, validator=optional(_IS_STR))
+    named: str | None = field(default=None, kw_only=True, validator=optional(_is_str))
     """Id of the application or document that it falls on, None for all of them."""
     after: float = field(default=0.0, kw_only=True, validator=not_negative)
     """Seconds of service time from when it is added until it begins."""
     seconds: float | None = field(default=None, kw_only=True, validator=optional(not_negative))
     """Seconds of service time that it lasts, None for ever."""
-    rate: float = field(default=1.0, kw_only=True, validator=_share)
+    rate: float = field(default=1.0, kw_only=True, validator=validated(_check_share))
     """Share of the matching requests that it falls on, from 0 to 1."""
-    seed: int = field(default=7, kw_only=True, validator=_seed)
+    seed: int = field(default=7, kw_only=True, validator=integer)
     """Decides which requests these are: the same seed chooses the same ones."""
 
     @property
@@ -170,26 +163,12 @@ class Fault:
 
 def replacement(fault: Fault) -> HttpReply | None:
     """Return the reply that stands in for the true one, None if the fault needs the wire itself."""
-    match fault.kind:
-        case FaultKind.STATUS:
-            status, extra = 503, {}
-        case FaultKind.REDIRECT:
-            status, extra = 307, {"Location": fault.location}
-        case FaultKind.BODY:
-            status, extra = 200, {}
-        case (
-            FaultKind.RESET
-            | FaultKind.DROP
-            | FaultKind.CUT
-            | FaultKind.STALL
-            | FaultKind.TRICKLE
-            | FaultKind.GARBAGE
-        ):
-            return None
-        case _ as never:
-            assert_never(never)
+    usual = _REPLACING.get(fault.kind)
+    if usual is None:
+        return None
+    extra = {"Location": fault.location} if fault.kind is FaultKind.REDIRECT else {}
     return HttpReply(
-        status=fault.status or status,
+        status=fault.status or usual,
         headers={"Content-Type": fault.content_type, **extra, **fault.headers},
         body=fault.body,
     )
@@ -318,14 +297,7 @@ async def _trickle(
 async def play(
     fault: Fault, reply: HttpReply, transport: asyncio.Transport, closing: asyncio.Event
 ) -> None:
-    """Spoil a reply on its way and leave the connection closed, or closing.
-
-    Args:
-        fault: what to play.
-        reply: the true reply, of which ``cut``, ``trickle`` and some stalls write something.
-        transport: the connection.
-        closing: set when the emulator closes, which ends every stall and trickle.
-    """
+    """Spoil a reply on its way, and close the connection; ``closing`` ends stalls and trickles."""
     match fault.kind:
         case FaultKind.RESET:
             _reset(transport)
@@ -341,6 +313,4 @@ async def play(
             await closing.wait()
         case FaultKind.TRICKLE:
             await _trickle(transport, _wire_bytes(reply), fault.interval, closing)
-        case FaultKind.DROP | FaultKind.STATUS | FaultKind.REDIRECT | FaultKind.BODY:
-            pass
     transport.close()

@@ -1,19 +1,20 @@
 """Invented income files: who applies, what each source paid, which documents support it.
 
 The same seed, number and version give the same file, whatever was asked before. Nobody in
-here lives, and no number in here was ever given to anyone. All amounts are in cents.
+here lives, and no number in here was ever given to anyone. Names of fields are written by hand
+from contract sections 2.2 and 2.3, and none of the package's own wire rules is imported: a
+wrong name could cancel itself out. Amounts are whole cents until they are written.
 """
 
-import enum
 from collections.abc import Mapping
 from datetime import date, timedelta
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from attrs import field, frozen
 
-from .times import moment_of
-from .world import World
+from .times import moment_of, stamp
+from .world import Contents, World
 
 _FIRST_NAMES: Final = (  # noqa: SIM905 - words read best as a text
     "Ada Amara Bao Carmen Chidi Dana Elif Emeka Farid Grace Hana Ines Jamal Jonas Keiko Lena "
@@ -38,77 +39,12 @@ _PLACES: Final = (
 )
 _SUFFIXES: Final = (None, None, None, None, None, "Jr", "Sr", "III")
 _UNITS: Final = (None, None, "Apt 4B", "Unit 12", "# 3")
-_YEAR: Final = 365
-
-
-@frozen(kw_only=True)
-class Home:
-    """An address and the time somebody lived there."""
-
-    street: str
-    unit: str | None
-    city: str
-    state: str
-    zip_code: str
-    since: date
-    until: date | None
-    """Last day, None while it lasts."""
-
-
-@frozen(kw_only=True)
-class Person:
-    """An invented applicant."""
-
-    first_name: str
-    middle_name: str | None
-    last_name: str
-    suffix: str | None
-    email: str
-    """Address in a domain that is kept for examples."""
-    phone: str
-    """Digits, in the range that is kept for fiction."""
-    ssn: str = field(repr=False)
-    """Nine digits that begin with 666, which are never issued."""
-    born: date
-    homes: tuple[Home, ...]
-
-
-def _invent_home(rng: Random, since: date, until: date | None) -> Home:
-    city, state, zip_code = rng.choice(_PLACES)
-    return Home(
-        street=f"{rng.randrange(1, 9900)} {rng.choice(_STREETS)}",
-        unit=rng.choice(_UNITS),
-        city=city,
-        state=state,
-        zip_code=zip_code,
-        since=since,
-        until=until,
-    )
-
-
-def invent_person(rng: Random, today: date) -> Person:
-    """Invent an applicant as of the day of the application."""
-    first, last = rng.choice(_FIRST_NAMES), rng.choice(_LAST_NAMES)
-    digits = rng.randrange(10**6)
-    moved = today - timedelta(days=rng.randrange(60, 6 * _YEAR))
-    homes = [_invent_home(rng, moved, None)]
-    if rng.random() < 0.4:  # noqa: PLR2004 - a share
-        earlier = moved - timedelta(days=rng.randrange(_YEAR, 5 * _YEAR))
-        homes.append(_invent_home(rng, earlier, moved - timedelta(days=1)))
-    return Person(
-        first_name=first,
-        middle_name=rng.choice(_FIRST_NAMES) if rng.random() < 0.5 else None,  # noqa: PLR2004
-        last_name=last,
-        suffix=rng.choice(_SUFFIXES),
-        email=f"{first.lower()}.{digits}@example.com",
-        phone=f"{rng.randrange(201, 990)}55501{rng.randrange(100):02d}",
-        ssn=f"666{digits:06d}",
-        born=today - timedelta(days=rng.randrange(21 * _YEAR, 70 * _YEAR)),
-        homes=tuple(homes),
-    )
-
-
-EARNED: Final = (
+_EMPLOYERS: Final = (  # noqa: SIM905 - as above
+    "Acme Tool Works|Blue Heron Clinic|Cedar & Sons Logistics|Delta Diner|Foundry Nine|"
+    "Evergreen School District|Granite State Credit Union|Hilltop Software, Inc."
+).split("|")
+_OTHER_SOURCES: Final = ("self_employment", "pension", "social_security")
+_EARNED: Final = (
     "regular_pay",
     "overtime_pay",
     "bonus_pay",
@@ -117,47 +53,91 @@ EARNED: Final = (
     "sick_pay",
     "vacation_pay",
 )
-WITHHELD: Final = ("garnishments", "loans401_k")
-
-_EMPTY_ALIKE: Final = ("commission_pay", "tips_pay", "garnishments")
+_KEPT_BACK: Final = ("garnishments", "loans401_k")
+_SELDOM_SHOWN: Final = ("commission_pay", "tips_pay", "garnishments")
 _CENT_TAXES: Final = (("Federal income tax", 1200), ("Social Security", 620), ("Medicare", 145))
+_INSURANCE: Final = "Health insurance"
 _DAYS_OF: Final = {"weekly": 7, "biweekly": 14, "semimonthly": 15, "monthly": 30}
-_YEAR_DAYS: Final = 365
+_YEAR: Final = 365
 _PAID_AFTER: Final = timedelta(days=5)
+_FIRST_PAY: Final = timedelta(days=40)
+_RAISE: Final = 12_345
+_CENTS: Final = 100
 
 
-@frozen(kw_only=True)
-class Withholding:
-    """A tax or a deduction of one paystub, in cents."""
+@frozen
+class Person:
+    """An invented applicant, written in the two ways of the contract."""
 
-    name: str
-    current: int
-    """In this period."""
-    ytd: int
-    """Since the year began."""
-
-
-@frozen(kw_only=True)
-class Paystub:
-    """The figures of one paystub, in cents; an amount that the stub does not show is None."""
-
-    begins: date
-    ends: date
-    paid: date
-    frequency: str
-    hours: float
-    rate: int
-    current: Mapping[str, int | None]
-    """Amounts of the period by field name, gross and net included."""
-    ytd: Mapping[str, int | None]
-    """Amounts since the year began by field name, gross and net included."""
-    taxes: tuple[Withholding, ...]
-    deductions: tuple[Withholding, ...]
+    applicant: Mapping[str, Any] = field(repr=False)
+    """As in an application (contract section 2.2)."""
+    on_paystub: Mapping[str, Any] = field(repr=False)
+    """As on a paystub (contract section 2.3)."""
 
     @property
-    def gross_to_date(self) -> int:
-        """Gross pay since the year began, in cents."""
-        return self.ytd["gross_pay"] or 0
+    def name(self) -> str:
+        """First and last name."""
+        return f"{self.applicant['first_name']} {self.applicant['last_name']}"
+
+
+def _invent_address(rng: Random) -> dict[str, Any]:
+    city, state, zip_code = rng.choice(_PLACES)
+    street = f"{rng.randrange(1, 9900)} {rng.choice(_STREETS)}"
+    unit = rng.choice(_UNITS)
+    return {
+        "street_address": street,
+        "street_2": unit,
+        "city": city,
+        "state": state,
+        "zip": zip_code,
+    }
+
+
+def _address_entry(address: Mapping[str, Any], since: date, until: date | None) -> dict[str, Any]:
+    return {
+        "address": {name: text for name, text in address.items() if name != "street_2"},
+        "is_current": until is None,
+        "start_date": since.isoformat(),
+        "end_date": None if until is None else until.isoformat(),
+    }
+
+
+def invent_person(rng: Random, today: date) -> Person:
+    """Invent an applicant as of the day of the application."""
+    first, last = rng.choice(_FIRST_NAMES), rng.choice(_LAST_NAMES)
+    digits = rng.randrange(10**6)
+    moved = today - timedelta(days=rng.randrange(60, 6 * _YEAR))
+    home = _invent_address(rng)
+    entries = [_address_entry(home, moved, None)]
+    if rng.random() < 0.4:  # noqa: PLR2004 - a share
+        earlier = moved - timedelta(days=rng.randrange(_YEAR, 5 * _YEAR))
+        entries.append(_address_entry(_invent_address(rng), earlier, moved - timedelta(days=1)))
+    middle = rng.choice(_FIRST_NAMES) if rng.random() < 0.5 else None  # noqa: PLR2004 - a share
+    suffix = rng.choice(_SUFFIXES)
+    # Kept for fiction, as the domain of the address is for examples.
+    phone = f"{rng.randrange(201, 990)}55501{rng.randrange(100):02d}"
+    born = today - timedelta(days=rng.randrange(21 * _YEAR, 70 * _YEAR))
+    # Numbers that begin with 666 are never issued.
+    ssn = f"666{digits:06d}"
+    return Person(
+        {
+            "first_name": first,
+            "last_name": last,
+            "email": f"{first.lower()}.{digits}@example.com",
+            "phone": phone,
+            "ssn": ssn,
+            "date_of_birth": born.isoformat(),
+            "address_info": entries,
+        },
+        {
+            "address": home,
+            "first_name": first,
+            "middle_name": middle,
+            "last_name": last,
+            "suffix": suffix,
+            "ssn": f"*****{ssn[-4:]}",
+        },
+    )
 
 
 @frozen(kw_only=True)
@@ -173,11 +153,6 @@ class Employment:
     """Cents for health insurance in each period, 0 for none."""
 
     @property
-    def regular(self) -> int:
-        """Regular pay of a period, in cents."""
-        return round(self.rate * self.hours)
-
-    @property
     def period(self) -> timedelta:
         """Length of a pay period."""
         return timedelta(days=_DAYS_OF[self.frequency])
@@ -186,8 +161,8 @@ class Employment:
 def invent_employment(rng: Random) -> Employment:
     """Invent the terms of an employment."""
     frequency = rng.choice(tuple(_DAYS_OF))
-    shown = {name for name in (*EARNED, *WITHHELD) if name not in _EMPTY_ALIKE}
-    shown |= {name for name in _EMPTY_ALIKE if rng.random() < 0.3}  # noqa: PLR2004 - a share
+    shown = {name for name in (*_EARNED, *_KEPT_BACK) if name not in _SELDOM_SHOWN}
+    shown |= {name for name in _SELDOM_SHOWN if rng.random() < 0.3}  # noqa: PLR2004 - a share
     return Employment(
         frequency=frequency,
         rate=rng.randrange(1600, 9000, 25) + rng.choice((0, 0, 33)),
@@ -197,8 +172,9 @@ def invent_employment(rng: Random) -> Employment:
     )
 
 
-def _invent_extras(rng: Random, employment: Employment) -> dict[str, int]:
-    regular = employment.regular
+def _invent_amounts(rng: Random, employment: Employment) -> dict[str, int]:
+    """Invent the amounts of one period."""
+    regular = round(employment.rate * employment.hours)
     sums = {
         "regular_pay": regular,
         "overtime_pay": round(employment.rate * 1.5) * rng.choice((0, 0, 2, 5)),
@@ -213,169 +189,110 @@ def _invent_extras(rng: Random, employment: Employment) -> dict[str, int]:
     return {name: cents for name, cents in sums.items() if name in employment.shown}
 
 
-def _withheld(
-    employment: Employment, gross: int, gross_to_date: int, periods: int
-) -> list[Withholding]:
-    taxes = [
-        Withholding(name=name, current=gross * share // 10_000, ytd=gross_to_date * share // 10_000)
-        for name, share in _CENT_TAXES
-    ]
-    insured = employment.insured
-    return [*taxes, Withholding(name="Health insurance", current=insured, ytd=insured * periods)]
-
-
-def _gross(amounts: Mapping[str, int]) -> int:
-    return sum(amounts.get(name, 0) for name in EARNED)
-
-
-def _totals(amounts: Mapping[str, int], withheld: int) -> dict[str, int | None]:
-    gross = _gross(amounts)
-    net = gross - withheld - sum(amounts.get(name, 0) for name in WITHHELD)
-    shown = {name: amounts.get(name) for name in (*EARNED, *WITHHELD)}
-    return {**shown, "gross_pay": gross, "net_pay": net}
-
-
 def invent_paystubs(
-    rng: Random, employment: Employment, *, year: int, today: date, count: int, raised: int
-) -> tuple[Paystub, ...]:
+    rng: Random,
+    employment: Employment,
+    *,
+    year: int,
+    today: date,
+    count: int,
+    raised: int,
+    payer: str,
+    applicants: Mapping[str, Any],
+) -> list[dict[str, Any]]:
     """Invent up to ``count`` paystubs of a year, each one's totals built on those before.
 
     The last one was paid before ``today`` and has a bonus of ``raised`` cents on top.
     """
     new_year = date(year, 1, 1)
-    worked = min((today - new_year - _PAID_AFTER).days, _YEAR_DAYS)
-    passed = worked // employment.period.days
-    periods = max(1, passed)
+    worked = min((today - new_year - _PAID_AFTER).days, _YEAR)
+    periods = max(1, worked // employment.period.days)
     count = min(count, periods)
-    earlier = _invent_extras(rng, employment)
+    earlier = _invent_amounts(rng, employment)
     to_date = {name: cents * (periods - count) for name, cents in earlier.items()}
     stubs = []
     for turn in range(periods - count, periods):
-        amounts = _invent_extras(rng, employment)
+        amounts = _invent_amounts(rng, employment)
         if turn == periods - 1:
             amounts["bonus_pay"] += raised
         to_date = {name: to_date[name] + cents for name, cents in amounts.items()}
         begins = new_year + employment.period * turn
-        stubs.append(_stub(employment, begins, turn + 1, amounts, to_date))
-    return tuple(stubs)
+        stub = _paystub(employment, begins, turn + 1, amounts, to_date)
+        stubs.append({"applicants": applicants, "employer_name": payer, **stub})
+    return stubs
 
 
-def _stub(
+def _paystub(
     employment: Employment,
     begins: date,
     periods: int,
     amounts: Mapping[str, int],
     to_date: Mapping[str, int],
-) -> Paystub:
-    withheld = _withheld(employment, _gross(amounts), _gross(to_date), periods)
+) -> dict[str, Any]:
+    """Write the data of a paystub, payer and applicants aside (contract section 2.3)."""
+    taken = _withheld(employment, _gross(amounts), 1)
+    taken_to_date = _withheld(employment, _gross(to_date), periods)
+    current = _with_totals(amounts, sum(taken.values()))
+    ytd = _with_totals(to_date, sum(taken_to_date.values()))
     ends = begins + employment.period - timedelta(days=1)
-    return Paystub(
-        begins=begins,
-        ends=ends,
-        paid=ends + _PAID_AFTER,
-        frequency=employment.frequency,
-        hours=employment.hours,
-        rate=employment.rate,
-        current=_totals(amounts, sum(one.current for one in withheld)),
-        ytd=_totals(to_date, sum(one.ytd for one in withheld)),
-        taxes=tuple(withheld[:-1]),
-        deductions=tuple(withheld[-1:] if employment.insured else ()),
-    )
+    withheld = [{"name": name, **_pair(taken, taken_to_date, name)} for name in taken]
+    return {
+        "pay_begin_date": begins.isoformat(),
+        "pay_end_date": ends.isoformat(),
+        "pay_date": (ends + _PAID_AFTER).isoformat(),
+        "pay_period_frequency": employment.frequency,
+        "hours_worked": employment.hours,
+        **{name: _pair(current, ytd, name) for name in current},
+        "earnings": [
+            {
+                "name": "Regular",
+                "hours": employment.hours,
+                "rate": _money(employment.rate),
+                **_pair(current, ytd, "regular_pay"),
+            }
+        ],
+        "deductions": withheld[-1:] if employment.insured else [],
+        "taxes": withheld[:-1],
+    }
 
 
-_EMPLOYERS: Final = (  # noqa: SIM905 - names read best as a text
-    "Acme Tool Works|Blue Heron Clinic|Cedar & Sons Logistics|Delta Diner|Foundry Nine|"
-    "Evergreen School District|Granite State Credit Union|Hilltop Software, Inc."
-).split("|")
-_OTHER_SOURCES: Final = ("self_employment", "pension", "social_security")
-_RAISE: Final = 12_345
-_FIRST_PAY: Final = timedelta(days=40)
+def _gross(amounts: Mapping[str, int]) -> int:
+    return sum(amounts.get(name, 0) for name in _EARNED)
 
 
-class DocumentType(enum.Enum):
-    """Type of a document; the value is its key in the documents response."""
-
-    PAYSTUB = "paystub"
-    W2 = "w2"
-    FORM_1099 = "form_1099"
+def _withheld(employment: Employment, gross: int, periods: int) -> dict[str, int]:
+    """Return the taxes on a gross pay, and last the insurance of so many periods."""
+    taxes = {name: gross * share // 10_000 for name, share in _CENT_TAXES}
+    return {**taxes, _INSURANCE: employment.insured * periods}
 
 
-@frozen
-class DocumentFile:
-    """What the host of files knows of a document."""
-
-    document_id: str
-    file_name: str
-
-
-@frozen(kw_only=True)
-class Document:
-    """One document of an application."""
-
-    kind: DocumentType
-    document_id: str
-    file_ids: tuple[str, ...]
-    file_names: tuple[str, ...]
-    slot: str
-    person: Person = field(repr=False)
-    payer: str
-    year: int
-    cents: int
-    """What was paid in that year up to this document."""
-    stub: Paystub | None = field(default=None, repr=False)
-    updated: int
-    """Service second of its last update."""
-    version: int
-    """How often it changed."""
-
-    @property
-    def file(self) -> DocumentFile:
-        """The file behind its address."""
-        return DocumentFile(self.document_id, self.file_names[0])
+def _with_totals(amounts: Mapping[str, int], withheld: int) -> dict[str, int | None]:
+    """Return all amounts that a paystub has; one that is not shown is None."""
+    gross = _gross(amounts)
+    net = gross - withheld - sum(amounts.get(name, 0) for name in _KEPT_BACK)
+    shown = {name: amounts.get(name) for name in (*_EARNED, *_KEPT_BACK)}
+    return {**shown, "gross_pay": gross, "net_pay": net}
 
 
-@frozen(kw_only=True)
-class Source:
-    """What one payer paid to one applicant in one year."""
-
-    slot: str
-    year: int
-    source_type: str
-    documents: tuple[Document, ...]
-    """Documents that support the amount, the decisive one last."""
-
-    @property
-    def cents(self) -> int:
-        """The calculated amount, which is what the last document says."""
-        return self.documents[-1].cents
+def _pair(
+    current: Mapping[str, int | None], ytd: Mapping[str, int | None], name: str
+) -> dict[str, Any]:
+    return {"current": _money(current[name]), "ytd": _money(ytd[name])}
 
 
-@frozen(kw_only=True)
-class Application:
-    """Everything invented about one version of an application."""
-
-    application_id: str
-    reference: str
-    applied: int
-    updated: int
-    """Service second of the last update."""
-    persons: tuple[Person, ...]
-    sources: tuple[Source, ...]
-    suspected: frozenset[str]
-
-    @property
-    def documents(self) -> tuple[Document, ...]:
-        """All documents."""
-        return tuple(document for source in self.sources for document in source.documents)
+def _money(cents: int | None) -> float | int | str:
+    if cents is None:
+        return ""
+    return cents // _CENTS if cents % _CENTS == 0 else cents / _CENTS
 
 
-def invent_application(world: World, number: int) -> Application:
+def invent_application(world: World, number: int) -> Contents:
     """Invent everything about an application's number as it is now."""
     return _Composer(world, number).compose()
 
 
 class _Composer:
-    """Invents one application; holds the random numbers and the count of documents."""
+    """Invents one application: holds its random numbers and what was written so far."""
 
     def __init__(self, world: World, number: int) -> None:
         self._world = world
@@ -386,111 +303,152 @@ class _Composer:
         self._today = moment_of(world.applied_at(number)).date()
         # Early in January nobody has a paystub of the new year yet.
         self._year = (self._today - _FIRST_PAY).year
-        self._document_count = 0
+        self._document_ids: list[str] = []
+        self._image_files: list[dict[str, str]] = []
+        self._documents: dict[str, list[dict[str, Any]]] = {}
+        self._incomes: dict[str, dict[int, list[dict[str, Any]]]] = {}
 
-    def compose(self) -> Application:
-        rng, world = self._rng, self._world
+    def compose(self) -> Contents:
+        rng, world, number = self._rng, self._world, self._number
         persons = [invent_person(rng, self._today) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
-        sources: list[Source] = []
-        for place, person in enumerate(persons):
-            sources += self._sources(f"applicant{place + 1}", person, main=place == 0)
-        documents = [document.document_id for source in sources for document in source.documents]
-        suspected = {rng.choice(documents)} if rng.random() < 0.05 else ()  # noqa: PLR2004 - a share
-        return Application(
-            application_id=self._id,
-            reference=world.reference_of(self._number),
-            applied=world.applied_at(self._number),
-            updated=world.updated_second(self._number),
-            persons=tuple(persons),
-            sources=tuple(sources),
-            suspected=frozenset(suspected),
-        )
+        people = {f"applicant{place}": person for place, person in enumerate(persons, 1)}
+        for slot, person in people.items():
+            self._add_sources(slot, person)
+        suspect = rng.choice(self._document_ids) if rng.random() < 0.05 else None  # noqa: PLR2004 - a share
+        reference = world.reference_of(number)
+        application = {
+            "application_id": self._id,
+            "last_updated_at": f"{stamp(world.updated_second(number))}Z",
+            "application_reference_id": reference,
+            "application_date": stamp(world.applied_at(number)),
+            "applicants": {slot: person.applicant for slot, person in people.items()},
+            "income_calculations": {slot: self._calculation(slot, suspect) for slot in people},
+            "data_sources": {"image_files": self._image_files, "structured_data": []},
+        }
+        documents = {
+            "application_id": self._id,
+            "application_reference_id": reference,
+            "documents": self._documents,
+        }
+        return Contents(application, documents)
 
-    def _sources(self, slot: str, person: Person, *, main: bool) -> list[Source]:
-        rng, year = self._rng, self._year
+    def _calculation(self, slot: str, suspect: str | None) -> dict[str, Any]:
+        by_year = self._incomes[slot]
+        used = {
+            name
+            for sources in by_year.values()
+            for source in sources
+            for name in source["document_ids"]
+        }
+        return {
+            "incomes": [
+                {"year": year, "income_sources": by_year[year]}
+                for year in sorted(by_year, reverse=True)
+            ],
+            "suspected_fraudulent": {"document_ids": [suspect] if suspect in used else []},
+        }
+
+    def _add_sources(self, slot: str, person: Person) -> None:
+        rng = self._rng
+        self._incomes[slot] = {}
         payer = rng.choice(_EMPLOYERS)
-        sources = [self._employed(slot, person, payer, main=main)]
-        sources += [
-            self._yearly(slot, person, payer, year=year - back, source_type="employment")
-            for back in range(1, rng.choice((1, 2, 2, 3)))
-        ]
+        self._add_employment(slot, person, payer)
+        for back in range(1, rng.choice((1, 2, 2, 3))):
+            self._add_yearly(slot, person, payer, year=self._year - back, source_type="employment")
         if rng.random() < 0.35:  # noqa: PLR2004 - a share
-            kind = rng.choice(_OTHER_SOURCES)
-            sources.append(
-                self._yearly(slot, person, rng.choice(_EMPLOYERS), year=year - 1, source_type=kind)
-            )
-        return sources
+            kind, payer = rng.choice(_OTHER_SOURCES), rng.choice(_EMPLOYERS)
+            self._add_yearly(slot, person, payer, year=self._year - 1, source_type=kind)
 
-    def _employed(self, slot: str, person: Person, payer: str, *, main: bool) -> Source:
-        rng, version = self._rng, self._history.version if main else 0
+    def _add_employment(self, slot: str, person: Person, payer: str) -> None:
+        version = self._history.version if slot == "applicant1" else 0
         stubs = invent_paystubs(
-            rng,
-            invent_employment(rng),
+            self._rng,
+            invent_employment(self._rng),
             year=self._year,
             today=self._today,
-            count=rng.choice((1, 2, 2, 3)),
+            count=self._rng.choice((1, 2, 2, 3)),
             raised=version * _RAISE,
+            payer=payer,
+            applicants={slot: person.on_paystub},
         )
-        documents = [
-            self._document(
-                DocumentType.PAYSTUB,
-                person,
-                slot=slot,
-                payer=payer,
-                day=stub.paid,
-                cents=stub.gross_to_date,
-                stub=stub,
-                version=version if stub is stubs[-1] else 0,
+        names = [
+            self._add_document(
+                "paystub", slot, stub["pay_date"], stub, version=version if stub is stubs[-1] else 0
             )
             for stub in stubs
         ]
-        return Source(
-            slot=slot, year=self._year, source_type="employment", documents=tuple(documents)
-        )
+        amount = stubs[-1]["gross_pay"]["ytd"]
+        self._add_source(slot, self._year, "employment", amount, names)
 
-    def _yearly(
+    def _add_yearly(
         self, slot: str, person: Person, payer: str, *, year: int, source_type: str
-    ) -> Source:
-        document = self._document(
-            DocumentType.W2 if source_type == "employment" else DocumentType.FORM_1099,
-            person,
-            slot=slot,
-            payer=payer,
-            day=date(year, 12, 31),
-            cents=self._rng.randrange(900_000, 18_000_000),
-        )
-        return Source(slot=slot, year=year, source_type=source_type, documents=(document,))
+    ) -> None:
+        cents = self._rng.randrange(900_000, 18_000_000)
+        data: dict[str, Any]
+        if source_type == "employment":
+            kind = "w2"
+            data = {
+                "employee": {"name": person.name},
+                "employer_name": payer,
+                "tax_year": year,
+                "wages_tips_other_compensation": _money(cents),
+                "federal_income_tax_withheld": _money(cents * 12 // 100),
+                "boxes": {"12": [{"code": "D", "amount": _money(cents * 3 // 100)}]},
+            }
+        else:
+            kind = "form_1099"
+            data = {
+                "recipient": {"name": person.name},
+                "payer_name": payer,
+                "tax_year": year,
+                "gross_amount": _money(cents),
+            }
+        files = 2 if self._rng.random() < 0.2 else 1  # noqa: PLR2004 - a share
+        name = self._add_document(kind, slot, f"{year}-12-31", data, files=files)
+        self._add_source(slot, year, source_type, _money(cents), [name])
 
-    def _document(
+    def _add_source(
+        self, slot: str, year: int, source_type: str, amount: Any, names: list[str]
+    ) -> None:
+        """Add a source of income, and the documents that support it, the decisive one last."""
+        source = {
+            "source_type": source_type,
+            "calculated_income_amount": amount,
+            "document_ids": names,
+        }
+        self._incomes[slot].setdefault(year, []).append(source)
+
+    def _add_document(
         self,
-        kind: DocumentType,
-        person: Person,
-        *,
+        kind: str,
         slot: str,
-        payer: str,
-        day: date,
-        cents: int,
-        stub: Paystub | None = None,
+        day: str,
+        data: Mapping[str, Any],
+        *,
+        files: int = 1,
         version: int = 0,
-    ) -> Document:
-        self._document_count += 1
-        stem = self._id[4:]
-        name = f"{kind.value} {day.isoformat()} {slot}"
-        files = 2 if stub is None and self._rng.random() < 0.2 else 1  # noqa: PLR2004 - a share
-        ending = "png" if (self._number + self._document_count) % 3 == 0 else "pdf"
-        return Document(
-            kind=kind,
-            document_id=f"doc-{stem}-{self._document_count:02d}",
-            file_ids=tuple(
-                f"file-{stem}-{self._document_count:02d}-{part}" for part in range(1, files + 1)
-            ),
-            file_names=tuple(f"{name} ({part}).{ending}" for part in range(1, files + 1)),
-            slot=slot,
-            person=person,
-            payer=payer,
-            year=day.year if stub is None else self._year,
-            cents=cents,
-            stub=stub,
-            updated=self._world.updated_second(self._number) if version else self._history.first,
-            version=version,
-        )
+    ) -> str:
+        """Write a document, its address left open, and return its id."""
+        place = len(self._document_ids) + 1
+        stem = f"{self._id[4:]}-{place:02d}"
+        ending = "png" if (self._number + place) % 3 == 0 else "pdf"
+        parts = range(1, files + 1)
+        ids = [f"file-{stem}-{part}" for part in parts]
+        names = [f"{kind} {day} {slot} ({part}).{ending}" for part in parts]
+        updated = self._world.updated_second(self._number) if version else self._history.first
+        document = {
+            "document_id": f"doc-{stem}",
+            "file_ids": ids,
+            "file_reference_ids": names,
+            "url": "",
+            "extracted_data": data,
+            "updated_at": f"{stamp(updated)}Z",
+            "data_action": "update" if version else "create",
+        }
+        self._document_ids.append(f"doc-{stem}")
+        self._documents.setdefault(kind, []).append(document)
+        self._image_files += [
+            {"file_id": file_id, "file_reference_id": name}
+            for file_id, name in zip(ids, names, strict=True)
+        ]
+        return f"doc-{stem}"

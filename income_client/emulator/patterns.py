@@ -10,9 +10,8 @@ from typing import Final
 from attrs import frozen
 
 from income_client.errors import ConfigurationError
-from income_client.settings import check_not_negative
+from income_client.settings import check_not_negative, check_whole
 
-from .rules import check_integer
 from .times import DAY
 
 _HOUR: Final = 3600
@@ -135,13 +134,6 @@ def spread_times(pattern: str, task: Spread) -> list[int]:
 
     Every pattern but ``seconds`` holds at most 400 rows a second; where that
     leaves no room, the surplus moves to earlier seconds.
-
-    Args:
-        pattern: uniform, bursts, growth, diurnal, pareto, bmodel or seconds.
-        task: how many, from when to when.
-
-    Raises:
-        ConfigurationError: there is no such pattern.
     """
     if pattern not in _PATTERNS:
         raise ConfigurationError(f"pattern is one of {', '.join(_PATTERNS)}")
@@ -155,21 +147,12 @@ def spread_times(pattern: str, task: Spread) -> list[int]:
 def update_times(
     applications: Iterable[int] | int, pattern: str, *, seed: int, days: float, now: int
 ) -> "array[int]":
-    """Return the second of each application's last update.
+    """Return the second of each application's last update: those given, or so many invented ones.
 
-    Args:
-        applications: these seconds themselves, or how many to invent.
-        pattern: as for `spread_times`.
-        seed: decides on the times that are invented.
-        days: span of invented times, which ends now, in days.
-        now: the present service second.
-
-    Raises:
-        ConfigurationError: there is no such pattern, or an argument is invalid.
+    Invented ones lie in the span of so many days that ends now.
     """
     if isinstance(applications, int):
-        check_integer("applications", applications)
-        check_not_negative("applications", applications)
+        check_whole("applications", applications)
         check_not_negative("days", days)
         first = now - max(1, int(days * DAY))
         task = Spread(rng=Random(seed), count=applications, first=first, last=now - 1)

@@ -15,14 +15,16 @@ from income_client.settings import counting, flag, invalid, validated, whole
 _BY_NAME: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
-class _Choice(enum.Enum):
+class Choice(enum.Enum):
+    """A closed choice; another value is a configuration error that names them all."""
+
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003 - as the standard library calls it
         names = ", ".join(choice.value for choice in cls)
         raise ConfigurationError(f"{cls.__name__} must be one of {names}")
 
 
-class Order(_Choice):
+class Order(Choice):
     """In which order the list gives its rows, and so which ones a full page hides."""
 
     ASCENDING = "ascending"
@@ -31,14 +33,14 @@ class Order(_Choice):
     RANDOM = "random"
 
 
-class SpanClamp(_Choice):
+class SpanClamp(Choice):
     """Which bound the service moves when a window is wider than it serves."""
 
     AFTER = "after"
     BEFORE = "before"
 
 
-class FutureBounds(_Choice):
+class FutureBounds(Choice):
     """What the service does with a bound that lies behind the present second."""
 
     ACCEPT = "accept"
@@ -64,7 +66,7 @@ def check_integer(name: str, value: object) -> None:
         raise invalid(name, "a whole number", value)
 
 
-_integer: Final = validated(check_integer)
+integer: Final = validated(check_integer)
 
 
 @frozen(kw_only=True)
@@ -85,7 +87,7 @@ class ServiceRules:
     """Widest window that is served; a wider one is narrowed and echoed so."""
     span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_span_clamp)
     """The bound that is moved for ``max_span``."""
-    oldest: int | None = field(default=None, validator=optional(_integer))
+    oldest: int | None = field(default=None, validator=optional(integer))
     """First service second that is kept; an earlier ``updated_after`` is raised to it."""
     future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
     """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
@@ -93,7 +95,7 @@ class ServiceRules:
     """Seconds that an unset ``updated_after`` reaches back; None for the beginning of time."""
     visibility_delay: int = field(default=0, validator=whole)
     """Seconds until an update shows in the list; meanwhile the row stays at its old place."""
-    clock_offset: int = field(default=0, validator=_integer)
+    clock_offset: int = field(default=0, validator=integer)
     """Seconds that the Date header runs ahead of service time."""
     token_lifetime: int = field(default=3600, validator=counting)
     """Seconds that an access token lives."""

@@ -22,7 +22,7 @@ from income_client.errors import ConfigurationError
 from income_client.settings import DownloadPolicy
 
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback
-from .invented import DocumentFile
+from .payloads import DocumentFile
 from .times import moment_of, second_of, stamp
 from .world import World
 
@@ -67,14 +67,9 @@ class StoredFile:
 
 
 class FileStorage:
-    """Document files in two regions.
+    """Document files in two regions, whose addresses are ``urls``.
 
-    Args:
-        world: the applications, the present second and the rules.
-        files_of: returns the documents of an application's number, as they are now.
-
-    Attributes:
-        urls: where each region is.
+    ``files_of`` returns the files of an application's number as they are now.
     """
 
     def __init__(self, world: World, files_of: Callable[[int], Sequence[DocumentFile]]) -> None:

@@ -41,16 +41,14 @@ class Touched:
     """Number of changes since."""
 
 
-@frozen(kw_only=True)
-class Added:
-    """An application that was added, as the contents of the service's replies."""
+@frozen
+class Contents:
+    """An application as the contents of the service's replies."""
 
     application: Mapping[str, Any] = field(repr=False)
     """Of the application response (contract section 2.2)."""
     documents: Mapping[str, Any] = field(repr=False)
-    """Of the documents response (contract section 2.3)."""
-    applied: int
-    """Service second of the application date."""
+    """Of the documents response (contract section 2.3); those without ``url`` have a file here."""
 
     @property
     def application_id(self) -> str:
@@ -104,7 +102,7 @@ class World:
         self._numbers = array("L", numbers)
         self._times = array("q", map(self._updated.__getitem__, numbers))
         self._invented = len(self._updated)
-        self._added: list[Added] = []
+        self._added: list[Contents] = []
         self._number_by_id: dict[str, int] = {}
         self._number_by_reference: dict[str, int] = {}
         self._number_by_document: dict[str, int] = {}
@@ -199,10 +197,12 @@ class World:
     def applied_at(self, number: int) -> int:
         """Return the service second of a number's application date, days before all else."""
         if self._added and number >= self._invented:
-            return self._added[number - self._invented].applied
+            return _second_of_text(
+                self._added[number - self._invented].application["application_date"]
+            )
         return self.history(number).first - (number * 7919 + self.seed) % (3 * DAY)
 
-    def added(self, number: int) -> Added | None:
+    def added(self, number: int) -> Contents | None:
         """Return what was added under an application's number, None for an invented one."""
         return self._added[number - self._invented] if number >= self._invented else None
 
@@ -349,7 +349,7 @@ class World:
             return self._numbers[places.start : places.stop]
         return [self._numbers[place] for place in places]
 
-    def _index_files(self, number: int, added: Added) -> None:
+    def _index_files(self, number: int, added: Contents) -> None:
         for document in added.all_documents():
             if not document.get("url"):
                 self._number_by_document[str(document["document_id"])] = number
@@ -385,17 +385,14 @@ class World:
 
 def _read_added(
     application: Mapping[str, Any], documents: Mapping[str, Any] | None
-) -> tuple[Added, int]:
+) -> tuple[Contents, int]:
     """Return an application as it is kept, and the service second of its last update."""
     try:
         if documents is None:
             names = ("application_id", "application_reference_id")
             documents = {**{name: application[name] for name in names}, "documents": {}}
-        added = Added(
-            application=application,
-            documents=documents,
-            applied=_second_of_text(application["application_date"]),
-        )
+        _second_of_text(application["application_date"])
+        added = Contents(application, documents)
         for name in (added.application_id, added.reference):
             if not name:
                 raise ConfigurationError("an application needs an id and a reference")

@@ -36,7 +36,6 @@ from income_client import (
     from_json,
 )
 from income_client.emulator.invented import invent_employment, invent_paystubs, invent_person
-from income_client.emulator.payloads import applicant_json, paystub_json
 from income_client.emulator.rules import check_names, names_of
 from income_client.emulator.times import START
 
@@ -293,7 +292,7 @@ def _updated(number: int) -> datetime:
 
 def _applicant(number: int) -> Applicant:
     person = invent_person(_random(number, "applicant"), START.date())
-    return from_json(Applicant, msgspec.json.encode(applicant_json(person)))
+    return from_json(Applicant, msgspec.json.encode(person.applicant))
 
 
 def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
@@ -315,12 +314,19 @@ def _paystubs(
     payer = rng.choice(_EMPLOYERS)
     today = START.date() - timedelta(days=1)
     stubs = invent_paystubs(
-        rng, invent_employment(rng), year=today.year, today=today, count=how_many, raised=0
+        rng,
+        invent_employment(rng),
+        year=today.year,
+        today=today,
+        count=how_many,
+        raised=0,
+        payer=payer,
+        applicants={},
     )
     named = {slot: _named(applicant)}
     for stub in stubs:
-        text = msgspec.json.encode(paystub_json(stub, payer=payer, applicants={}))
-        yield attrs.evolve(from_json(Paystub, text), applicants=named)
+        slip = from_json(Paystub, msgspec.json.encode(stub))
+        yield attrs.evolve(slip, applicants=named)
 
 
 def _named(applicant: Applicant) -> PaystubApplicant:

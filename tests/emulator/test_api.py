@@ -1,30 +1,26 @@
 """The replies of the service against the contract, and who may ask; mostly without a socket."""
 
-import asyncio
-import logging
 import re
-from typing import Any
-from urllib.parse import urlsplit
+from datetime import datetime
 
 import msgspec
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
-from income_client.emulator import Emulator, HttpRequest, respond
+from income_client.emulator import HttpRequest, respond
 from tests.support.emulated_replies import (
     LIST,
     a_service,
     ask,
+    ask_documents,
     ask_json,
     request_token,
     token_request,
 )
 
 STAMP = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}")
-
-
-def _documents(content: Any) -> list[Any]:
-    return [document for documents in content["documents"].values() for document in documents]
 
 
 def test_list_shape() -> None:
@@ -38,6 +34,19 @@ def test_list_shape() -> None:
     for row in page["applications"]:
         assert set(row) == {"application_id", "application_reference_id", "application_date"}
         assert STAMP.fullmatch(row["application_date"])
+
+
+@given(st.datetimes().map(lambda moment: moment.replace(microsecond=0)))
+def test_bounds_are_echoed(moment: datetime) -> None:
+    """Any second of the calendar is understood, and written as it came."""
+    text = moment.isoformat()
+    assert ask_json(a_service(), query=f"updated_after={text}")["updated_after"] == text
+
+
+def test_bounds_beyond_the_calendar() -> None:
+    """A second before the year 1 is written as the first that there is."""
+    page = ask_json(a_service(1, default_span=10**12))
+    assert page["updated_after"] == "0001-01-01T00:00:00"
 
 
 def test_list_limits() -> None:
@@ -62,8 +71,19 @@ def test_list_limits() -> None:
         "limit=1.0",
         "limit=00000001",
         "updated_after=yesterday",
+        "updated_after=",
         "updated_after=2026-02-30",
+        "updated_after=0000-01-01",
+        "updated_after=2026-01-01T24:00:00",
+        "updated_after=2026-01-01T00:00",
+        "updated_after=2026-01-01T00:00:00.5",
+        "updated_after=2026-01-01%2000:00:00",
+        "updated_after=20260101",
+        "updated_after=2026-W01-1",
+        "updated_after=%D9%A2%D9%A0%D9%A2%D9%A6-01-01",
+        "updated_after=2026-01-01%0A",
         "updated_before=2026-01-01T00:00:00Z",
+        "updated_before=2026-01-01T00:00:00%2B00:00",
         "limit=1&limit=2",
         "cursor=abc",
         "limit",
@@ -152,10 +172,11 @@ def test_documents_shape() -> None:
     plain = ask_json(service, path)
     assert set(plain) == {"application_id", "application_reference_id", "documents"}
     assert plain == ask_json(service, path, "pages=false")
-    paged = ask_json(service, path, "pages=true")
-    assert all(set(document) == fields for document in _documents(plain))
-    assert all(set(document) == fields | {"pages"} for document in _documents(paged))
-    assert all(document["updated_at"].endswith("Z") for document in _documents(plain))
+    documents = ask_documents(service)
+    assert all(set(document) == fields for document in documents)
+    assert all(document["updated_at"].endswith("Z") for document in documents)
+    paged = ask_documents(service, "pages=true")
+    assert all(set(document) == fields | {"pages"} for document in paged)
     for query in ("pages=yes", "pages=True", "pages=", "pages=1", "page=true"):
         assert ask(service, path, query).status == 400
 
@@ -193,13 +214,13 @@ def test_touch_changes_the_content() -> None:
     """An update changes an amount, its document and the update time, and nothing else."""
     service = a_service(100)
     path = f"{LIST}/{service.world.ids[0]}"
-    before, papers = ask_json(service, path), _documents(ask_json(service, f"{path}/documents"))
+    before, documents = ask_json(service, path), ask_documents(service)
     service.world.touch(service.world.ids[0])
-    after, changed = ask_json(service, path), _documents(ask_json(service, f"{path}/documents"))
+    after, changed = ask_json(service, path), ask_documents(service)
     assert after["last_updated_at"] == "1970-01-01T00:16:40Z"
     assert after["applicants"] == before["applicants"]
     assert after["income_calculations"] != before["income_calculations"]
-    moved = [new for old, new in zip(papers, changed, strict=True) if old != new]
+    moved = [new for old, new in zip(documents, changed, strict=True) if old != new]
     assert [(new["data_action"], new["updated_at"]) for new in moved] == [
         ("update", "1970-01-01T00:16:40Z")
     ]
@@ -251,17 +272,6 @@ def test_forged_tokens() -> None:
         assert reply.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
 
 
-def test_tokens_expire() -> None:
-    """A token is valid until its last second and not after it."""
-    service = a_service(100, token_lifetime=60)
-    token = f"Bearer {request_token(service)}"
-    service.world.advance_to(1059)
-    assert ask(service, authorization=token).status == 200
-    service.world.advance_to(1060)
-    assert ask(service, authorization=token).status == 401
-    assert ask(service, authorization=f"Bearer {request_token(service)}").status == 200
-
-
 def test_token_reply() -> None:
     """The token reply holds token, type and lifetime, and may not be stored."""
     service = a_service(100)
@@ -303,6 +313,7 @@ def test_bad_token_requests() -> None:
         ("localhost", 200),
         ("api.localhost:8080", 200),
         ("[::1]:80", 200),
+        ("[::ffff:127.0.0.1]", 421),
         ("example.com", 421),
         ("localhost.example.com", 421),
         ("10.0.0.1", 421),
@@ -313,29 +324,3 @@ def test_bad_token_requests() -> None:
 def test_foreign_hosts(host: str, status: int) -> None:
     """A request for a host that is not this machine is refused."""
     assert ask(a_service(100), host=host).status == status
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
-        b"GET / HTTP/9\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno header\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnothing\r\n",
-    ],
-    ids=["tls", "version", "header", "length", "long", "chunk"],
-)
-async def test_what_is_not_http_is_not_logged(
-    service: Emulator, sent: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is refused with 400, and no traceback of the server's fills the terminal."""
-    caplog.set_level(logging.INFO)
-    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(service.url).port)
-    writer.write(sent)
-    async with asyncio.timeout(20):
-        replied = await reader.read()
-    writer.transport.abort()
-    assert replied.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
-    assert caplog.records == []

@@ -91,23 +91,15 @@ async def test_applications_have_their_turns(service: Emulator) -> None:
         ({"payload": b"not \xff JSON"}, b"not \xff JSON"),
         ({"payload": b""}, b""),
         ({"payload": 0}, b"0"),
+        ({"event_type": None}, b"{}"),
     ],
 )
-async def test_a_payload_can_be_anything(
-    service: Emulator, options: dict[str, Any], sent: bytes
-) -> None:
-    """Any JSON value, or any bytes, take the place of the usual payload."""
-    async with serving(always(reply())) as server:
+async def test_a_payload_can_be_anything(options: dict[str, Any], sent: bytes) -> None:
+    """Any JSON or bytes take the place of the usual payload, which leaves out what is None."""
+    async with Emulator(0) as service, serving(always(reply())) as server:
         delivery = await service.fire_callback(target=target_at(server), **options)
     assert server.seen[0].body == sent
     assert delivery.application_id is None
-
-
-async def test_a_payload_leaves_out_what_is_none() -> None:
-    """Without an event and without applications it is an empty object."""
-    async with Emulator(0) as service, serving(always(reply())) as server:
-        await service.fire_callback(event_type=None, target=target_at(server))
-    assert server.seen[0].body == b"{}"
 
 
 async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
@@ -356,29 +348,25 @@ async def test_an_expired_token_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "attempts", "slept"),
+    ("answers", "attempts", "slept", "renews"),
     [
-        ([401, 200], (401, 200), []),
-        ([401], (401, 401), []),
-        ([503, 401, 503, 200], (503, 401, 503, 200), [1, 2]),
+        ([401, 200], (401, 200), [], True),
+        ([401], (401, 401), [], True),
+        ([503, 401, 503, 200], (503, 401, 503, 200), [1, 2], True),
+        ([401, 200], (401,), [], False),
     ],
 )
 async def test_a_refused_token_is_renewed_once(
-    answers: list[int], attempts: tuple[int, ...], slept: list[float]
+    answers: list[int], attempts: tuple[int, ...], slept: list[float], *, renews: bool
 ) -> None:
-    """A 401 leads to one new token and one more attempt without a pause, and no further."""
+    """A 401 leads to one new token and one more attempt without a pause, if the target says so."""
     clock = JumpingClock()
     replies = with_tokens(always(*map(reply, answers)))
     async with Emulator(5, clock=clock) as service, serving(replies) as server:
-        delivery = await service.fire_callback(target=token_target_at(server))
-    assert (delivery.attempts, server.token_requests, clock.slept) == (attempts, 2, slept)
-
-
-async def test_it_need_not_be_renewed(service: Emulator) -> None:
-    """Whether the service requests a new token at all is a setting."""
-    async with serving(with_tokens(always(reply(401), reply()))) as server:
-        target = token_target_at(server, renews_on_401=False)
-        assert (await service.fire_callback(target=target)).attempts == (401,)
+        target = token_target_at(server, renews_on_401=renews)
+        delivery = await service.fire_callback(target=target)
+    assert (delivery.attempts, clock.slept) == (attempts, slept)
+    assert server.token_requests == 1 + renews
 
 
 @pytest.mark.parametrize(

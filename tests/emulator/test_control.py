@@ -7,17 +7,9 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from income_client import BasicAuth, OAuth2ClientCredentials
-from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault
-from income_client.emulator.control import (
-    CallbackOrder,
-    OrderFailedError,
-    OrderFault,
-    RemoteEmulator,
-)
-from income_client.errors import ConfigurationError
+from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.testing import JumpingClock
-from tests.support.emulated_calls import basic_header, bearer_header, until
+from tests.support.emulated_calls import basic_header, until
 from tests.support.emulated_replies import a_service, ask
 from tests.support.scripted_server import always, forever, reply, serving
 
@@ -35,41 +27,6 @@ async def order(
     sent = basic_header(service) if headers is None else headers
     async with session.post(service.url + CONTROL, headers=sent, **body) as answer:
         return answer.status, await answer.json()
-
-
-async def test_an_order_fires_a_callback(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """It is answered with what became of the callback, whichever credentials came with it."""
-    name = service.world.ids[0]
-    async with serving(always(reply())) as server:
-        service.callbacks = CallbackTarget(server.url)
-        for headers in (basic_header(service), await bearer_header(session, service)):
-            status, content = await order(
-                session, service, {"application_id": name, "event_type": "extractions"}, headers
-            )
-            assert (status, content) == (
-                200,
-                {
-                    "application_id": name,
-                    "event_type": "extractions",
-                    "attempts": [200],
-                    "is_json": True,
-                },
-            )
-    assert len(server.seen) == 2
-
-
-async def test_an_order_may_change_the_application(
-    session: aiohttp.ClientSession, service: Emulator
-) -> None:
-    """An update in an order is an update like any other; without it nothing changes."""
-    name = service.world.ids[0]
-    async with serving(always(reply())) as server:
-        service.callbacks = CallbackTarget(server.url)
-        service.advance(60)
-        await order(session, service, {"application_id": name})
-        assert service.world.updated_at(name) < service.now
-        await order(session, service, {"application_id": name, "update": True})
-        assert service.world.updated_at(name) == service.now
 
 
 @pytest.mark.parametrize(
@@ -146,58 +103,3 @@ async def test_who_goes_away_gives_up_the_callback(
             await waiting
         await until(lambda: len(service.requests) == 1)
     assert (service.requests[0].name, service.requests[0].status) == ("control", 0)
-
-
-async def test_a_remote_emulator_reports_the_delivery(service: Emulator) -> None:
-    """With either credentials, the caller gets what became of its callback."""
-    name = service.world.ids[0]
-    async with serving(always(reply(400))) as server:
-        service.callbacks = CallbackTarget(server.url)
-        for auth in (service.basic, service.oauth2):
-            delivery = await RemoteEmulator(f"{service.url}/", auth).fire(
-                CallbackOrder(application_id=name, event_type="error")
-            )
-            assert delivery == CallbackDelivery(
-                application_id=name, event_type="error", attempts=(400,), is_json=True
-            )
-
-
-async def _fault(remote: RemoteEmulator, order: CallbackOrder) -> OrderFault:
-    with pytest.raises(OrderFailedError) as caught:
-        await remote.fire(order)
-    return caught.value.fault
-
-
-async def test_a_remote_emulator_says_why_not(service: Emulator) -> None:
-    """Each reason for which an order is not carried out has its name."""
-    oauth2 = OAuth2ClientCredentials("somebody", "else")
-    for auth, order, fault in (
-        (service.basic, CallbackOrder(), OrderFault.NO_TARGET),
-        (BasicAuth("somebody", "else"), CallbackOrder(), OrderFault.NOT_AUTHORIZED),
-        (oauth2, CallbackOrder(), OrderFault.NOT_AUTHORIZED),
-    ):
-        assert await _fault(RemoteEmulator(service.url, auth), order) is fault
-    service.callbacks = CallbackTarget("http://127.0.0.1:9/")
-    unknown = CallbackOrder(application_id="nobody")
-    remote = RemoteEmulator(service.url, service.basic)
-    assert await _fault(remote, unknown) is OrderFault.NO_SUCH_APPLICATION
-
-
-@pytest.mark.parametrize(
-    ("answer", "fault"),
-    [
-        (None, OrderFault.NOBODY),
-        (reply(404), OrderFault.NO_EMULATOR),
-        (reply(body=b"{}"), OrderFault.NO_EMULATOR),
-        (reply(body=b'{"attempts": 200}'), OrderFault.NO_EMULATOR),
-        (reply(body=b"OK"), OrderFault.NO_EMULATOR),
-        (b"no HTTP at all\r\n\r\n", OrderFault.NO_EMULATOR),
-    ],
-)
-async def test_what_is_not_an_emulator(answer: bytes | None, fault: OrderFault) -> None:
-    """Something else that answers is not taken for an emulator, nor is a port without an answer."""
-    for auth in (BasicAuth("a", "b"), OAuth2ClientCredentials("a", "b")):
-        async with serving(always(answer)) as server:
-            assert await _fault(RemoteEmulator(server.url, auth), CallbackOrder()) is fault
-    with pytest.raises(ConfigurationError, match="url must be"):
-        RemoteEmulator("http://example.com", BasicAuth("a", "b"))

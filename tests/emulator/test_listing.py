@@ -117,9 +117,3 @@ def test_the_window_that_is_applied() -> None:
     refused = list_reply(world, rules, after=10, before=NOW + 1, limit=1)
     assert isinstance(refused, Refused)
     assert refused.parameter == "updated_before"
-
-
-def test_retention_holds_for_the_truth() -> None:
-    """What is older than the retention is not part of the truth either."""
-    world = World(range(40), now=NOW, rules=ServiceRules(oldest=20, lower_closed=True))
-    assert len(world.truth(3, 30)) == 10

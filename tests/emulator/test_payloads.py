@@ -30,9 +30,7 @@ def _files() -> list[tuple[Any, dict[str, tuple[str, Any]]]]:
         application = ask_json(service, f"{LIST}/{name}")
         documents = ask_json(service, f"{LIST}/{name}/documents")["documents"]
         by_id = {
-            document["document_id"]: (kind, document)
-            for kind, some in documents.items()
-            for document in some
+            each["document_id"]: (kind, each) for kind in documents for each in documents[kind]
         }
         found.append((application, by_id))
     return found
@@ -84,17 +82,17 @@ def test_paystubs_add_up(column: str) -> None:
     for stub in _stubs():
         gross = _exact(stub["gross_pay"][column])
         assert gross == sum(_exact(stub[f"{name}_pay"][column]) for name in EARNED)
-        levied = sum(_exact(levy[column]) for levy in stub["taxes"] + stub["deductions"])
+        withheld = sum(_exact(each[column]) for each in stub["taxes"] + stub["deductions"])
         kept = sum(_exact(stub[name][column]) for name in ("garnishments", "loans401_k"))
-        assert 0 < _exact(stub["net_pay"][column]) == gross - levied - kept
+        assert 0 < _exact(stub["net_pay"][column]) == gross - withheld - kept
 
 
 def test_totals_grow_from_stub_to_stub() -> None:
     """Each paystub's totals are those of the one before and its own amounts."""
     for application, documents in FILES:
         for _, source in _sources(application):
-            papers = [documents[name][1]["extracted_data"] for name in source["document_ids"]]
-            for before, after in pairwise(papers):
+            said = [documents[name][1]["extracted_data"] for name in source["document_ids"]]
+            for before, after in pairwise(said):
                 grown = _exact(before["gross_pay"]["ytd"]) + _exact(after["gross_pay"]["current"])
                 assert _exact(after["gross_pay"]["ytd"]) == grown
 

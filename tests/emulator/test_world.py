@@ -139,17 +139,6 @@ def test_seeds_differ_and_repeat() -> None:
     assert not set(World(range(9), seed=1).ids) & set(World(range(9), seed=2).ids)
 
 
-def test_touch_moves_an_application_to_now() -> None:
-    """An update gives an application a new version and the present second as its place."""
-    world = World([5, 5, 7], now=100)
-    name = world.ids[1]
-    assert world.touch(name) == world.updated_at(name) == 100
-    assert world.history(1).version == 1
-    assert world.truth(4, 50) == {world.ids[0], world.ids[2]}
-    assert world.truth(99, 101) == {name}
-    assert world.applied_at(1) <= 5
-
-
 def test_an_update_is_not_held_back_by_an_earlier_one() -> None:
     """Each update shows when its own delay is over, and one that is out of date never does."""
     world = World([5, 7], now=100, rules=ServiceRules(visibility_delay=50))

@@ -30,6 +30,12 @@ def ask_json(service: Service, path: str = LIST, query: str = "") -> Any:
     return msgspec.json.decode(reply.body)
 
 
+def ask_documents(service: Service, query: str = "") -> list[Any]:
+    """Return the documents of the first application."""
+    content = ask_json(service, f"{LIST}/{service.world.ids[0]}/documents", query)
+    return [document for documents in content["documents"].values() for document in documents]
+
+
 def request_token(service: Service, **headers: str) -> str:
     """Return an access token."""
     reply = respond(service, token_request(service, **headers))
