@@ -6,7 +6,7 @@ Its output holds no secret, no borrower's data and no id but that of a failed re
 import json
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -26,6 +26,8 @@ from .network import Finding, Server, UnansweredError, Verdict
 
 if TYPE_CHECKING:
     from .service import Service
+
+Check = Callable[[], Awaitable[Finding]]
 
 _MOST_REQUESTS: Final = 40
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
@@ -72,7 +74,7 @@ async def doctor(
     Returns:
         The exit status.
     """
-    from .service import CHECKS, MOST_CALLS, MOST_SECONDS, Service
+    from .service import CHECKS, MOST_SECONDS, Service
 
     try:
         service = Service(made_ready(connection))  # may ask for a secret
@@ -85,11 +87,8 @@ async def doctor(
         _show(findings, output)
         return ExitStatus.MISUSED
     say(f"at most {_MOST_REQUESTS} requests, one after the other, within {MOST_SECONDS:g} s")
-    with Stages() as stages, stages.stage("Checking", total=MOST_CALLS) as stage:
-        service.on_call = lambda calls: stage.reach(calls, counted(calls, "call"))
-        async with service.client:
-            findings = await _examine(service)
-        stage.reach(MOST_CALLS, counted(service.calls, "call"))
+    async with service.client:
+        findings = await _examine(service)
     _show(findings, output)
     if service.is_refused:
         return ExitStatus.REFUSED
@@ -103,32 +102,32 @@ async def _examine(service: "Service") -> dict[str, Finding]:
 
     findings = {"configuration": _configuration(service.ready), "proxy": _proxies(service.ready)}
 
-    async def add(
-        name: str, check: Callable[[], Awaitable[Finding]], needs: Iterable[str] = ()
-    ) -> None:
-        stopped = (Verdict.FAILED, Verdict.SKIPPED)
-        missing = next((each for each in needs if findings[each].verdict in stopped), None)
-        if missing is None:
-            findings[name] = await _found(check)
-        else:
-            findings[name] = _skipped(findings[missing].cause or missing)
-
+    checks: list[tuple[str, Check, Sequence[str]]] = []
     connections = []
     for place, server in _servers(service.ready):
-        connection = f"connection{place}"
-        await add(f"DNS{place}", server.check_name)
-        await add(connection, server.check_connection, [f"DNS{place}"])
-        await add(f"certificate{place}", server.check_certificate, [connection])
+        name, connection = f"DNS{place}", f"connection{place}"
+        checks.append((name, server.check_name, ()))
+        checks.append((connection, server.check_connection, (name,)))
+        checks.append((f"certificate{place}", server.check_certificate, (connection,)))
         connections.append(connection)
     if not connections:
         text = "DNS, TLS and certificate of the service are not checked through a proxy"
         findings["connection"] = Finding(Verdict.SKIPPED, text)
     for name, (check, needs) in CHECKS.items():
-        await add(name, partial(check, service), needs or connections)
+        checks.append((name, partial(check, service), needs or connections))
+    stopped = (Verdict.FAILED, Verdict.SKIPPED)
+    with Stages() as stages, stages.stage("Checking", total=len(checks)) as stage:
+        for done, (name, one, needed) in enumerate(checks):
+            stage.reach(done, name)
+            missing = next((each for each in needed if findings[each].verdict in stopped), None)
+            if missing is None:
+                findings[name] = await _found(one)
+            else:
+                findings[name] = _skipped(findings[missing].cause or missing)
     return findings
 
 
-async def _found(check: Callable[[], Awaitable[Finding]]) -> Finding:
+async def _found(check: Check) -> Finding:
     """Return what a check finds; a request that fails is a finding too."""
     try:
         return await check()

@@ -37,7 +37,6 @@ from income_client.cli.output import counted, duration
 
 from .network import Finding, UnansweredError, Verdict, milliseconds
 
-MOST_CALLS: Final = 34
 MOST_SECONDS: Final = 60.0
 LARGEST: Final = 1000
 """The highest limit of a page (contract section 4.1)."""
@@ -100,7 +99,6 @@ class Service:
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
         self.calls = 0
-        self.on_call: Callable[[int], object] = lambda _: None
         self.is_refused = False
         self._is_basic = isinstance(ready.auth, BasicAuth)
         self._ends_at = time.monotonic() + MOST_SECONDS - _TIMEOUTS.deadline
@@ -162,7 +160,6 @@ class Service:
         if self._end is not None:
             raise self._end
         self.calls += 1
-        self.on_call(self.calls)
         began = time.perf_counter()
         try:
             answer = await method(*args, **kwargs)
