@@ -10,7 +10,7 @@ and often has a person's name in it.
 
 import calendar
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import MAXYEAR, MINYEAR, date
 from decimal import Context, Decimal
 from functools import reduce
@@ -138,10 +138,10 @@ class DocumentView:
     is_suspected: bool
     days: str
     """Its pay period, or the years that it supports, in words."""
-    has_period: bool
     spans: tuple[Days, ...]
-    """The same as days: its pay period, if it has one, or each of the years."""
+    """The same as days: its pay period, or each of the years."""
     paid: date | None
+    """When it was paid; None for a document without a pay period."""
     facts: tuple[Fact, ...]
 
 
@@ -185,12 +185,10 @@ class TimeLine:
     last: date
 
     @classmethod
-    def of(cls, documents: Iterable[DocumentView]) -> Self | None:
+    def of(cls, documents: Sequence[DocumentView]) -> Self | None:
         """Return the time line of these documents; None where no day is known."""
-        days: list[date] = []
-        for each in documents:
-            days += [day for span in each.spans for day in span]
-            days += [each.paid] if each.paid is not None else []
+        days = [day for each in documents for span in each.spans for day in span]
+        days += [each.paid for each in documents if each.paid is not None]
         if not days:
             return None
         last = max(days)
@@ -360,8 +358,9 @@ class _Viewer:
     def _documents(self) -> Iterator[DocumentView]:
         for place, entry in enumerate(self._entries, 1):
             document = entry.document
-            stub = document.extracted_data
-            if isinstance(stub, Paystub):
+            paid = None
+            if isinstance(stub := document.extracted_data, Paystub):
+                paid = stub.pay_date
                 first, last = sorted((stub.pay_begin_date, stub.pay_end_date))
                 days, spans = f"{first} to {last}", [(first, last)]
             else:
@@ -378,9 +377,8 @@ class _Viewer:
                 document_id=printable(document.document_id),
                 is_suspected=document.document_id in self._suspected,
                 days=days,
-                has_period=isinstance(stub, Paystub),
                 spans=tuple(spans),
-                paid=stub.pay_date if isinstance(stub, Paystub) else None,
+                paid=paid,
                 facts=tuple(self._document_facts(document)),
             )
 
