@@ -86,7 +86,7 @@ async def doctor(
         }
         _show(findings, output)
         return ExitStatus.MISUSED
-    say(f"at most {_MOST_REQUESTS} requests, one after the other, within {MOST_SECONDS:g} s")
+    say(f"at most {_MOST_REQUESTS} requests in {MOST_SECONDS:g} s, one at a time")
     async with service.client:
         findings = await _examine(service)
     _show(findings, output)
