@@ -67,8 +67,6 @@ class SourceView:
     """What one source gave in one year."""
 
     name: str
-    hue: int
-    """Number of the kind of source within the application: the same kind has the same colour."""
     amount: Decimal
     support: tuple[Support, ...]
 
@@ -120,10 +118,9 @@ class ApplicantView:
     """The latest first."""
 
     @property
-    def kinds(self) -> list[SourceView]:
-        """A source of each kind, in the order of their hues."""
-        kinds = {source.hue: source for year in self.years for source in year.sources}
-        return [kinds[hue] for hue in sorted(kinds)]
+    def kinds(self) -> list[str]:
+        """The name of each kind of source."""
+        return list(dict.fromkeys(source.name for year in self.years for source in year.sources))
 
 
 @frozen(kw_only=True)
@@ -254,9 +251,6 @@ class _Viewer:
             self._places.setdefault(entry.document.document_id, place)
         slots = dict.fromkeys([*record.application.applicants, *self._calculations])
         self._slots = {slot: place for place, slot in enumerate(slots, 1)}
-        # What is called the same has the same colour: a key of colours names it once.
-        kinds = dict.fromkeys(self._key(source.source_type) for source, _, _ in self._sources())
-        self._hues = {kind: place for place, kind in enumerate(kinds)}
         self._uses: dict[str, list[tuple[int, str]]] = {}
         for source, year, slot in self._sources():
             text = (
@@ -334,10 +328,8 @@ class _Viewer:
             )
 
     def _source(self, source: IncomeSource) -> SourceView:
-        name = self._key(source.source_type)
         return SourceView(
-            name=name,
-            hue=self._hues[name],
+            name=self._key(source.source_type),
             amount=source.calculated_income_amount,
             support=tuple(self._support(each) for each in dict.fromkeys(source.document_ids)),
         )
