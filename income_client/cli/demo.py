@@ -1,6 +1,6 @@
 """``income-client demo``: reads a whole emulated service, as any program would read a real one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Final
@@ -58,57 +58,31 @@ async def demo(
     async with Emulator(applications, seed=seed, latency=_LATENCY, time_flows=True) as service:
         with Stages() as stages:
             found = await _read(service, stages)
-    print_lines(Group(*_summary(found)))
-    return ExitStatus.FAILED if found.mistakes else ExitStatus.DONE
+    mistakes = _mistakes(found, service)
+    print_lines(Group(*_summary(found, service), _verdict(mistakes)))
+    return ExitStatus.FAILED if mistakes else ExitStatus.DONE
 
 
-@define(kw_only=True)
+@define
 class _Found:
-    """What was read, beside what the service holds and saw."""
+    """What was read."""
 
-    existing: frozenset[str]
     ids: list[str] = field(factory=list)
-    """Ids of all applications, in the order in which they were listed."""
-    recent: frozenset[str] = frozenset()
-    read: list[str] = field(factory=list)
-    """Ids of those recently updated whose record was read."""
-    documents: int = 0
-    borrower: str = ""
-    incomes: tuple[YearlyIncome, ...] = ()
-    """Income of the borrower of whom most years are known, without anything that identifies."""
-    present_year: int = 0
+    """Of all applications, in the order in which they were listed."""
     list_requests: int = 0
-    requests: int = 0
-    token_requests: int = 0
+    recent: frozenset[str] = frozenset()
+    records: list[ApplicationRecord] = field(factory=list)
+    """Of the applications recently updated."""
+    documents: int = 0
+    present_year: int = 0
     seconds: float = 0.0
-
-    def add(self, record: ApplicationRecord) -> None:
-        """Count a record, and keep the incomes that make the best chart."""
-        self.read.append(record.application_id)
-        if record.documents is not None:
-            self.documents += sum(1 for _ in record.documents.all())
-        for slot, calculation in record.application.income_calculations.items():
-            if len(calculation.incomes) > len(self.incomes):
-                self.borrower = f"{slot} of {record.application_id}"
-                self.incomes = tuple(sorted(calculation.incomes, key=lambda each: each.year))
-
-    @property
-    def mistakes(self) -> list[str]:
-        """How what was read differs from what the service holds."""
-        counts = {
-            "missing": len(self.existing.difference(self.ids)),
-            "unknown to the service": len(set(self.ids) - self.existing),
-            "twice": len(self.ids) - len(set(self.ids)),
-            "recent and not read": len(self.recent.difference(self.read)),
-        }
-        return [f"{count:,} {what}" for what, count in counts.items() if count]
 
 
 async def _read(service: "Emulator", stages: Stages) -> _Found:
     """Walk the whole list, then read the records of the last few days."""
     from income_client import IncomeClient
 
-    found = _Found(existing=frozenset(service.world.ids))
+    found = _Found()
     began = perf_counter()
     async with IncomeClient(service.url, auth=service.oauth2, concurrency=_IN_FLIGHT) as client:
         # The service's own present, which its bounds are measured by.
@@ -125,62 +99,83 @@ async def _read(service: "Emulator", stages: Stages) -> _Found:
         found.recent = frozenset(row.application_id for row in recent)
         with stages.stage("Reading records", total=len(recent)) as stage:
             async for record in client.fetch_records(recent, concurrency=_IN_FLIGHT):
-                found.add(record)
-                count = len(found.read)
+                found.records.append(record)
+                found.documents += len([*record.documents.all()]) if record.documents else 0
+                count = len(found.records)
                 stage.reach(count, f"{count:,} records, {found.documents:,} documents")
     found.seconds = perf_counter() - began
-    found.requests = len(service.requests)
-    found.token_requests = service.token_requests
     return found
 
 
-def _summary(found: _Found) -> Iterator[RenderableType]:
+def _mistakes(found: _Found, service: "Emulator") -> list[str]:
+    """Say how what was read differs from what the service holds."""
+    existing, ids = set(service.world.ids), set(found.ids)
+    counts = {
+        "missing": len(existing - ids),
+        "unknown to the service": len(ids - existing),
+        "twice": len(found.ids) - len(ids),
+        "recent and not read": len(found.recent - {one.application_id for one in found.records}),
+    }
+    return [f"{count:,} {what}" for what, count in counts.items() if count]
+
+
+def _summary(found: _Found, service: "Emulator") -> Iterator[RenderableType]:
     yield Text("Income demo: an emulated service, all data invented", style="bold")
     yield ""
-    yield _counts(found)
+    yield _counts(found, service)
     yield ""
-    if found.incomes:
-        title = f"Income by year of one invented borrower ({found.borrower})"
-        yield Text(title, style="bold")
+    borrowers = {
+        f"{slot} of {record.application_id}": calculation.incomes
+        for record in found.records
+        for slot, calculation in record.application.income_calculations.items()
+        if calculation.incomes
+    }
+    borrower = max(borrowers, key=lambda one: len(borrowers[one]), default="")
+    if borrower:
+        yield Text(f"Income by year of one invented borrower ({borrower})", style="bold")
         yield ""
-        yield _chart(found)
+        yield _chart(borrowers[borrower], found.present_year)
         yield ""
-    if found.mistakes:
-        yield Text(f"The counts disagree: {', '.join(found.mistakes)}.", style="bold red")
-    else:
-        yield Text("The counts agree: nothing lost, nothing twice.", style="bold green")
 
 
-def _counts(found: _Found) -> Table:
+def _verdict(mistakes: list[str]) -> Text:
+    if mistakes:
+        return Text(f"The counts disagree: {', '.join(mistakes)}.", style="bold red")
+    return Text("The counts agree: nothing lost, nothing twice.", style="bold green")
+
+
+def _counts(found: _Found, service: "Emulator") -> Table:
+    existing, requests = len(service.world.ids), len(service.requests)
+    least = -(-existing // _USABLE_ROWS)
+    days = f"updated in the last {_RECENT.days} days"
+    latency = f"{_IN_FLIGHT} in flight, {_LATENCY * 1000:.0f} ms of latency"
+    rows = (
+        ("Applications found", len(set(found.ids)), f"of {existing:,} existing"),
+        ("List requests", found.list_requests, f"{least:,} at the least"),
+        ("Records read", len(found.records), days),
+        ("Documents read", found.documents, "with the data taken from each"),
+        ("Requests a second", round(requests / found.seconds), latency),
+        ("Tokens requested", service.token_requests, f"for {requests:,} requests"),
+    )
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, justify="right", style="bold")
     table.add_column(style="dim")
-    existing = len(found.existing)
-    least = -(-existing // _USABLE_ROWS)
-    table.add_row("Applications found", f"{len(set(found.ids)):,}", f"of {existing:,} existing")
-    table.add_row("List requests", f"{found.list_requests:,}", f"{least:,} at the least")
-    days = f"updated in the last {_RECENT.days} days"
-    table.add_row("Records read", f"{len(found.read):,}", days)
-    table.add_row("Documents read", f"{found.documents:,}", "with the data taken from each")
-    rate = f"{found.requests / found.seconds:,.0f}"
-    latency = f"{_IN_FLIGHT} in flight, {_LATENCY * 1000:.0f} ms of latency"
-    table.add_row("Requests a second", rate, latency)
-    table.add_row(
-        "Tokens requested", f"{found.token_requests:,}", f"for {found.requests:,} requests"
-    )
+    for name, count, explanation in rows:
+        table.add_row(name, f"{count:,}", explanation)
     table.add_row("Seconds", f"{found.seconds:.1f}", "from the first request to the last record")
     return table
 
 
-def _chart(found: _Found) -> Table:
+def _chart(incomes: Iterable[YearlyIncome], present_year: int) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(max_width=_BAR_WIDTH)
     table.add_column(no_wrap=True, justify="right")
-    highest = float(max(income.total for income in found.incomes)) or 1.0
-    for income in found.incomes:
-        year = f"{income.year}" if income.year < found.present_year else f"{income.year} so far"
+    incomes = sorted(incomes, key=lambda each: each.year)
+    highest = float(max(income.total for income in incomes)) or 1.0
+    for income in incomes:
+        year = f"{income.year}" if income.year < present_year else f"{income.year} so far"
         bar = Bar(highest, 0, float(income.total), color="cyan")
         table.add_row(year, bar, f"{income.total:,.2f}")
     return table

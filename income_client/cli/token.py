@@ -8,10 +8,9 @@ import json
 import sys
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -23,10 +22,11 @@ from .options import Switch, TableOrJson
 from .output import duration, print_lines, printable, say, write_text
 
 _HIDDEN: Final = "(not shown)"
-_SIGNED_PARTS: Final = 3
-_ENCRYPTED_PARTS: Final = 5
+_SIGNED_PARTS: Final = 2
+"""After the header; an encrypted token has more."""
+_ENCRYPTED_PARTS: Final = 4
 _LONGEST: Final = 200
-_CLOSE_SECONDS: Final = 60.0
+_CLOSE: Final = timedelta(minutes=1)
 _HEADER: Final = frozenset({"alg", "cty", "enc", "kid", "typ"})
 _TIMES: Final = frozenset({"auth_time", "exp", "iat", "nbf"})
 _CLAIMS: Final = _TIMES | {
@@ -63,15 +63,16 @@ async def token(
         say("there is no token: user name and password are sent with every request")
         return ExitStatus.FAILED
     store = _NewToken()
-    refusal: IncomeClientError | None = None
+    status = ExitStatus.DONE
     try:
         async with ready.client(token_store=store) as client:
             await client.check()
     except IncomeClientError as error:
         if store.token is None:
             raise
-        refusal = error
-        say(f"a token was issued, and the service did not accept it: {refusal}")
+        if isinstance(error, AuthenticationError | PermissionDeniedError):
+            status = ExitStatus.REFUSED
+        say(f"a token was issued, and the service did not accept it: {error}")
     if store.token is None:
         say("no token was issued")
         return ExitStatus.FAILED
@@ -83,8 +84,7 @@ async def token(
         write_text(json.dumps(_described(store.token), indent=2))
     else:
         _print_table(_described(store.token))
-    is_refused = isinstance(refusal, AuthenticationError | PermissionDeniedError)
-    return ExitStatus.REFUSED if is_refused else ExitStatus.DONE
+    return status
 
 
 class _NewToken:
@@ -103,12 +103,10 @@ class _NewToken:
 def _described(issued: StoredToken) -> dict[str, Any]:
     """Return what may be shown of a token, as the JSON output has it."""
     text = issued.access_token.reveal()
-    header, claims = _content(text)
-    form = "opaque" if header is None else "JWT" if claims is not None else "encrypted JWT"
-    header, claims = header or {}, claims or {}
+    form, header, claims = _content(text)
     scope = claims.get("scope", claims.get("scp"))
-    unknown = [name for name in header if name not in _HEADER]
-    unknown += [name for name in claims if name not in _CLAIMS]
+    end = _moment(claims.get("exp"))
+    unknown = [*(header.keys() - _HEADER), *(claims.keys() - _CLAIMS)]
     return {
         "type": "Bearer",
         "form": form,
@@ -116,27 +114,26 @@ def _described(issued: StoredToken) -> dict[str, Any]:
         "expires_at": _utc(issued.expires_at.astimezone(UTC)),
         "seconds_left": int((issued.expires_at - datetime.now(UTC)).total_seconds()),
         "lifetime": issued.lifetime,
-        "exp_agrees": _agrees(issued.expires_at, claims),
+        "exp_agrees": end is None or abs(end - issued.expires_at) <= _CLOSE,
         "scope": None if scope is None else _words(scope) or None,
         "header": {name: _words(value) for name, value in header.items() if name in _HEADER},
         "claims": {name: _claim(name, value) for name, value in claims.items() if name in _CLAIMS},
-        "not_shown": [printable(name[:_LONGEST]) for name in unknown],
+        "not_shown": sorted(printable(name[:_LONGEST]) for name in unknown),
         "verified": False,
     }
 
 
-def _content(text: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return header and claims of a JWT; no claims if they are encrypted, neither of others."""
-    parts = text.split(".")
-    if len(parts) not in (_SIGNED_PARTS, _ENCRYPTED_PARTS):
-        return None, None
-    header = _object(parts[0])
-    if header is None or "alg" not in header:
-        return None, None
-    if len(parts) == _ENCRYPTED_PARTS:
-        return header, None
-    claims = _object(parts[1])
-    return (None, None) if claims is None else (header, claims)
+def _content(text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the form of a token, and header and claims as far as they can be read."""
+    head, *parts = text.split(".")
+    header = _object(head)
+    if header is not None and "alg" in header:
+        if len(parts) == _ENCRYPTED_PARTS:
+            return "encrypted JWT", header, {}
+        claims = _object(parts[0]) if len(parts) == _SIGNED_PARTS else None
+        if claims is not None:
+            return "JWT", header, claims
+    return "opaque", {}, {}
 
 
 def _object(part: str) -> dict[str, Any] | None:
@@ -145,12 +142,6 @@ def _object(part: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _agrees(expires_at: datetime, claims: dict[str, Any]) -> bool:
-    """Say whether the token ends when the reply that brought it says."""
-    end = _moment(claims.get("exp"))
-    return end is None or abs((end - expires_at).total_seconds()) <= _CLOSE_SECONDS
 
 
 def _claim(name: str, value: object) -> str:
@@ -196,12 +187,7 @@ def _print_table(found: dict[str, Any]) -> None:
     table.add_column()
     for name, words in _rows(found):
         table.add_row(name, Text(words))
-    if found["header"]:
-        source = Text("Header and claims are read from the token; its signature is not verified.")
-        source.stylize("dim")
-        print_lines(Group(table, "", source))
-    else:
-        print_lines(table)
+    print_lines(table)
 
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -216,3 +202,5 @@ def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{kind.removesuffix('s')} {name}", words
     if found["not_shown"]:
         yield "not shown", ", ".join(found["not_shown"])
+    if found["header"]:
+        yield "signature", "not verified"

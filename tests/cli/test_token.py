@@ -193,7 +193,9 @@ def test_a_token_need_not_be_a_readable_jwt(
 
 
 @given(claims=st.dictionaries(NAMES, JSON, max_size=5))
-def test_any_claims_can_be_told(claims: dict[str, Any], token: Cli, service: IncomeService) -> None:
+def test_any_claims_can_be_described(
+    claims: dict[str, Any], token: Cli, service: IncomeService
+) -> None:
     """Each claim is shown or named, and none is shown at length."""
     shown = described(token, service, jwt(claims))
     assert {name[:200] for name in claims} == {*shown["claims"], *shown["not_shown"]}

@@ -61,7 +61,6 @@ PURE: Final = (
     ),
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
-    "cli.doctor.clocks",
     "exporting.rows",
     "testing.requests",
 )  # fmt: skip

@@ -9,6 +9,8 @@ from .view import RecordView, TimeLine, amount_text
 
 _FEW_YEARS: Final = 4
 """Up to so many years there is room for all digits above a column."""
+_HUES: Final = 6
+"""So many has the style sheet."""
 _UNITS: Final = ((10**9, "B"), (10**6, "M"), (1000, "k"))
 _HUGE: Final = 10**12
 
@@ -25,12 +27,15 @@ def page(view: RecordView) -> bytes:
     environment.filters.update(amount=amount_text, short=_short_text)
     template = environment.get_template("page.html.jinja")
     years = [year for person in view.applicants for year in person.years]
+    # What is called the same has the same colour: a key of colours names it once.
+    kinds = dict.fromkeys(kind for person in view.applicants for kind in person.kinds)
     text = template.render(
         view=view,
         together=view.together,
         line=TimeLine.of(view.documents),
         highest=max((year.height for year in years), default=0) or 1,
         few=_FEW_YEARS,
+        hues={kind: f"h{place % _HUES}" for place, kind in enumerate(kinds)},
     )
     return text.encode()
 

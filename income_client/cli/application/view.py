@@ -10,7 +10,7 @@ and often has a person's name in it.
 
 import calendar
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import MAXYEAR, MINYEAR, date
 from decimal import Context, Decimal
 from functools import reduce
@@ -67,8 +67,6 @@ class SourceView:
     """What one source gave in one year."""
 
     name: str
-    hue: int
-    """Number of the kind of source within the application: the same kind has the same colour."""
     amount: Decimal
     support: tuple[Support, ...]
 
@@ -120,10 +118,9 @@ class ApplicantView:
     """The latest first."""
 
     @property
-    def kinds(self) -> list[SourceView]:
-        """A source of each kind, in the order of their hues."""
-        kinds = {source.hue: source for year in self.years for source in year.sources}
-        return [kinds[hue] for hue in sorted(kinds)]
+    def kinds(self) -> list[str]:
+        """The name of each kind of source."""
+        return list(dict.fromkeys(source.name for year in self.years for source in year.sources))
 
 
 @frozen(kw_only=True)
@@ -138,10 +135,10 @@ class DocumentView:
     is_suspected: bool
     days: str
     """Its pay period, or the years that it supports, in words."""
-    has_period: bool
     spans: tuple[Days, ...]
-    """The same as days: its pay period, if it has one, or each of the years."""
+    """The same as days: its pay period, or each of the years."""
     paid: date | None
+    """When it was paid; None for a document without a pay period."""
     facts: tuple[Fact, ...]
 
 
@@ -185,12 +182,10 @@ class TimeLine:
     last: date
 
     @classmethod
-    def of(cls, documents: Iterable[DocumentView]) -> Self | None:
+    def of(cls, documents: Sequence[DocumentView]) -> Self | None:
         """Return the time line of these documents; None where no day is known."""
-        days: list[date] = []
-        for each in documents:
-            days += [day for span in each.spans for day in span]
-            days += [each.paid] if each.paid is not None else []
+        days = [day for each in documents for span in each.spans for day in span]
+        days += [each.paid for each in documents if each.paid is not None]
         if not days:
             return None
         last = max(days)
@@ -256,9 +251,6 @@ class _Viewer:
             self._places.setdefault(entry.document.document_id, place)
         slots = dict.fromkeys([*record.application.applicants, *self._calculations])
         self._slots = {slot: place for place, slot in enumerate(slots, 1)}
-        # What is called the same has the same colour: a key of colours names it once.
-        kinds = dict.fromkeys(self._key(source.source_type) for source, _, _ in self._sources())
-        self._hues = {kind: place for place, kind in enumerate(kinds)}
         self._uses: dict[str, list[tuple[int, str]]] = {}
         for source, year, slot in self._sources():
             text = (
@@ -336,10 +328,8 @@ class _Viewer:
             )
 
     def _source(self, source: IncomeSource) -> SourceView:
-        name = self._key(source.source_type)
         return SourceView(
-            name=name,
-            hue=self._hues[name],
+            name=self._key(source.source_type),
             amount=source.calculated_income_amount,
             support=tuple(self._support(each) for each in dict.fromkeys(source.document_ids)),
         )
@@ -360,8 +350,9 @@ class _Viewer:
     def _documents(self) -> Iterator[DocumentView]:
         for place, entry in enumerate(self._entries, 1):
             document = entry.document
-            stub = document.extracted_data
-            if isinstance(stub, Paystub):
+            paid = None
+            if isinstance(stub := document.extracted_data, Paystub):
+                paid = stub.pay_date
                 first, last = sorted((stub.pay_begin_date, stub.pay_end_date))
                 days, spans = f"{first} to {last}", [(first, last)]
             else:
@@ -378,9 +369,8 @@ class _Viewer:
                 document_id=printable(document.document_id),
                 is_suspected=document.document_id in self._suspected,
                 days=days,
-                has_period=isinstance(stub, Paystub),
                 spans=tuple(spans),
-                paid=stub.pay_date if isinstance(stub, Paystub) else None,
+                paid=paid,
                 facts=tuple(self._document_facts(document)),
             )
 

@@ -6,7 +6,7 @@ Its output holds no secret, no borrower's data and no id but that of a failed re
 import json
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -26,6 +26,8 @@ from .network import Finding, Server, UnansweredError, Verdict
 
 if TYPE_CHECKING:
     from .service import Service
+
+Check = Callable[[], Awaitable[Finding]]
 
 _MOST_REQUESTS: Final = 40
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
@@ -72,85 +74,74 @@ async def doctor(
     Returns:
         The exit status.
     """
-    from .service import CHECKS, MOST_CALLS, MOST_SECONDS, Service
+    from .service import CHECKS, MOST_SECONDS, Service
 
-    report = Report()
     try:
         service = Service(made_ready(connection))  # may ask for a secret
     except MisuseError as error:
-        report.findings["configuration"] = Finding(Verdict.FAILED, error.message, _CONFIGURE)
-        report.findings["proxy"] = _proxies(None)
-        for name in ("connection", *CHECKS):
-            report.skip(name, cause="configuration")
-        show(report, output)
+        findings = {
+            "configuration": Finding(Verdict.FAILED, error.message, _CONFIGURE),
+            "proxy": _proxies(None),
+            **{name: _skipped("configuration") for name in ("connection", *CHECKS)},
+        }
+        _show(findings, output)
         return ExitStatus.MISUSED
-    say(f"at most {_MOST_REQUESTS} requests, one after the other, within {MOST_SECONDS:g} s")
-    with Stages() as stages, stages.stage("Checking", total=MOST_CALLS) as stage:
-        service.on_call = lambda calls: stage.reach(calls, counted(calls, "call"))
-        async with service.client:
-            await examine(service, report)
-        stage.reach(MOST_CALLS, counted(service.calls, "call"))
-    show(report, output)
+    say(f"at most {_MOST_REQUESTS} requests in {MOST_SECONDS:g} s, one at a time")
+    async with service.client:
+        findings = await _examine(service)
+    _show(findings, output)
     if service.is_refused:
         return ExitStatus.REFUSED
-    has_failed = any(each.verdict is Verdict.FAILED for each in report.findings.values())
+    has_failed = any(each.verdict is Verdict.FAILED for each in findings.values())
     return ExitStatus.FAILED if has_failed else ExitStatus.DONE
 
 
-class Report:
-    """Findings by check, in their order.
-
-    Attributes:
-        findings: one for each check.
-        causes: for each check that was skipped for another one, which.
-    """
-
-    def __init__(self) -> None:
-        self.findings: dict[str, Finding] = {}
-        self.causes: dict[str, str] = {}
-
-    def skip(self, name: str, *, cause: str) -> None:
-        """Skip a check that needs one that failed."""
-        self.causes[name] = cause
-        self.findings[name] = Finding(Verdict.SKIPPED, f"needs {cause}")
-
-    async def add(
-        self, name: str, check: Callable[[], Awaitable[Finding]], needs: Iterable[str] = ()
-    ) -> None:
-        """Run a check, unless one that it needs has failed or was skipped."""
-        for needed in needs:
-            if self.findings[needed].verdict in (Verdict.FAILED, Verdict.SKIPPED):
-                self.skip(name, cause=self.causes.get(needed, needed))
-                return
-        try:
-            self.findings[name] = await check()
-        except (UnansweredError, RateLimitedError) as error:
-            self.findings[name] = Finding(Verdict.SKIPPED, error.message)
-        except IncomeClientError as error:
-            self.findings[name] = Finding(Verdict.WARNING, f"a request failed: {error.message}")
-        except (OverflowError, ValueError):
-            text = "the service sent a time at the end of the calendar"
-            self.findings[name] = Finding(Verdict.FAILED, text, "tell the service's owner")
-
-
-async def examine(service: "Service", report: Report) -> None:
-    """Run all checks."""
+async def _examine(service: "Service") -> dict[str, Finding]:
+    """Run all checks, except those that need one that has failed or was skipped."""
     from .service import CHECKS
 
-    report.findings["configuration"] = _configuration(service.ready)
-    report.findings["proxy"] = _proxies(service.ready)
-    ways = []
+    findings = {"configuration": _configuration(service.ready), "proxy": _proxies(service.ready)}
+
+    checks: list[tuple[str, Check, Sequence[str]]] = []
+    connections = []
     for place, server in _servers(service.ready):
-        connection = f"connection{place}"
-        await report.add(f"DNS{place}", server.check_name)
-        await report.add(connection, server.check_connection, [f"DNS{place}"])
-        await report.add(f"certificate{place}", server.check_certificate, [connection])
-        ways.append(connection)
-    if not ways:
+        name, connection = f"DNS{place}", f"connection{place}"
+        checks.append((name, server.check_name, ()))
+        checks.append((connection, server.check_connection, (name,)))
+        checks.append((f"certificate{place}", server.check_certificate, (connection,)))
+        connections.append(connection)
+    if not connections:
         text = "DNS, TLS and certificate of the service are not checked through a proxy"
-        report.findings["connection"] = Finding(Verdict.SKIPPED, text)
+        findings["connection"] = Finding(Verdict.SKIPPED, text)
     for name, (check, needs) in CHECKS.items():
-        await report.add(name, partial(check, service), needs or ways)
+        checks.append((name, partial(check, service), needs or connections))
+    stopped = (Verdict.FAILED, Verdict.SKIPPED)
+    with Stages() as stages, stages.stage("Checking", total=len(checks)) as stage:
+        for done, (name, one, needed) in enumerate(checks):
+            stage.reach(done, name)
+            missing = next((each for each in needed if findings[each].verdict in stopped), None)
+            if missing is None:
+                findings[name] = await _found(one)
+            else:
+                findings[name] = _skipped(findings[missing].cause or missing)
+    return findings
+
+
+async def _found(check: Check) -> Finding:
+    """Return what a check finds; a request that fails is a finding too."""
+    try:
+        return await check()
+    except (UnansweredError, RateLimitedError) as error:
+        return Finding(Verdict.SKIPPED, error.message)
+    except IncomeClientError as error:
+        return Finding(Verdict.WARNING, f"a request failed: {error.message}")
+    except (OverflowError, ValueError):
+        text = "the service sent a time at the end of the calendar"
+        return Finding(Verdict.FAILED, text, "tell the service's owner")
+
+
+def _skipped(cause: str) -> Finding:
+    return Finding(Verdict.SKIPPED, f"needs {cause}", cause=cause)
 
 
 def _servers(ready: Ready) -> Iterator[tuple[str, Server]]:
@@ -197,10 +188,9 @@ def _proxies(ready: Ready | None) -> Finding:
     return Finding(Verdict.NOTE, unused, advice)
 
 
-def show(report: Report, output: TableOrJson) -> None:
-    """Print the findings, as a table to read or as JSON."""
+def _show(findings: Mapping[str, Finding], output: TableOrJson) -> None:
     if output == "table":
-        print_lines(Group(_table(report), "", _summary(report)))
+        print_lines(Group(_table(findings), "", _summary(findings)))
         return
     rows = [
         {
@@ -209,22 +199,24 @@ def show(report: Report, output: TableOrJson) -> None:
             "finding": printable(finding.text),
             "advice": printable(finding.advice) or None,
         }
-        for name, finding in report.findings.items()
+        for name, finding in findings.items()
     ]
     write_text(json.dumps({"findings": rows}, indent=2))
 
 
-def _table(report: Report) -> Table:
+def _table(findings: Mapping[str, Finding]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column()
-    for name, finding in report.findings.items():
-        if name not in report.causes:
+    skipped: dict[str, list[str]] = {}
+    for name, finding in findings.items():
+        if finding.cause:
+            skipped.setdefault(finding.cause, []).append(name)
+        else:
             table.add_row(name, *_cells(finding))
-    for cause in dict.fromkeys(report.causes.values()):
-        names = ", ".join(name for name, each in report.causes.items() if each == cause)
-        rest = Finding(Verdict.SKIPPED, f"{names}: each needs {cause}")
+    for cause, names in skipped.items():
+        rest = Finding(Verdict.SKIPPED, f"{', '.join(names)}: each needs {cause}")
         table.add_row("the rest", *_cells(rest))
     return table
 
@@ -237,11 +229,11 @@ def _cells(finding: Finding) -> tuple[Text, Text]:
     return Text(finding.verdict, _STYLES[finding.verdict]), words
 
 
-def _summary(report: Report) -> Text:
-    counts = Counter(each.verdict for each in report.findings.values())
+def _summary(findings: Mapping[str, Finding]) -> Text:
+    counts = Counter(each.verdict for each in findings.values())
     worst = next((each for each in (Verdict.FAILED, Verdict.WARNING) if counts[each]), Verdict.OK)
     parts = ", ".join(_counted(counts[each], each) for each in Verdict if counts[each])
-    return Text(f"{parts}.", f"bold {_STYLES[worst].removeprefix('bold ')}")
+    return Text(f"{parts}.", f"bold {_STYLES[worst]}")
 
 
 def _counted(count: int, verdict: Verdict) -> str:

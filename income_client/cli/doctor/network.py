@@ -6,7 +6,6 @@ import socket
 import ssl
 import time
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from income_client import IncomeClientError
 from income_client.cli.output import reason_of
 
 _STEP_SECONDS: Final = 5.0
+_TOO_SLOW: Final = f"no answer within {_STEP_SECONDS:g} s"
 _DAY: Final = 86_400
 _URGENT_DAYS: Final = 7
 _SOON_DAYS: Final = 21
@@ -47,6 +47,8 @@ class Finding:
     text: str
     advice: str = ""
     """What to do."""
+    cause: str = ""
+    """For a skipped check: the check that failed and that it needs."""
 
 
 class UnansweredError(IncomeClientError):
@@ -54,12 +56,7 @@ class UnansweredError(IncomeClientError):
 
 
 class Server:
-    """A server that the client connects to.
-
-    Args:
-        address: valid for a client.
-        tls: who is trusted; the usual authorities if None.
-    """
+    """A server that the client connects to; without ``tls`` the usual authorities are trusted."""
 
     def __init__(self, address: str, tls: ssl.SSLContext | None) -> None:
         parts = urlsplit(address)
@@ -70,8 +67,6 @@ class Server:
 
     async def check_name(self) -> Finding:
         """Look the host up."""
-        if _is_address(self._host):
-            return Finding(Verdict.OK, f"{self._host} is an address, nothing to look up")
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_STEP_SECONDS):
@@ -82,6 +77,8 @@ class Server:
             problem = _words(error, "the name is unknown")
         else:
             first, *more = dict.fromkeys(str(each[4][0]) for each in found)
+            if first == self._host:
+                return Finding(Verdict.OK, f"{first} is an address, nothing to look up")
             others = f" and {len(more)} more" if more else ""
             return Finding(Verdict.OK, f"{self._host} is {first}{others}")
         advice = "check the host name in the address, and this machine's name server"
@@ -130,11 +127,9 @@ class Server:
         left = ssl.cert_time_to_seconds(shown["notAfter"]) - time.time()
         days = int(left // _DAY)
         text = f"{subject}, issued by {issuer}, valid for {days} days"
-        if days >= _SOON_DAYS:
-            return Finding(Verdict.OK, text)
-        if days >= _URGENT_DAYS:
-            return Finding(Verdict.NOTE, text)
-        return Finding(Verdict.WARNING, text, "ask the service's owner to renew it")
+        if days < _URGENT_DAYS:
+            return Finding(Verdict.WARNING, text, "ask the service's owner to renew it")
+        return Finding(Verdict.OK if days >= _SOON_DAYS else Verdict.NOTE, text)
 
 
 def milliseconds(seconds: float) -> str:
@@ -157,17 +152,6 @@ def _about(error: ssl.SSLCertVerificationError) -> str:
 def _named(name: tuple[tuple[tuple[str, str], ...], ...], *kinds: str) -> str:
     parts = {kind: text for level in name for kind, text in level}
     return ", ".join(dict.fromkeys(parts[kind] for kind in kinds if kind in parts))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-_TOO_SLOW: Final = f"no answer within {_STEP_SECONDS:g} s"
 
 
 def _words(error: OSError | UnicodeError, otherwise: str) -> str:

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
+from attrs import frozen
 
 from income_client import (
     ApplicationPage,
@@ -17,7 +19,6 @@ from income_client import (
     BasicAuth,
     DecodeError,
     Event,
-    IncomeClient,
     IncomeClientError,
     InvalidRequestError,
     NotFoundError,
@@ -34,10 +35,8 @@ from income_client.cli.config import Ready
 from income_client.cli.options import BEGINNING
 from income_client.cli.output import counted, duration
 
-from .clocks import Offset, Reading, offset_of, zone_name, zone_shift
 from .network import Finding, UnansweredError, Verdict, milliseconds
 
-MOST_CALLS: Final = 34
 MOST_SECONDS: Final = 60.0
 LARGEST: Final = 1000
 """The highest limit of a page (contract section 4.1)."""
@@ -46,7 +45,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TIMEOUTS: Final = Timeouts(connect=5.0, read=10.0, deadline=15.0)
-_DEADLINE: Final = 15.0
 _SECOND: Final = timedelta(seconds=1)
 _FURTHEST_ZONE: Final = timedelta(hours=26)
 """No two zones are further apart: a bound beyond is not the present of any."""
@@ -58,6 +56,10 @@ _CLOSE_CLOCKS: Final = 30.0
 _QUICK: Final = 0.5
 _SLOW: Final = 2.0
 
+_QUARTER: Final = 900
+_LEAST_ZONE: Final = 600
+"""Seconds below which two times differ by their clocks, and not by their zones."""
+
 _SAMPLES: Final = (0.0, 0.07, 0.26, 0.43, 0.78, 1.0)
 """Which rows of a page are read, as shares of its length."""
 _TRIALS: Final = 3
@@ -66,44 +68,53 @@ _WINDOWS: Final = (_AROUND, (0, 1), (-1, 0), (-2, -1), (1, 2), _AROUND)
 """Bounds, in seconds from a row's last update, between which it is looked for."""
 
 
+@frozen
+class _Offset:
+    """Between which seconds another clock is ahead of this machine's."""
+
+    low: float
+    high: float
+
+    @property
+    def seconds(self) -> float:
+        """The middle of it."""
+        return (self.low + self.high) / 2
+
+    @property
+    def error(self) -> float:
+        """How far to either side of the middle it may be."""
+        return (self.high - self.low) / 2
+
+    def __str__(self) -> str:
+        apart = abs(self.seconds)
+        if apart <= self.error:
+            return f"equal to this machine's, ± {self.error:.1f} s"
+        side = "ahead of" if self.seconds > 0 else "behind"
+        return f"{duration(apart)} {side} this machine's, ± {self.error:.1f} s"
+
+
 class Service:
-    """The service as its client meets it: asks one question at a time, and none twice.
-
-    Args:
-        ready: what the client is made of.
-
-    Raises:
-        MisuseError: an invalid setting.
-
-    Attributes:
-        ready: what the client is made of.
-        client: the client.
-        calls: how many were made.
-        on_call: called with that number before each.
-        is_refused: whether the credentials were refused.
-    """
+    """The service as its client meets it: asks one question at a time, and none twice."""
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.calls: int = 0
-        self.on_call: Callable[[int], object] = lambda _: None
-        self.is_refused: bool = False
+        self.calls = 0
+        self.is_refused = False
         self._is_basic = isinstance(ready.auth, BasicAuth)
-        self._has_proxy = ready.configuration.account.proxy is not None
-        self._ends_at = time.monotonic() + MOST_SECONDS - _DEADLINE
-        self._end: IncomeClientError | None = None
+        self._ends_at = time.monotonic() + MOST_SECONDS - _TIMEOUTS.deadline
+        self._end: UnansweredError | None = None
         self._seconds: list[float] = []
         self._throttled: RateLimitedError | None = None
         self._token_lifetime: float | None = None
         # Seen by the client's hooks
         self._requests = 0
         self._connections = 0
-        self._dates: list[Reading] = []
+        self._dates: list[_Offset] = []
         # Learnt from one check for the next
-        self._presents: list[Reading] = []
+        self._presents: list[_Offset] = []
         self._samples: list[tuple[str, datetime]] = []
         self._shift = 0
-        self.client: IncomeClient = ready.client(
+        self.client = ready.client(
             timeouts=_TIMEOUTS,
             retry=RetryPolicy(max_attempts=1),
             on_event=self._on_event,
@@ -126,9 +137,11 @@ class Service:
             _: Any, context: SimpleNamespace, reply: aiohttp.TraceRequestEndParams
         ) -> None:
             self._requests += 1
-            date = _date_in(reply.response.headers.get("Date"))
-            if date is not None and reply.url.host == host:
-                self._dates.append(Reading(date, context.sent_at, time.time()))
+            if reply.url.host == host:
+                # A missing or invalid header is as good as none.
+                with suppress(KeyError, ValueError, TypeError, OverflowError):
+                    date = parsedate_to_datetime(reply.response.headers["Date"])
+                    self._dates.append(_offset_since(context.sent_at, date))
 
         async def on_connected(*_: Any) -> None:
             self._connections += 1
@@ -142,13 +155,11 @@ class Service:
     async def _ask(self, method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make a call, unless enough of them have failed or time is up."""
         if self._end is None and time.monotonic() >= self._ends_at:
-            self._end = UnansweredError(
-                f"not asked: the {MOST_SECONDS:g} s for all checks are over"
-            )
+            reason = f"not asked: the {MOST_SECONDS:g} s for all checks are over"
+            self._end = UnansweredError(reason)
         if self._end is not None:
             raise self._end
         self.calls += 1
-        self.on_call(self.calls)
         began = time.perf_counter()
         try:
             answer = await method(*args, **kwargs)
@@ -166,7 +177,7 @@ class Service:
         sent_at = time.time()
         page = await self._ask(self.client.get_application_page, after, before, limit)
         if before is None:
-            self._presents.append(Reading(page.updated_before, sent_at, time.time()))
+            self._presents.append(_offset_since(sent_at, page.updated_before))
         return page
 
     # The checks, in their order
@@ -194,12 +205,11 @@ class Service:
                 )
             pair = "user name and password" if self._is_basic else "client id and secret"
             return f"check {pair}, and that they are for this environment (staging, production)"
-        unreachable = (
-            "check the proxy's address, and that it allows this host"
-            if self._has_proxy
-            else "try again; the connection itself was good before"
-        )
-        return _ADVICE.get(type(error), unreachable)
+        if (advice := _ADVICE.get(type(error))) is not None:
+            return advice
+        if self.ready.configuration.account.proxy is not None:
+            return "check the proxy's address, and that it allows this host"
+        return "try again; the connection itself was good before"
 
     async def check_clock(self) -> Finding:
         """Compare this machine's clock with the service's Date headers."""
@@ -210,20 +220,17 @@ class Service:
             return Finding(Verdict.WARNING, "the Date headers contradict each other")
         text = f"the service's clock is {offset}"
         apart = max(0.0, abs(offset.seconds) - offset.error)
-        if apart <= _EQUAL_CLOCKS:
-            return Finding(Verdict.OK, text)
         if apart <= _CLOSE_CLOCKS:
-            return Finding(Verdict.NOTE, text)
-        return Finding(
-            Verdict.WARNING,
-            text,
+            return Finding(Verdict.OK if apart <= _EQUAL_CLOCKS else Verdict.NOTE, text)
+        advice = (
             "set this machine's clock, or tell the service's owner: no update is lost, but tokens "
-            "and certificates depend on it",
+            "and certificates depend on it"
         )
+        return Finding(Verdict.WARNING, text, advice)
 
     @property
-    def _utc(self) -> Offset | None:
-        return offset_of(self._dates)
+    def _utc(self) -> _Offset | None:
+        return _offset_of(self._dates)
 
     async def check_applications(self) -> Finding:
         """Read some of the applications that the list has."""
@@ -275,15 +282,16 @@ class Service:
         before, utc = self._first.updated_before, self._utc
         if utc is None:
             return before
-        now = datetime.fromtimestamp(self._presents[0].received_at + utc.seconds, UTC)
+        now = datetime.fromtimestamp(time.time() + utc.seconds, UTC)
         now = now.replace(tzinfo=None, microsecond=0)
         return before if abs(before - now) <= _FURTHEST_ZONE else now
 
     @property
-    def _frame(self) -> Offset | None:
+    def _frame(self) -> _Offset | None:
         """How far the list's clock is ahead, by upper bounds that are the service's present."""
-        present = self._present
-        return offset_of(one for one in self._presents if abs(one.time - present) <= _FURTHEST_ZONE)
+        present = _offset_since(time.time(), self._present).seconds
+        furthest = _FURTHEST_ZONE.total_seconds()
+        return _offset_of(one for one in self._presents if abs(one.seconds - present) <= furthest)
 
     async def check_bounds(self) -> Finding:
         """Say whether the bounds are inclusive, by looking for rows at their very second."""
@@ -302,14 +310,13 @@ class Service:
             return _undetermined("rows differ: fractions of seconds may count that are not shown")
         ((lower, upper),) = meanings
         rows = counted(sum(not isinstance(each, str) for each in seen), "row")
-        return Finding(
-            Verdict.OK, f"updated_after is {lower}, updated_before is {upper} ({rows} looked for)"
-        )
+        text = f"updated_after is {lower}, updated_before is {upper} ({rows} looked for)"
+        return Finding(Verdict.OK, text)
 
     async def _shift_of(self, application_id: str, when: datetime) -> int:
         """Return by how many seconds the list's times are ahead of an application's, in UTC."""
         frame, utc = self._frame, self._utc
-        shift = 0 if frame is None or utc is None else zone_shift(frame, utc)
+        shift = 0 if frame is None or utc is None else _zone_shift(frame, utc)
         if not shift:
             return 0
         page = await self._page(when - _SECOND, when + _SECOND, LARGEST)
@@ -353,13 +360,12 @@ class Service:
             problem = f"a page of {rows} rows, fewer than the limit, hid {hidden} or more"
             advice = f"applications get lost: give limit={rows} to walks, and {_OWNER}"
             return Finding(Verdict.FAILED, problem, advice)
-        problem = ""
-        if rows > LARGEST or small > limit:
-            given, asked = (rows, LARGEST) if rows > LARGEST else (small, limit)
-            problem = f"{given} rows where {asked} were asked for"
-        elif small < limit:
+        for given, asked in ((rows, LARGEST), (small, limit)):
+            if given > asked:
+                problem = f"{given} rows where {asked} were asked for"
+                return Finding(Verdict.WARNING, problem, _OWNER)
+        if small < limit:
             problem = f"{small} rows where {limit} were asked for and there are more"
-        if problem:
             return Finding(Verdict.WARNING, problem, _OWNER)
         default = len(self._first.applications)
         text = f"asked for {LARGEST}, got {rows}"
@@ -388,19 +394,18 @@ class Service:
         """Say which span a page without bounds is about."""
         after, before = self._first.updated_after, self._first.updated_before
         if abs(before - self._present) > _FURTHEST_ZONE:
-            return Finding(
-                Verdict.NOTE,
-                "without bounds the list ends before the present",
-                "get_application_page shows nothing new without them; walks and polls send bounds",
+            text = "without bounds the list ends before the present"
+            advice = (
+                "get_application_page needs bounds to show anything new; walks and polls send them"
             )
+            return Finding(Verdict.NOTE, text, advice)
         if after <= BEGINNING:
             return Finding(Verdict.OK, "without bounds the list covers all time")
-        span = duration((before - after).total_seconds())
-        return Finding(
-            Verdict.NOTE,
-            f"without bounds the list covers the last {span}",
-            "get_application_page shows no more without them; walks and polls send bounds",
+        text = (
+            f"without bounds the list covers the last {duration((before - after).total_seconds())}"
         )
+        advice = "get_application_page needs bounds to show more; walks and polls send them"
+        return Finding(Verdict.NOTE, text, advice)
 
     async def check_service_time(self) -> Finding:
         """Compare the present that the list answers with the Date headers."""
@@ -409,24 +414,22 @@ class Service:
             return Finding(Verdict.SKIPPED, "the upper bounds of pages do not tell the time")
         if utc is None:
             return Finding(Verdict.SKIPPED, "no Date header to compare upper bounds with")
-        shift = zone_shift(frame, utc)
+        shift = _zone_shift(frame, utc)
         if shift and self._samples and self._shift != shift:
-            return Finding(
-                Verdict.WARNING,
-                f"the list's present is {duration(abs(shift))} from Date, and rows are not",
-                "the service's Date is wrong, or its zone changes with the seasons",
-            )
+            text = f"the list's present is {duration(abs(shift))} from Date, and rows are not"
+            advice = "the service's Date is wrong, or its zone changes with the seasons"
+            return Finding(Verdict.WARNING, text, advice)
+        text = f"times without zone are {_zone_name(shift)}"
         apart = frame.seconds - utc.seconds - shift
         is_close = abs(apart) <= _EQUAL_CLOCKS + frame.error + utc.error
-        beside = f", {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} Date"
-        text = f"times without zone are {zone_name(shift)}{'' if is_close else beside}"
-        verdict, advice = Verdict.OK, ""
+        if not is_close:
+            text += f", {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} Date"
         if shift:
-            verdict, advice = Verdict.WARNING, "give IncomeClient that service_timezone"
-        elif not is_close:
-            verdict = Verdict.NOTE
-            advice = f"polls use the earlier of both: keep settle above {abs(apart):.0f} s"
-        return Finding(verdict, text, advice)
+            return Finding(Verdict.WARNING, text, "give IncomeClient that service_timezone")
+        if is_close:
+            return Finding(Verdict.OK, text)
+        advice = f"polls use the earlier of both: keep settle above {abs(apart):.0f} s"
+        return Finding(Verdict.NOTE, text, advice)
 
     async def check_latency(self) -> Finding:
         """Say how long calls took."""
@@ -449,11 +452,9 @@ class Service:
             return Finding(Verdict.OK, f"none met in {counted(self.calls, 'call')}")
         after = self._throttled.retry_after
         wait = "" if after is None else f"; it asks to wait {after:g} s"
-        return Finding(
-            Verdict.WARNING,
-            f"429 Too Many Requests at call {self.calls}{wait}",
-            "keep below the limit with IncomeClient(max_rate=...), then run doctor again",
-        )
+        text = f"429 Too Many Requests at call {self.calls}{wait}"
+        advice = "keep below the limit with IncomeClient(max_rate=...), then run doctor again"
+        return Finding(Verdict.WARNING, text, advice)
 
     async def check_keep_alive(self) -> Finding:
         """Say whether a connection serves more than one request."""
@@ -463,11 +464,8 @@ class Service:
         text = f"{requests} on {counted(self._connections, 'connection')}"
         if self._connections * 2 <= self._requests:
             return Finding(Verdict.OK, text)
-        return Finding(
-            Verdict.NOTE,
-            text,
-            "connections are not kept open between requests, which makes calls slower",
-        )
+        advice = "connections are not kept open between requests, which makes calls slower"
+        return Finding(Verdict.NOTE, text, advice)
 
 
 CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str, ...]]]] = {
@@ -514,9 +512,30 @@ def _has(page: ApplicationPage, application_id: str) -> bool:
     return application_id in _ids(page)
 
 
-def _date_in(header: str | None) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(header or "")
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return moment if moment.tzinfo is None else moment.astimezone(UTC)
+def _offset_since(sent_at: float, moment: datetime) -> _Offset:
+    """Return what a time says that was just received, in reply to a request of then.
+
+    A time without zone is read as UTC.
+    """
+    second = int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+    return _Offset(second - time.time(), second + 1 - sent_at)
+
+
+def _offset_of(readings: Iterable[_Offset]) -> _Offset | None:
+    """Return the offset that all readings allow, None if there is none."""
+    readings = tuple(readings)
+    low = max((each.low for each in readings), default=0.0)
+    high = min((each.high for each in readings), default=-1.0)
+    return None if low > high else _Offset(low, high)
+
+
+def _zone_shift(frame: _Offset, utc: _Offset) -> int:
+    """Return how many seconds a clock's zone is ahead of UTC, in quarters of an hour."""
+    apart = frame.seconds - utc.seconds
+    return round(apart / _QUARTER) * _QUARTER if abs(apart) >= _LEAST_ZONE else 0
+
+
+def _zone_name(shift: int) -> str:
+    """Return a shift in seconds as people write zones, such as ``UTC-05:00``."""
+    hours, minutes = divmod(abs(shift) // 60, 60)
+    return f"UTC{'-' if shift < 0 else '+'}{hours:02d}:{minutes:02d}" if shift else "UTC"
