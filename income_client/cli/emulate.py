@@ -9,7 +9,6 @@ import signal
 import ssl
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -70,18 +69,16 @@ def _check_faults(_: object, text: str | None) -> None:
         raise ValueError(error.message) from None
 
 
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", re.ASCII)
+_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([A-Za-z]*)", re.ASCII)
 _BYTES: Final = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9,
     "kib": 2**10, "mib": 2**20, "gib": 2**30,
 }  # fmt: skip
 _LARGEST: Final = 2**31
-_LONGEST: Final = 24
 
 
 def _size(_: Any, tokens: Sequence[Token]) -> int:
-    text = tokens[0].value.strip()
-    parts = _SIZE.fullmatch(text) if len(text) <= _LONGEST else None
+    parts = _SIZE.fullmatch(tokens[0].value.strip())
     if parts is None or parts[2].lower() not in _BYTES:
         raise ValueError("a size is a number of bytes, or one with kB, MB, GB, KiB, MiB or GiB")
     size = round(float(parts[1]) * _BYTES[parts[2].lower()])
@@ -324,13 +321,11 @@ def _listener() -> "CallbackTarget | None":
     facts = announcement("listen")
     if facts is None:
         return None
-    with suppress(ConfigurationError, LookupError):
-        known = credentials_from(facts)
-        if known.basic is not None or known.oauth2 is None:
-            return emulator.CallbackTarget(facts["url"], auth=known.basic)
-        token_url = facts["token_url"]
-        return emulator.CallbackTarget(facts["url"], auth=known.oauth2, token_url=token_url)
-    return None
+    known = credentials_from(facts)
+    if known.basic is not None or known.oauth2 is None:
+        return emulator.CallbackTarget(facts["url"], auth=known.basic)
+    token_url = facts["token_url"]
+    return emulator.CallbackTarget(facts["url"], auth=known.oauth2, token_url=token_url)
 
 
 def _target(

@@ -12,7 +12,7 @@ import ssl
 import sys
 import time
 from asyncio import Event
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from http import HTTPStatus
@@ -48,10 +48,9 @@ from .callback_options import CALLBACK_PREFIX, Credentials, announced, check_loc
 from .exit_status import ExitStatus
 from .options import MisuseError, Switch
 from .output import AlignedLines, OutputLines, UnwritableError, printable, reason_of, say
-from .progress import say_warnings
+from .progress import filter_log
 from .signals import StopSignals
 
-_RECEIVERS: Final = "income_client.receivers"
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
 _SECRET_BYTES: Final = 24
 _NONCE_BYTES: Final = 16
@@ -144,12 +143,13 @@ async def listen(
         intake = _Intake(text_of, forward, stop.set)
         checks = [*_checks(credentials, issuer, network)]
         if client_ca is not None:
-            checks.append(_certificate_check(subject, san or ()))
+            is_any = not (subject or san)
+            pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=is_any)
+            checks.append(pins)
         receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
     except ConfigurationError as error:
         raise MisuseError(error.message) from None
-    say_warnings(say, _RECEIVERS)
-    logging.getLogger(_RECEIVERS).addHandler(_RefusalHandler(logging.WARNING))
+    filter_log(_with_peer)
     signals = StopSignals(stop.set)
     served = routes(receiver, path) + ([] if issuer is None else routes(issuer, token_path))
     async with AsyncExitStack() as stack:
@@ -220,13 +220,6 @@ def _checks(
         yield issuer.auth
     if networks:
         yield CallbackSourceNetworks(networks)
-
-
-def _certificate_check(
-    subject: Sequence[str] | None, san: Sequence[str]
-) -> CallbackClientCertificate:
-    is_any = not (subject or san)
-    return CallbackClientCertificate(subject=subject, san=san, any_from_ca=is_any)
 
 
 def _made_up(*, is_local: bool) -> Credentials:
@@ -397,12 +390,9 @@ class _Elsewhere:
             say(f"nothing is received at {shown}; callbacks must go to {self._path}")
 
 
-class _RefusalHandler(logging.Handler):
-    """Prints which requests are refused and why, of each kind one a minute."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # What fails in this command is printed by it, in more words than an error's class.
-        is_ours = getattr(record, "reason", None) == "handler_failed"
-        if record.levelno == logging.WARNING and not is_ours:
-            peer = getattr(record, "peer", None)
-            say(f"{record.getMessage()}{f' (from {peer})' if peer else ''}")
+def _with_peer(record: logging.LogRecord) -> bool:
+    """Have warnings name who was refused, and leave out what this command prints itself."""
+    if peer := getattr(record, "peer", None):
+        record.msg, record.args = f"{record.getMessage()} (from {peer})", ()
+    is_failure = getattr(record, "reason", None) == "handler_failed"
+    return record.levelno <= logging.WARNING and not is_failure
