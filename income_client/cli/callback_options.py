@@ -16,7 +16,6 @@ from attrs import frozen
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
 from income_client.disk import make_folder, new_file, open_file
-from income_client.emulator.exchange import check_local_address
 
 from .options import MisuseError
 
@@ -65,14 +64,6 @@ def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Se
         if not value:
             raise MisuseError(f"{variable} is not set")
     return values[0] or "", Secret(values[1] or "")
-
-
-def check_local(option: str, url: str) -> None:
-    """Raise a `MisuseError` for an address that does not lead to this machine."""
-    try:
-        check_local_address(option, url)
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
 
 
 @contextmanager

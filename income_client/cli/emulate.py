@@ -9,6 +9,7 @@ import signal
 import ssl
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -20,6 +21,7 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, IncomeClientError, emulator
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
+from income_client.emulator.exchange import check_local_address
 from income_client.emulator.times import second_of, stamp
 
 from .callback_options import (
@@ -27,7 +29,6 @@ from .callback_options import (
     Credentials,
     announced,
     announcement,
-    check_local,
     credentials_from,
 )
 from .exit_status import ExitStatus
@@ -321,11 +322,14 @@ def _listener() -> "CallbackTarget | None":
     facts = announcement("listen")
     if facts is None:
         return None
-    known = credentials_from(facts)
-    if known.basic is not None or known.oauth2 is None:
-        return emulator.CallbackTarget(facts["url"], auth=known.basic)
-    token_url = facts["token_url"]
-    return emulator.CallbackTarget(facts["url"], auth=known.oauth2, token_url=token_url)
+    # Its host may be a name that callbacks do not go to, such as my.localhost.
+    with suppress(ConfigurationError):
+        known = credentials_from(facts)
+        if known.basic is not None:
+            return emulator.CallbackTarget(facts["url"], auth=known.basic)
+        token_url = facts["token_url"]
+        return emulator.CallbackTarget(facts["url"], auth=known.oauth2, token_url=token_url)
+    return None
 
 
 def _target(
@@ -341,21 +345,24 @@ def _target(
         if has_tls or token_url is not None:
             raise MisuseError("options of callbacks need --callbacks")
         return None
-    check_local("--callbacks", url)
-    if token_url is not None:
-        check_local("--callback-token-url", token_url)
+    try:
+        check_local_address("--callbacks", url)
+        if token_url is not None:
+            check_local_address("--callback-token-url", token_url)
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
     if has_tls and not any(one and one.startswith("https:") for one in (url, token_url)):
         raise MisuseError("certificates need an https address in --callbacks")
-    credentials = credentials_from(os.environ, CALLBACK_PREFIX)
-    if token_url is not None and credentials.oauth2 is None:
+    known = credentials_from(os.environ, CALLBACK_PREFIX)
+    if token_url is not None and known.oauth2 is None:
         raise MisuseError(
             "--callback-token-url needs INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET"
         )
-    if token_url is None and credentials.basic is None and credentials.oauth2 is not None:
+    if token_url is None and known.basic is None and known.oauth2 is not None:
         raise MisuseError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
     return emulator.CallbackTarget(
         url,
-        auth=credentials.basic if token_url is None else credentials.oauth2,
+        auth=known.basic if token_url is None else known.oauth2,
         token_url=token_url,
         ssl=_client_context(certificate, key, ca) if has_tls else None,
     )

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from attrs import define, field, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
@@ -36,7 +37,7 @@ from income_client import (
     IncomeClientError,
     OAuth2ClientCredentials,
 )
-from income_client.emulator.exchange import is_loopback
+from income_client.emulator.exchange import check_local_address, is_loopback
 from income_client.receivers import (
     CallbackReceiver,
     ReceiverStatus,
@@ -44,7 +45,7 @@ from income_client.receivers import (
     callback_ssl_context,
 )
 
-from .callback_options import CALLBACK_PREFIX, Credentials, announced, check_local, credentials_from
+from .callback_options import CALLBACK_PREFIX, Credentials, announced, credentials_from
 from .exit_status import ExitStatus
 from .options import MisuseError, Switch
 from .output import AlignedLines, OutputLines, UnwritableError, printable, reason_of, say
@@ -128,7 +129,8 @@ async def listen(
 
     text_of = _text_of(payload=payload, show_personal_data=show_personal_data)
     _check_paths(path, token_path)
-    context = _tls(certificate, key, client_ca, has_pins=bool(subject or san))
+    has_pins = bool(subject or san)
+    context = _tls(certificate, key, client_ca, has_pins=has_pins)
     is_local = is_loopback(f"[{host}]" if ":" in host else host)
     credentials = credentials_from(os.environ, CALLBACK_PREFIX)
     is_made_up = credentials == Credentials() and client_ca is None
@@ -139,13 +141,13 @@ async def listen(
     stop = Event()
     try:
         issuer = _issuer(credentials)
-        forward = None if forward_to is None else _Forwarding(forward_to, credentials, issuer)
+        forward = None
+        if forward_to is not None:
+            check_local_address("--forward-to", forward_to)
+            forward = _Forwarding(forward_to, credentials, issuer)
         intake = _Intake(text_of, forward, stop.set)
-        checks = [*_checks(credentials, issuer, network)]
-        if client_ca is not None:
-            is_any = not (subject or san)
-            pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=is_any)
-            checks.append(pins)
+        pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=not has_pins)
+        checks = [*_checks(credentials, issuer, network), *([pins] if client_ca else [])]
         receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
     except ConfigurationError as error:
         raise MisuseError(error.message) from None
@@ -277,29 +279,16 @@ class _NotTakenError(Exception):
     """A callback was not forwarded or not written, so that it has to be sent again."""
 
 
+@define
 class _Intake:
-    """Forwards callbacks, and writes those that were forwarded.
+    """Forwards callbacks, and writes those that were forwarded."""
 
-    Args:
-        text_of: writes a callback as a line.
-        forward: where callbacks are forwarded to, if anywhere.
-        stop: called once standard output cannot be written any more.
-
-    Attributes:
-        error: why it cannot be written.
-    """
-
-    def __init__(
-        self,
-        text_of: Callable[[Callback], bytes],
-        forward: "_Forwarding | None",
-        stop: Callable[[], None],
-    ) -> None:
-        self.error: BrokenPipeError | UnwritableError | None = None
-        self._text_of = text_of
-        self._forward = forward
-        self._stop = stop
-        self._lines = OutputLines()
+    _text_of: Callable[[Callback], bytes]
+    _forward: "_Forwarding | None"
+    _stop: Callable[[], None]
+    _lines: OutputLines = field(factory=OutputLines)
+    error: BrokenPipeError | UnwritableError | None = None
+    """Why standard output cannot be written any more."""
 
     async def take(self, callback: Callback) -> None:
         """Forward a callback, then write it: a line is a callback that was taken.
@@ -309,28 +298,22 @@ class _Intake:
         if self.error is None and self._forward is not None:
             await self._forward.post(callback)
         if self.error is None:  # another one may have found out meanwhile
-            self._write(self._text_of(callback))
+            try:
+                self._lines.write(self._text_of(callback))
+            except (BrokenPipeError, UnwritableError) as error:
+                self.error = error
+                self._stop()
         if self.error is not None:
             raise _NotTakenError
 
-    def _write(self, text: bytes) -> None:
-        try:
-            self._lines.write(text)
-        except (BrokenPipeError, UnwritableError) as error:
-            self.error = error
-            self._stop()
 
-
+@frozen
 class _Forwarding:
     """Posts callbacks to an address of this machine, with credentials like the service's."""
 
-    def __init__(
-        self, url: str, credentials: Credentials, issuer: CallbackTokenIssuer | None
-    ) -> None:
-        check_local("--forward-to", url)
-        self._url = url
-        self._credentials = credentials
-        self._issuer = issuer
+    _url: str
+    _credentials: Credentials
+    _issuer: CallbackTokenIssuer | None
 
     def check_target(self, own: str) -> None:
         """Raise if this leads back to where callbacks come in, by any name and spelling."""
@@ -375,12 +358,12 @@ def _token(issuer: CallbackTokenIssuer, client: OAuth2ClientCredentials) -> str:
     return token
 
 
+@frozen
 class _Elsewhere:
     """Reports requests to other paths than that of callbacks, the first few that differ."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._reported: set[str] = set()
+    _path: str
+    _reported: set[str] = field(factory=set)
 
     def __call__(self, path: str) -> None:
         """Report one."""

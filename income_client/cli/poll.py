@@ -12,6 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from attrs import define, field
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.text import Text
@@ -222,18 +223,18 @@ def _status(poller: "Poller", received: signal.Signals | None, *, once: bool) ->
     return ExitStatus.DONE
 
 
+@define
 class _Watch:
     """Shows how far a poller is, and prints its failures and dead letters."""
 
-    def __init__(self, store: CheckpointStore, name: str, line: StatusLine) -> None:
-        self.losses: int = 0
-        """Dead letters that were printed."""
-        self._store = store
-        self._name = name
-        self._line = line
-        self._poller: Poller | None = None
-        self._known: set[str] = set()
-        self._new: list[DeadLetter] = []
+    _store: CheckpointStore
+    _name: str
+    _line: StatusLine
+    losses: int = 0
+    """Dead letters that were printed."""
+    _poller: "Poller | None" = None
+    _known: set[str] = field(factory=set)
+    _new: list[DeadLetter] = field(factory=list)
 
     def take(self, event: Event) -> None:
         """Take an event; the ``on_event`` of the poller's client."""
