@@ -67,13 +67,6 @@ def test_lines_are_the_services_own_json(
     assert ('"pages"' in ran.stdout) is bool(query)
 
 
-def test_pages_without_documents_are_refused(poll: Poll) -> None:
-    """They are part of the documents."""
-    ran = poll("--pages", "--no-documents")
-    assert (ran.status, ran.stdout) == (2, "")
-    assert "--no-documents" in ran.stderr
-
-
 # Where it begins
 
 
@@ -224,6 +217,7 @@ def test_a_damaged_store_ends_it(
         (("--store", "home"), 1, "--store: "),
         (("--store", ":memory:"), 2, "--store: "),
         (("--store", "polls.db", "--name", ""), 2, "--name: "),
+        (("--store", "polls.db", "--pages", "--no-documents"), 2, "--no-documents"),
     ],
     ids=spelt,
 )
@@ -353,16 +347,10 @@ def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
     assert any(
         re.fullmatch(rf"next poll in (2\d|30) s  {facts}", line) for line in drawn(shown.screen)
     )
-
-
-@few
-def test_a_start_that_is_ignored_is_reported(poll: Poll, tmp_path: Path) -> None:
-    """A person learns that the store knows the name."""
-    for said in ("is new", "--start is ignored"):
-        shown = poll(
-            *BEGINNING, terminal=Terminal(), stdout=tmp_path / "lines", during=seen("next poll in")
-        )
-        assert said in shown.screen
+    again = poll(
+        *BEGINNING, terminal=terminal, stdout=tmp_path / "lines", during=seen("next poll in")
+    )
+    assert "--start is ignored" in again.screen
 
 
 @few
