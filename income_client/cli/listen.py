@@ -18,12 +18,12 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 from attrs import define, field, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from yarl import URL
 
 from income_client import (
     BasicAuth,
@@ -57,7 +57,6 @@ _SECRET_BYTES: Final = 24
 _NONCE_BYTES: Final = 16
 _FORWARD_SECONDS: Final = 7.0
 """Less than a receiver waits for its handler."""
-_USUAL_PORTS: Final = {"http": 80, "https": 443}
 _TOKEN_FORM: Final = b"grant_type=client_credentials"
 _MOST_PATHS: Final = 10
 _LONGEST_SHOWN: Final = 100
@@ -317,9 +316,8 @@ class _Forwarding:
 
     def check_target(self, own: str) -> None:
         """Raise if this leads back to where callbacks come in, by any name and spelling."""
-        here, there = urlsplit(own), urlsplit(self._url)
-        port = there.port or _USUAL_PORTS[there.scheme]
-        if port == here.port and (unquote(there.path) or "/") == here.path:
+        here, there = URL(own), URL(self._url)
+        if (there.port, there.path) == (here.port, here.path):
             raise MisuseError("--forward-to leads back here")
 
     async def post(self, callback: Callback) -> None:
