@@ -270,10 +270,11 @@ async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> 
     ids = service.world.ids
     if not (updates and ids):
         return
-    under_way: set[asyncio.Task[None]] = set()
+    room = asyncio.Semaphore(_MOST_CALLBACKS)
 
     async def send(name: str, target: "CallbackTarget") -> None:
-        delivery = await service.fire_callback(name, target=target)
+        async with room:
+            delivery = await service.fire_callback(name, target=target)
         counts["delivered" if delivery.delivered else "failed"] += 1
 
     async with asyncio.TaskGroup() as group:
@@ -282,12 +283,10 @@ async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> 
             name = ids[turn * _STRIDE % len(ids)]
             service.touch(name)
             target = service.callbacks
-            if target is not None and len(under_way) < _MOST_CALLBACKS:
-                task = group.create_task(send(name, target))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-            elif target is not None:
+            if target is not None and room.locked():
                 counts["skipped"] += 1
+            elif target is not None:
+                group.create_task(send(name, target))
 
 
 async def _follow_listener(service: "Emulator", target: "CallbackTarget | None") -> None:
