@@ -10,18 +10,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from attrs import frozen
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
 from income_client.disk import make_folder, new_file, open_file
-from income_client.emulator.exchange import check_local_address
 
 from .options import MisuseError
 
 CALLBACK_PREFIX: Final = "INCOME_CALLBACK_"
-_LONGEST: Final = 10_000
 
 Announcer = Literal["emulate", "listen"]
 
@@ -46,15 +44,7 @@ class Credentials:
 
 
 def credentials_from(variables: Mapping[str, str], prefix: str = "") -> Credentials:
-    """Return the credentials of ``USERNAME`` and ``PASSWORD``, ``CLIENT_ID`` and ``CLIENT_SECRET``.
-
-    Args:
-        variables: the environment, or what `facts` returned.
-        prefix: what the names begin with.
-
-    Raises:
-        MisuseError: one of a pair is missing or invalid.
-    """
+    """Return the credentials in the environment, or in what `Credentials.facts` returned."""
     basic = _pair(variables, f"{prefix}USERNAME", f"{prefix}PASSWORD")
     oauth2 = _pair(variables, f"{prefix}CLIENT_ID", f"{prefix}CLIENT_SECRET")
     try:
@@ -76,22 +66,9 @@ def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Se
     return values[0] or "", Secret(values[1] or "")
 
 
-def check_local(option: str, url: str) -> None:
-    """Raise a `MisuseError` for an address that does not lead to this machine."""
-    try:
-        check_local_address(option, url)
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
-
-
 @contextmanager
 def announced(name: Announcer, facts: Mapping[str, str]) -> Iterator[None]:
-    """Let this user's other commands find this one while the block inside runs.
-
-    Args:
-        name: which command this is; the one that began last is found.
-        facts: what they need to know.
-    """
+    """Let this user's other commands find this one, with these facts, while the block runs."""
     with ExitStack() as stack:
         # It is a convenience, and impossible without a home or on Windows.
         with suppress(OSError, RuntimeError, ImportError):
@@ -123,30 +100,17 @@ def _withdraw(place: Path, own: os.stat_result) -> None:
 
 def announcement(name: Announcer) -> dict[str, str] | None:
     """Return what the running command of a name has announced; None if there is none."""
-    try:
+    # Nobody locks the file of a command that was killed.
+    with suppress(OSError, RuntimeError, ImportError):
         import fcntl
 
-        descriptor = open_file(_place(name), os.O_RDONLY)
-    except (OSError, RuntimeError, ImportError):
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _facts_in(os.read(descriptor, _LONGEST))
-    except OSError:
-        return None
-    else:  # nobody holds it: its command was killed
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _facts_in(content: bytes) -> dict[str, str] | None:
-    try:
-        facts: Any = json.loads(content)
-    except ValueError:
-        return None
-    return facts if isinstance(facts, dict) else None
+        with os.fdopen(open_file(_place(name), os.O_RDONLY), "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                facts: dict[str, str] = json.load(file)
+                return facts
+    return None
 
 
 def _place(name: Announcer) -> Path:

@@ -21,6 +21,7 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, IncomeClientError, emulator
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
+from income_client.emulator.exchange import check_local_address
 from income_client.emulator.times import second_of, stamp
 
 from .callback_options import (
@@ -28,11 +29,10 @@ from .callback_options import (
     Credentials,
     announced,
     announcement,
-    check_local,
     credentials_from,
 )
 from .exit_status import ExitStatus
-from .options import MisuseError, Switch, service_time
+from .options import NOW, MisuseError, Switch, When, service_time
 from .output import reason_of, say, write_text
 from .signals import StopSignals
 
@@ -46,42 +46,16 @@ _LOOK_SECONDS: Final = 0.2
 """How soon a listener that begins or ends is noticed."""
 
 
-def _moment(_: Any, tokens: Sequence[Token]) -> datetime | None:
-    text = tokens[0].value
-    try:
-        return None if text == "now" else service_time(datetime.fromisoformat(text))
-    except ValueError:
-        raise ValueError(f"{text} must be a time such as 2026-01-31T12:00:00") from None
-
-
-def _shares(text: str, seed: int = 0) -> "tuple[Fault, ...]":
-    # It loads the whole emulator, which the help does not need.
-    from income_client.emulator.fault_scripts import fault_shares
-
-    return fault_shares(text, seed=seed)
-
-
-def _check_faults(_: object, text: str | None) -> None:
-    """Refuse faults that cannot be read, so that the error names the option."""
-    try:
-        if text is not None:
-            _shares(text)
-    except ConfigurationError as error:
-        raise ValueError(error.message) from None
-
-
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", re.ASCII)
+_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([A-Za-z]*)", re.ASCII)
 _BYTES: Final = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9,
     "kib": 2**10, "mib": 2**20, "gib": 2**30,
 }  # fmt: skip
 _LARGEST: Final = 2**31
-_LONGEST: Final = 24
 
 
 def _size(_: Any, tokens: Sequence[Token]) -> int:
-    text = tokens[0].value.strip()
-    parts = _SIZE.fullmatch(text) if len(text) <= _LONGEST else None
+    parts = _SIZE.fullmatch(tokens[0].value.strip())
     if parts is None or parts[2].lower() not in _BYTES:
         raise ValueError("a size is a number of bytes, or one with kB, MB, GB, KiB, MiB or GiB")
     size = round(float(parts[1]) * _BYTES[parts[2].lower()])
@@ -90,12 +64,7 @@ def _size(_: Any, tokens: Sequence[Token]) -> int:
     return size
 
 
-_ONE: Final = {"n_tokens": 1, "accepts_keys": False, "show_default": False}
-Time = Annotated[datetime | None, Parameter(converter=_moment, metavar="TIME", **_ONE)]
 Size = Annotated[int, Parameter(converter=_size, metavar="SIZE", n_tokens=1, show_default="20kB")]
-Faults = Annotated[
-    str | None, Parameter(metavar="FAULTS", validator=_check_faults, show_default=False)
-]
 Seconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=0))]
 SomeSeconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=1))]
 Amount = Annotated[float, Parameter(validator=Number(gte=0))]
@@ -109,7 +78,7 @@ class RuleOptions:
     """How the service behaves where its contract is silent: the fields of `ServiceRules`."""
 
     order: Order = Order.ASCENDING
-    """Order of the list by update time; random is another one for each request."""
+    """Order of the list by update time; random is a new one for each request."""
     bounds: Literal["neither", "after", "before", "both"] = "neither"
     """Which of updated_after and updated_before are inclusive."""
     max_span: Annotated[SomeSeconds | None, Parameter(show_default=False)] = None
@@ -118,8 +87,8 @@ class RuleOptions:
     """The bound that is moved to narrow a window."""
     default_span: Annotated[Seconds | None, Parameter(show_default=False)] = None
     """How far an unset updated_after reaches back. Default: to the beginning of time."""
-    oldest: Time = None
-    """Time before which updates are not kept, in ISO 8601; UTC if it has no zone."""
+    oldest: When | None = None
+    """Time before which updates are not kept; UTC if it has no zone."""
     future: FutureBounds = FutureBounds.ACCEPT
     """What is done with bounds in the future."""
     visibility_delay: Seconds = 0
@@ -131,7 +100,7 @@ class RuleOptions:
     url_lifetime: Annotated[SomeSeconds, Parameter(name="--expiry")] = 900
     """Seconds that the address of a file is valid."""
     url_age: Seconds = 0
-    """Seconds of them that have passed when an address is given out."""
+    """Seconds of its lifetime that have passed when an address is given out."""
     url_signed_once: Switch = False
     """Never sign an address again, expired or not."""
     file_bytes: Annotated[Size, Parameter(name="--file-size")] = 20_000
@@ -139,14 +108,14 @@ class RuleOptions:
     file_redirects: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=0))] = 0
     """Redirects to another host before a file is sent."""
 
-    def rules(self) -> ServiceRules:
+    def rules(self, present: datetime) -> ServiceRules:
         """Return the same in the emulator's words."""
-        fields = asdict(self)
+        fields = asdict(self, recurse=False)
         bounds, oldest = fields.pop("bounds"), fields.pop("oldest")
         return ServiceRules(
             lower_closed=bounds in ("after", "both"),
             upper_closed=bounds in ("before", "both"),
-            oldest=None if oldest is None else second_of(oldest),
+            oldest=oldest and second_of(service_time(oldest.seen_from(present))),
             **fields,
         )
 
@@ -156,11 +125,11 @@ async def emulate(
     port: Annotated[int, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 0,
     applications: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=0))] = 5000,
     seed: Annotated[int, Parameter(metavar="NUMBER")] = 7,
-    start: Time = None,
+    start: When = NOW,
     latency: Annotated[Amount, Parameter(metavar="SECONDS")] = 0.0,
     updates: Annotated[Amount, Parameter(metavar="COUNT")] = 0.0,
     basic: Annotated[bool, Parameter(negative="--oauth", show_default=False)] = False,
-    faults: Faults = None,
+    faults: Annotated[str | None, Parameter(metavar="FAULTS", show_default=False)] = None,
     rules: RuleOptions | None = None,
     callbacks: Url = None,
     callback_token_url: Url = None,
@@ -192,7 +161,7 @@ async def emulate(
         port: Port to listen on; 0 takes a free one.
         applications: Number of applications.
         seed: Random seed; the same one invents the same data.
-        start: Service time at the beginning, in ISO 8601; UTC if it has no zone. Default: now.
+        start: Service time at the beginning; UTC if it has no zone. Default: now.
         latency: Seconds that each reply takes.
         updates: Applications that change each second. Each change sends a callback.
         basic: Print Basic credentials, not OAuth; both are accepted. Default: --oauth.
@@ -208,20 +177,23 @@ async def emulate(
         The exit status.
     """
     target = _target(callbacks, callback_token_url, callback_certificate, callback_key, callback_ca)
+    played = () if faults is None else _faults(faults, seed)
+    present = datetime.now(UTC).replace(tzinfo=None)
+    if start != NOW:
+        present = service_time(start.seen_from(present))
     stop = asyncio.Event()
     signals = StopSignals(stop.set)
     service = emulator.Emulator(
         applications,
         seed=seed,
-        start=start or datetime.now(UTC).replace(tzinfo=None),
+        start=present,
         time_flows=True,
         latency=latency,
         port=port,
-        rules=(rules or RuleOptions()).rules(),
+        rules=(rules or RuleOptions()).rules(present),
         callbacks=target,
     )
-    if faults is not None:
-        service.faults.add(*_shares(faults, seed))
+    service.faults.add(*played)
     try:
         await service.start()
     except OSError as error:
@@ -233,12 +205,26 @@ async def emulate(
             await _run(service, target, updates, stop)
     finally:
         await service.close()
-    if faults is not None:
-        played = service.faults.played
-        counts = ", ".join(f"{name} {count:,}" for name, count in sorted(played.items()))
-        total, requests = played.total(), service.faults.requests
-        say(f"faults: {total:,} of {requests:,} requests ({counts or 'none'})")
+    if played:
+        _say_faults(service)
     return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
+
+
+def _faults(text: str, seed: int) -> "tuple[Fault, ...]":
+    # It loads the whole emulator, which the help does not need.
+    from income_client.emulator.fault_scripts import fault_shares
+
+    try:
+        return fault_shares(text, seed=seed)
+    except ConfigurationError as error:
+        raise MisuseError(f"--faults: {error.message}") from None
+
+
+def _say_faults(service: "Emulator") -> None:
+    faults = service.faults
+    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(faults.played.items()))
+    total = faults.played.total()
+    say(f"faults: {total:,} of {faults.requests:,} requests ({counts or 'none'})")
 
 
 def _lines(service: "Emulator", known: Credentials, *, basic: bool) -> Iterator[str]:
@@ -284,10 +270,11 @@ async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> 
     ids = service.world.ids
     if not (updates and ids):
         return
-    under_way: set[asyncio.Task[None]] = set()
+    room = asyncio.Semaphore(_MOST_CALLBACKS)
 
     async def send(name: str, target: "CallbackTarget") -> None:
-        delivery = await service.fire_callback(name, target=target)
+        async with room:
+            delivery = await service.fire_callback(name, target=target)
         counts["delivered" if delivery.delivered else "failed"] += 1
 
     async with asyncio.TaskGroup() as group:
@@ -296,12 +283,10 @@ async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> 
             name = ids[turn * _STRIDE % len(ids)]
             service.touch(name)
             target = service.callbacks
-            if target is not None and len(under_way) < _MOST_CALLBACKS:
-                task = group.create_task(send(name, target))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-            elif target is not None:
+            if target is not None and room.locked():
                 counts["skipped"] += 1
+            elif target is not None:
+                group.create_task(send(name, target))
 
 
 async def _follow_listener(service: "Emulator", target: "CallbackTarget | None") -> None:
@@ -324,9 +309,10 @@ def _listener() -> "CallbackTarget | None":
     facts = announcement("listen")
     if facts is None:
         return None
-    with suppress(ConfigurationError, LookupError):
+    # Its host may be a name that callbacks do not go to, such as my.localhost.
+    with suppress(ConfigurationError):
         known = credentials_from(facts)
-        if known.basic is not None or known.oauth2 is None:
+        if known.basic is not None:
             return emulator.CallbackTarget(facts["url"], auth=known.basic)
         token_url = facts["token_url"]
         return emulator.CallbackTarget(facts["url"], auth=known.oauth2, token_url=token_url)
@@ -346,21 +332,24 @@ def _target(
         if has_tls or token_url is not None:
             raise MisuseError("options of callbacks need --callbacks")
         return None
-    check_local("--callbacks", url)
-    if token_url is not None:
-        check_local("--callback-token-url", token_url)
+    try:
+        check_local_address("--callbacks", url)
+        if token_url is not None:
+            check_local_address("--callback-token-url", token_url)
+    except ConfigurationError as error:
+        raise MisuseError(error.message) from None
     if has_tls and not any(one and one.startswith("https:") for one in (url, token_url)):
         raise MisuseError("certificates need an https address in --callbacks")
-    credentials = credentials_from(os.environ, CALLBACK_PREFIX)
-    if token_url is not None and credentials.oauth2 is None:
+    known = credentials_from(os.environ, CALLBACK_PREFIX)
+    if token_url is not None and known.oauth2 is None:
         raise MisuseError(
             "--callback-token-url needs INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET"
         )
-    if token_url is None and credentials.basic is None and credentials.oauth2 is not None:
+    if token_url is None and known.basic is None and known.oauth2 is not None:
         raise MisuseError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
     return emulator.CallbackTarget(
         url,
-        auth=credentials.basic if token_url is None else credentials.oauth2,
+        auth=known.basic if token_url is None else known.oauth2,
         token_url=token_url,
         ssl=_client_context(certificate, key, ca) if has_tls else None,
     )

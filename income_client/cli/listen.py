@@ -12,17 +12,18 @@ import ssl
 import sys
 import time
 from asyncio import Event
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
+from attrs import define, field, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from yarl import URL
 
 from income_client import (
     BasicAuth,
@@ -36,7 +37,7 @@ from income_client import (
     IncomeClientError,
     OAuth2ClientCredentials,
 )
-from income_client.emulator.exchange import is_loopback
+from income_client.emulator.exchange import check_local_address, is_loopback
 from income_client.receivers import (
     CallbackReceiver,
     ReceiverStatus,
@@ -44,20 +45,18 @@ from income_client.receivers import (
     callback_ssl_context,
 )
 
-from .callback_options import CALLBACK_PREFIX, Credentials, announced, check_local, credentials_from
+from .callback_options import CALLBACK_PREFIX, Credentials, announced, credentials_from
 from .exit_status import ExitStatus
 from .options import MisuseError, Switch
 from .output import AlignedLines, OutputLines, UnwritableError, printable, reason_of, say
-from .progress import say_warnings
+from .progress import filter_log
 from .signals import StopSignals
 
-_RECEIVERS: Final = "income_client.receivers"
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
 _SECRET_BYTES: Final = 24
 _NONCE_BYTES: Final = 16
 _FORWARD_SECONDS: Final = 7.0
 """Less than a receiver waits for its handler."""
-_USUAL_PORTS: Final = {"http": 80, "https": 443}
 _TOKEN_FORM: Final = b"grant_type=client_credentials"
 _MOST_PATHS: Final = 10
 _LONGEST_SHOWN: Final = 100
@@ -129,7 +128,8 @@ async def listen(
 
     text_of = _text_of(payload=payload, show_personal_data=show_personal_data)
     _check_paths(path, token_path)
-    context = _tls(certificate, key, client_ca, has_pins=bool(subject or san))
+    has_pins = bool(subject or san)
+    context = _tls(certificate, key, client_ca, has_pins=has_pins)
     is_local = is_loopback(f"[{host}]" if ":" in host else host)
     credentials = credentials_from(os.environ, CALLBACK_PREFIX)
     is_made_up = credentials == Credentials() and client_ca is None
@@ -140,16 +140,17 @@ async def listen(
     stop = Event()
     try:
         issuer = _issuer(credentials)
-        forward = None if forward_to is None else _Forwarding(forward_to, credentials, issuer)
+        forward = None
+        if forward_to is not None:
+            check_local_address("--forward-to", forward_to)
+            forward = _Forwarding(forward_to, credentials, issuer)
         intake = _Intake(text_of, forward, stop.set)
-        checks = [*_checks(credentials, issuer, network)]
-        if client_ca is not None:
-            checks.append(_certificate_check(subject, san or ()))
+        pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=not has_pins)
+        checks = [*_checks(credentials, issuer, network), *([pins] if client_ca else [])]
         receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
     except ConfigurationError as error:
         raise MisuseError(error.message) from None
-    say_warnings(say, _RECEIVERS)
-    logging.getLogger(_RECEIVERS).addHandler(_RefusalHandler(logging.WARNING))
+    filter_log(_with_peer)
     signals = StopSignals(stop.set)
     served = routes(receiver, path) + ([] if issuer is None else routes(issuer, token_path))
     async with AsyncExitStack() as stack:
@@ -222,13 +223,6 @@ def _checks(
         yield CallbackSourceNetworks(networks)
 
 
-def _certificate_check(
-    subject: Sequence[str] | None, san: Sequence[str]
-) -> CallbackClientCertificate:
-    is_any = not (subject or san)
-    return CallbackClientCertificate(subject=subject, san=san, any_from_ca=is_any)
-
-
 def _made_up(*, is_local: bool) -> Credentials:
     if not is_local:
         raise MisuseError(
@@ -284,29 +278,16 @@ class _NotTakenError(Exception):
     """A callback was not forwarded or not written, so that it has to be sent again."""
 
 
+@define
 class _Intake:
-    """Forwards callbacks, and writes those that were forwarded.
+    """Forwards callbacks, and writes those that were forwarded."""
 
-    Args:
-        text_of: writes a callback as a line.
-        forward: where callbacks are forwarded to, if anywhere.
-        stop: called once standard output cannot be written any more.
-
-    Attributes:
-        error: why it cannot be written.
-    """
-
-    def __init__(
-        self,
-        text_of: Callable[[Callback], bytes],
-        forward: "_Forwarding | None",
-        stop: Callable[[], None],
-    ) -> None:
-        self.error: BrokenPipeError | UnwritableError | None = None
-        self._text_of = text_of
-        self._forward = forward
-        self._stop = stop
-        self._lines = OutputLines()
+    _text_of: Callable[[Callback], bytes]
+    _forward: "_Forwarding | None"
+    _stop: Callable[[], None]
+    _lines: OutputLines = field(factory=OutputLines)
+    error: BrokenPipeError | UnwritableError | None = None
+    """Why standard output cannot be written any more."""
 
     async def take(self, callback: Callback) -> None:
         """Forward a callback, then write it: a line is a callback that was taken.
@@ -316,34 +297,27 @@ class _Intake:
         if self.error is None and self._forward is not None:
             await self._forward.post(callback)
         if self.error is None:  # another one may have found out meanwhile
-            self._write(self._text_of(callback))
+            try:
+                self._lines.write(self._text_of(callback))
+            except (BrokenPipeError, UnwritableError) as error:
+                self.error = error
+                self._stop()
         if self.error is not None:
             raise _NotTakenError
 
-    def _write(self, text: bytes) -> None:
-        try:
-            self._lines.write(text)
-        except (BrokenPipeError, UnwritableError) as error:
-            self.error = error
-            self._stop()
 
-
+@frozen
 class _Forwarding:
     """Posts callbacks to an address of this machine, with credentials like the service's."""
 
-    def __init__(
-        self, url: str, credentials: Credentials, issuer: CallbackTokenIssuer | None
-    ) -> None:
-        check_local("--forward-to", url)
-        self._url = url
-        self._credentials = credentials
-        self._issuer = issuer
+    _url: str
+    _credentials: Credentials
+    _issuer: CallbackTokenIssuer | None
 
     def check_target(self, own: str) -> None:
         """Raise if this leads back to where callbacks come in, by any name and spelling."""
-        here, there = urlsplit(own), urlsplit(self._url)
-        port = there.port or _USUAL_PORTS[there.scheme]
-        if port == here.port and (unquote(there.path) or "/") == here.path:
+        here, there = URL(own), URL(self._url)
+        if (there.port, there.path) == (here.port, here.path):
             raise MisuseError("--forward-to leads back here")
 
     async def post(self, callback: Callback) -> None:
@@ -382,12 +356,12 @@ def _token(issuer: CallbackTokenIssuer, client: OAuth2ClientCredentials) -> str:
     return token
 
 
+@frozen
 class _Elsewhere:
     """Reports requests to other paths than that of callbacks, the first few that differ."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._reported: set[str] = set()
+    _path: str
+    _reported: set[str] = field(factory=set)
 
     def __call__(self, path: str) -> None:
         """Report one."""
@@ -397,12 +371,9 @@ class _Elsewhere:
             say(f"nothing is received at {shown}; callbacks must go to {self._path}")
 
 
-class _RefusalHandler(logging.Handler):
-    """Prints which requests are refused and why, of each kind one a minute."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # What fails in this command is printed by it, in more words than an error's class.
-        is_ours = getattr(record, "reason", None) == "handler_failed"
-        if record.levelno == logging.WARNING and not is_ours:
-            peer = getattr(record, "peer", None)
-            say(f"{record.getMessage()}{f' (from {peer})' if peer else ''}")
+def _with_peer(record: logging.LogRecord) -> bool:
+    """Have warnings name who was refused, and leave out what this command prints itself."""
+    if peer := getattr(record, "peer", None):
+        record.msg, record.args = f"{record.getMessage()} (from {peer})", ()
+    is_failure = getattr(record, "reason", None) == "handler_failed"
+    return record.levelno <= logging.WARNING and not is_failure

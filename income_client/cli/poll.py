@@ -1,6 +1,7 @@
 """``income-client poll``: writes every update as a line, and keeps how far it has come."""
 
 import asyncio
+import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,6 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from attrs import define, field
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.text import Text
@@ -42,14 +44,12 @@ from .output import (
     say,
     without_addresses,
 )
-from .progress import DrawingTask, StatusLine, say_warnings
+from .progress import StatusLine, filter_log
 from .signals import StopSignals
 
 if TYPE_CHECKING:
     from income_client import IncomeClient, Poller, PollerStatus
 
-_POLLER_LOGGER: Final = "income_client.poller"
-"""Whose warnings `_Watch` prints in more detail."""
 _DRAW_SECONDS: Final = 0.2
 _MOST_LETTERS: Final = 10
 
@@ -112,7 +112,7 @@ async def poll(
         raise MisuseError("--pages cannot be combined with --no-documents")
     start = start or NOW
     line = StatusLine()
-    say_warnings(say, _POLLER_LOGGER)
+    filter_log(_is_said_here_alone)
     checkpoints, is_known = await _opened(store, name)
     if line.is_shown:
         _say_where_it_begins(name, start, is_known=is_known)
@@ -143,6 +143,11 @@ async def poll(
     if once and watch.losses < poller.status.dead_letters:
         say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
     return _status(poller, signals.received, once=once)
+
+
+def _is_said_here_alone(record: logging.LogRecord) -> bool:
+    """Leave out the poller's warnings, which `_Watch` prints in more detail."""
+    return record.name != "income_client.poller" or record.levelno < logging.WARNING
 
 
 async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
@@ -218,26 +223,18 @@ def _status(poller: "Poller", received: signal.Signals | None, *, once: bool) ->
     return ExitStatus.DONE
 
 
+@define
 class _Watch:
-    """Shows how far a poller is, and prints its failures and dead letters.
+    """Shows how far a poller is, and prints its failures and dead letters."""
 
-    Args:
-        store: where it keeps its dead letters.
-        name: under which name.
-        line: where to show it.
-
-    Attributes:
-        losses: dead letters that were printed.
-    """
-
-    def __init__(self, store: CheckpointStore, name: str, line: StatusLine) -> None:
-        self.losses: int = 0
-        self._store = store
-        self._name = name
-        self._line = line
-        self._poller: Poller | None = None
-        self._known: set[str] = set()
-        self._new: list[DeadLetter] = []
+    _store: CheckpointStore
+    _name: str
+    _line: StatusLine
+    losses: int = 0
+    """Dead letters that were printed."""
+    _poller: "Poller | None" = None
+    _known: set[str] = field(factory=set)
+    _new: list[DeadLetter] = field(factory=list)
 
     def take(self, event: Event) -> None:
         """Take an event; the ``on_event`` of the poller's client."""
@@ -252,29 +249,20 @@ class _Watch:
 
     @asynccontextmanager
     async def over(self, poller: "Poller") -> AsyncIterator[None]:
-        """Watch a poller while the block inside iterates over it.
-
-        Raises:
-            CheckpointError: the store cannot be used.
-        """
+        """Watch a poller while the block inside iterates over it."""
         self._known = {one.key for one in await self._store.dead_letters(self._name)}
         self._poller = poller
-        drawing = DrawingTask(self._draw_on(poller))
+        drawing = asyncio.create_task(self._draw(poller))
         try:
             yield
-        except BaseException:
-            await drawing.end()
+        finally:
+            drawing.cancel()
             self._line.clear()
-            raise
-        error = await drawing.end()
-        if error is not None:
-            self._line.clear()
-            raise error
         self._print_losses()
         self._line.draw([*_facts(poller.status)])
         self._line.leave()
 
-    async def _draw_on(self, poller: "Poller") -> None:
+    async def _draw(self, poller: "Poller") -> None:
         while True:
             status = poller.status
             self._line.draw([_state(status), *_facts(status)])

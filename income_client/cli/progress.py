@@ -1,9 +1,8 @@
 """Progress on standard error, where it is a terminal, and the package's log."""
 
-import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
@@ -134,19 +133,6 @@ class Stages:
         self._progress.stop_task(task)
 
 
-class DrawingTask:
-    """Draws from now on, until it is ended."""
-
-    def __init__(self, drawing: Coroutine[object, object, None]) -> None:
-        self._task = asyncio.create_task(drawing)
-
-    async def end(self) -> BaseException | None:
-        """End it, and return what it had failed with before, if it had."""
-        self._task.cancel()
-        await asyncio.wait((self._task,))
-        return None if self._task.cancelled() else self._task.exception()
-
-
 class _LogLines(logging.Handler):
     """Prints what the package logs: warnings as messages of the command, the rest as it is."""
 
@@ -155,14 +141,12 @@ class _LogLines(logging.Handler):
         self.formatter = logging.Formatter(
             "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%H:%M:%S"
         )
-        self.say: Callable[[str], object] = say
-        self.said_elsewhere: frozenset[str] = frozenset()
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno < logging.WARNING:
             error_screen().print(Text(printable(self.format(record)), "dim"), soft_wrap=True)
-        elif record.name not in self.said_elsewhere:
-            self.say(record.getMessage())
+        else:
+            say(record.getMessage())
 
 
 def show_log(*, is_verbose: bool) -> None:
@@ -172,9 +156,7 @@ def show_log(*, is_verbose: bool) -> None:
     logger.setLevel(logging.DEBUG if is_verbose else logging.WARNING)
 
 
-def say_warnings(say: Callable[[str], object], *besides: str) -> None:
-    """Say the package's warnings in this way, except those of loggers that are said elsewhere."""
+def filter_log(accepts: Callable[[logging.LogRecord], bool]) -> None:
+    """Print only what is accepted of the package's log from now on."""
     for handler in logging.getLogger(_PACKAGE).handlers:
-        if isinstance(handler, _LogLines):
-            handler.say = say
-            handler.said_elsewhere = frozenset(besides)
+        handler.addFilter(accepts)

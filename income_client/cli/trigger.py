@@ -2,9 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import Annotated, Final
 
 from cyclopts import Parameter
@@ -101,33 +98,18 @@ async def trigger(
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):
+            waiting = asyncio.get_running_loop().call_later(_SILENCE, say, _STILL_SENDING)
             try:
-                with _patience():
-                    outcome = await emulator.fire(order)
+                outcome = await emulator.fire(order)
             except OrderFailedError as error:
                 say(f"{error.fault.value}{_HINTS.get(error.fault.name, '')}")
                 is_refused = error.fault is OrderFault.NOT_AUTHORIZED
                 return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
+            finally:
+                waiting.cancel()
             are_delivered = are_delivered and outcome.delivered
-            rows.write(
-                {
-                    "application_id": outcome.application_id,
-                    "event_type": outcome.event_type,
-                    "delivered": outcome.delivered,
-                    "attempts": outcome.attempts,
-                }
-            )
+            rows.write({column.key: getattr(outcome, column.key) for column in _COLUMNS})
     return ExitStatus.DONE if are_delivered else ExitStatus.FAILED
-
-
-@contextmanager
-def _patience() -> Iterator[None]:
-    """Say what is waited for if the block inside takes its time."""
-    saying = asyncio.get_running_loop().call_later(_SILENCE, partial(say, _STILL_SENDING))
-    try:
-        yield
-    finally:
-        saying.cancel()
 
 
 def _emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:

@@ -123,7 +123,7 @@ def test_a_wrong_option_is_named(name: str, cli: Cli) -> None:
         (("demo", "surplus"), "Unexpected argument: surplus."),
         (("emulate", "--port", "70000"), "70000"),
         (("emulate", "--latency", "-1"), "-1"),
-        (("emulate", "--start", "tomorrow"), "tomorrow"),
+        (("emulate", "--start", "tomorrow"), "--start"),
         (("export", "--to", "x", "--output", "parquet"), "--format"),
         (("export", "--to", "x", "--output=parquet"), "--format"),
         (("export", "--to", "x", "-o", "parquet"), "--format"),
