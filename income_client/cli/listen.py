@@ -34,13 +34,11 @@ from income_client import (
     CallbackTokenIssuer,
     ConfigurationError,
     IncomeClientError,
-    OAuth2ClientCredentials,
 )
 from income_client.emulator.exchange import is_loopback
 from income_client.receivers import (
     CallbackReceiver,
     ReceiverStatus,
-    RequestHead,
     callback_ssl_context,
 )
 
@@ -58,7 +56,6 @@ _NONCE_BYTES: Final = 16
 _FORWARD_SECONDS: Final = 7.0
 """Less than a receiver waits for its handler."""
 _USUAL_PORTS: Final = {"http": 80, "https": 443}
-_TOKEN_FORM: Final = b"grant_type=client_credentials"
 _MOST_PATHS: Final = 10
 _LONGEST_SHOWN: Final = 100
 
@@ -140,7 +137,7 @@ async def listen(
     stop = Event()
     try:
         issuer = _issuer(credentials)
-        forward = None if forward_to is None else _Forwarding(forward_to, credentials, issuer)
+        forward = None if forward_to is None else _Forwarding(forward_to, credentials.basic, issuer)
         intake = _Intake(text_of, forward, stop.set)
         checks = [*_checks(credentials, issuer, network)]
         if client_ca is not None:
@@ -332,11 +329,11 @@ class _Forwarding:
     """Posts callbacks to an address of this machine, with credentials like the service's."""
 
     def __init__(
-        self, url: str, credentials: Credentials, issuer: CallbackTokenIssuer | None
+        self, url: str, basic: BasicAuth | None, issuer: CallbackTokenIssuer | None
     ) -> None:
         check_local("--forward-to", url)
         self._url = url
-        self._credentials = credentials
+        self._basic = basic
         self._issuer = issuer
 
     def check_target(self, own: str) -> None:
@@ -360,26 +357,12 @@ class _Forwarding:
             raise _NotTakenError
 
     def _authorization(self) -> list[tuple[str, str]]:
-        basic, oauth2 = self._credentials.basic, self._credentials.oauth2
-        if basic is not None:
-            return [("Authorization", basic.authorization().reveal())]
-        if self._issuer is not None and oauth2 is not None:
-            return [("Authorization", f"Bearer {_token(self._issuer, oauth2)}")]
+        if self._basic is not None:
+            return [("Authorization", self._basic.authorization().reveal())]
+        if self._issuer is not None:
+            token = self._issuer.issue(now=time.time(), nonce=secrets.token_bytes(_NONCE_BYTES))
+            return [("Authorization", f"Bearer {token}")]
         return []
-
-
-def _token(issuer: CallbackTokenIssuer, client: OAuth2ClientCredentials) -> str:
-    head = RequestHead(
-        method="POST",
-        headers=(
-            (b"authorization", client.authorization().reveal().encode()),
-            (b"content-type", b"application/x-www-form-urlencoded"),
-        ),
-    )
-    nonce = secrets.token_bytes(_NONCE_BYTES)
-    answer = issuer.answer(head, _TOKEN_FORM, now=time.time(), nonce=nonce)
-    token: str = msgspec.json.decode(answer.body)["access_token"]
-    return token
 
 
 class _Elsewhere:

@@ -59,6 +59,14 @@ def test_a_token_is_sold_and_accepted() -> None:
     assert refusal(shop.auth, content["access_token"]) is None
 
 
+def test_an_issuer_issues_tokens_without_a_request() -> None:
+    """The same token that the first of its clients would get for one."""
+    shop = issuer(also=[OTHER])
+    token = shop.issue(now=NOW, nonce=bytes(16))
+    assert token == bought(shop)
+    assert refusal(issuer().auth, token) is None
+
+
 def test_a_token_ends_with_its_life() -> None:
     """The lifetime is the caller's; the leeway comes on top."""
     shop = issuer(lifetime=60)
