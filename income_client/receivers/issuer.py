@@ -80,7 +80,6 @@ class CallbackTokenIssuer:
     auth: CallbackBearerAuth
     """Accepts the tokens of this issuer."""
     lifetime: int
-    """Seconds for which a token is valid."""
     _clients: tuple[_Client, ...] = field(repr=False)
 
     @without_arguments

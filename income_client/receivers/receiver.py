@@ -11,13 +11,14 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from http import HTTPStatus
 from math import ceil
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import CallbackRejectedError, ConfigurationError
 from income_client.records.callbacks import Callback
 from income_client.settings import check_choice, check_count, check_not_negative, check_positive
 
@@ -31,7 +32,6 @@ from .exchange import (
     RequestHead,
     answer,
     check_content,
-    digest_of,
     read_callback,
     without_arguments,
 )
@@ -195,9 +195,10 @@ class CallbackReceiver:
             refusal = error.refusal
         self._note(refusal, head)
         is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
+        retry_after = self._retry_after if is_temporary else None
         # Crash reporters send the locals of the frame that raises.
         del head, body
-        raise refusal.error(retry_after=self._retry_after if is_temporary else None)
+        raise CallbackRejectedError(refusal.status, refusal.reason, retry_after=retry_after)
 
     async def _check_head(self, head: RequestHead) -> None:
         token = self._gate.check(head, now=self._clock.time())
@@ -229,7 +230,7 @@ class CallbackReceiver:
             raise RefusedError(Refusal.QUEUE_FULL)
         self._waiting += 1
         try:
-            refusal = await self._within_time(digest_of(body), callback)
+            refusal = await self._within_time(sha256(body).digest(), callback)
         finally:
             self._waiting -= 1
         if refusal is not None:
