@@ -23,11 +23,6 @@ from tests.support.callback_servers import ring
 from tests.support.signed_tokens import AUDIENCE, token
 
 
-def test_there_are_many() -> None:
-    """Each with a name of its own."""
-    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 80
-
-
 @pytest.mark.parametrize("server", ["aiohttp", "uvicorn"])
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 async def test_the_attack_is_refused(
