@@ -11,22 +11,50 @@ from hypothesis import strategies as st
 
 from income_client.errors import ConfigurationError
 from income_client.receivers.auth import CallbackBearerAuth
-from income_client.receivers.exchange import Answer, Refusal
+from income_client.receivers.exchange import Answer, Refusal, RequestHead
 from income_client.receivers.issuer import CallbackTokenIssuer
 from income_client.receivers.jwt import check_token
 from income_client.settings import OAuth2ClientCredentials, Secret
-from tests.support.callback_token_requests import (
-    CLIENT,
-    FORM,
-    GOOD,
-    GRANT,
-    SECRET,
-    basic,
-    bought,
-    buy,
-)
 from tests.support.refusals import refusal_of
 from tests.support.signed_tokens import NOW, outcome
+
+CLIENT: Final = "service"
+SECRET: Final = "q7-" + "x" * 40
+FORM: Final = b"application/x-www-form-urlencoded"
+GRANT: Final = b"grant_type=client_credentials"
+
+
+def basic(client_id: str, secret: str, encoding: str = "utf-8") -> bytes:
+    """Return the value of an Authorization header."""
+    return b"Basic " + base64.b64encode(f"{client_id}:{secret}".encode(encoding))
+
+
+GOOD: Final = basic(CLIENT, SECRET)
+
+
+def buy(
+    issuer: CallbackTokenIssuer,
+    body: bytes = GRANT,
+    *,
+    method: str = "POST",
+    authorization: bytes | None = GOOD,
+    content_type: bytes | None = FORM,
+    more: tuple[tuple[bytes, bytes], ...] = (),
+    nonce: bytes = bytes(16),
+) -> Answer:
+    """Send a token request; a header of None is left out."""
+    named = ((b"Authorization", authorization), (b"Content-Type", content_type))
+    headers = tuple((name, value) for name, value in named if value is not None)
+    head = RequestHead(method=method, headers=(*headers, *more))
+    return issuer.answer(head, body, now=NOW, nonce=nonce)
+
+
+def bought(issuer: CallbackTokenIssuer, **arguments: Any) -> str:
+    """Return the token that such a request buys."""
+    answer = buy(issuer, **arguments)
+    assert answer.status == 200
+    return str(msgspec.json.decode(answer.body)["access_token"])
+
 
 OTHER: Final = OAuth2ClientCredentials("old-service", "z" * 40)
 
@@ -149,8 +177,6 @@ def test_every_spelling_of_a_secret_is_known(secret: str) -> None:
 
 
 SHOP: Final = CallbackTokenIssuer(CLIENT, SECRET)
-
-
 PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()
 
 
