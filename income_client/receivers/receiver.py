@@ -306,15 +306,6 @@ def _place_of(error: BaseException) -> str:
     return f"{type(error).__name__}{place}"
 
 
-class _Row:
-    """Those who want the same run."""
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.next: asyncio.Future[Outcome] | None = None
-        self.users = 0
-
-
 class SharedRuns:
     """Runs for equal callbacks: one at a time, and one more for all who come meanwhile.
 
@@ -323,30 +314,27 @@ class SharedRuns:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, _Row] = {}
+        self._running: dict[bytes, asyncio.Future[Outcome]] = {}
+        self._next: dict[bytes, asyncio.Future[Outcome]] = {}
 
     async def run(self, key: bytes, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """Return the outcome of a run that begins after this call, by a key equal for equal work.
 
         Those whose shared run is cancelled by its runner get `Refusal.HANDLER_SLOW`.
         """
-        row = self._rows.setdefault(key, _Row())
-        if row.next is not None:
+        if key in self._next:
             # The future is its runner's; one who waits for it may be cancelled alone.
-            return await asyncio.shield(row.next)
-        shared = row.next = asyncio.get_running_loop().create_future()
-        row.users += 1
+            return await asyncio.shield(self._next[key])
+        shared = self._next[key] = asyncio.get_running_loop().create_future()
+        outcome: Outcome = Refusal.HANDLER_SLOW
         try:
-            async with row.turn:
-                row.next = None
-                outcome = await work()
-            shared.set_result(outcome)
+            if key in self._running:
+                await asyncio.wait((self._running[key],))
+            self._running[key] = self._next.pop(key)
+            outcome = await work()
         finally:
-            if row.next is shared:
-                row.next = None
-            if not shared.done():
-                shared.set_result(Refusal.HANDLER_SLOW)
-            row.users -= 1
-            if not row.users:
-                del self._rows[key]
+            for runs in (self._next, self._running):
+                if runs.get(key) is shared:
+                    del runs[key]
+            shared.set_result(outcome)
         return outcome
