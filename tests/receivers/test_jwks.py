@@ -263,6 +263,17 @@ async def test_a_renewal_holds_up_nobody() -> None:
     assert (len(play.asked), others()) == (2, set())
 
 
+async def test_newer_keys_that_are_known_are_given_at_once() -> None:
+    """To those who have looked among older ones."""
+    play = KeySetAtPlay("P-256")
+    known, keys = await filled(play)
+    play.seconds += 30
+    newer = await known.newer_than(keys, since=play.seconds)
+    play.seconds += 30
+    assert await known.newer_than(keys, since=play.seconds) is newer
+    assert len(play.asked) == 2
+
+
 @pytest.mark.parametrize(
     "answer",
     [GONE, {"keys": []}, {"keys": [{"kty": "RSA"}]}, {}, OSError("S3CRET"), ValueError("S3CRET")],
