@@ -1,4 +1,4 @@
-"""The endpoint on real servers: what it is told of a request, and what becomes of its answer."""
+"""The endpoint on real servers: what it learns of a request, and what becomes of its answer."""
 
 import gzip
 import ssl
@@ -50,7 +50,7 @@ async def test_a_connection_serves_many_requests(http: str) -> None:
 
 @pytest.mark.parametrize("http", ["aiohttp", *PROTOCOLS])
 async def test_a_body_that_is_not_read_is_no_further_request(http: str) -> None:
-    """The connection ends after the answer; with uvicorn, nobody was told to send the body."""
+    """The connection ends after the answer; with uvicorn, nobody was asked to send the body."""
     expect = () if http == "aiohttp" else (("Expect", "100-continue"),)
     endpoint = Refusing()
     async with served(endpoint, http) as url, connected(url) as (reader, writer):
