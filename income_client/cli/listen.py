@@ -35,13 +35,11 @@ from income_client import (
     CallbackTokenIssuer,
     ConfigurationError,
     IncomeClientError,
-    OAuth2ClientCredentials,
 )
 from income_client.emulator.exchange import check_local_address, is_loopback
 from income_client.receivers import (
     CallbackReceiver,
     ReceiverStatus,
-    RequestHead,
     callback_ssl_context,
 )
 
@@ -57,7 +55,6 @@ _SECRET_BYTES: Final = 24
 _NONCE_BYTES: Final = 16
 _FORWARD_SECONDS: Final = 7.0
 """Less than a receiver waits for its handler."""
-_TOKEN_FORM: Final = b"grant_type=client_credentials"
 _MOST_PATHS: Final = 10
 _LONGEST_SHOWN: Final = 100
 
@@ -143,7 +140,7 @@ async def listen(
         forward = None
         if forward_to is not None:
             check_local_address("--forward-to", forward_to)
-            forward = _Forwarding(forward_to, credentials, issuer)
+            forward = _Forwarding(forward_to, credentials.basic, issuer)
         intake = _Intake(text_of, forward, stop.set)
         pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=not has_pins)
         checks = [*_checks(credentials, issuer, network), *([pins] if client_ca else [])]
@@ -311,7 +308,7 @@ class _Forwarding:
     """Posts callbacks to an address of this machine, with credentials like the service's."""
 
     _url: str
-    _credentials: Credentials
+    _basic: BasicAuth | None
     _issuer: CallbackTokenIssuer | None
 
     def check_target(self, own: str) -> None:
@@ -334,26 +331,12 @@ class _Forwarding:
             raise _NotTakenError
 
     def _authorization(self) -> list[tuple[str, str]]:
-        basic, oauth2 = self._credentials.basic, self._credentials.oauth2
-        if basic is not None:
-            return [("Authorization", basic.authorization().reveal())]
-        if self._issuer is not None and oauth2 is not None:
-            return [("Authorization", f"Bearer {_token(self._issuer, oauth2)}")]
+        if self._basic is not None:
+            return [("Authorization", self._basic.authorization().reveal())]
+        if self._issuer is not None:
+            token = self._issuer.issue(now=time.time(), nonce=secrets.token_bytes(_NONCE_BYTES))
+            return [("Authorization", f"Bearer {token}")]
         return []
-
-
-def _token(issuer: CallbackTokenIssuer, client: OAuth2ClientCredentials) -> str:
-    head = RequestHead(
-        method="POST",
-        headers=(
-            (b"authorization", client.authorization().reveal().encode()),
-            (b"content-type", b"application/x-www-form-urlencoded"),
-        ),
-    )
-    nonce = secrets.token_bytes(_NONCE_BYTES)
-    answer = issuer.answer(head, _TOKEN_FORM, now=time.time(), nonce=nonce)
-    token: str = msgspec.json.decode(answer.body)["access_token"]
-    return token
 
 
 @frozen

@@ -108,15 +108,7 @@ def _elsewhere(tell: Callable[[str], None]) -> web.AbstractRouteDef:
 
 
 class _Listener:
-    """Accepts connections, each with its own protocol.
-
-    Args:
-        make_protocol: makes the protocol of a connection.
-        ssl: for TLS.
-        most: connections that may be open at a time, and at most half as many as the process
-            may have files open; further ones wait until there is room.
-        patience: seconds for a TLS handshake, and for the end of TLS.
-    """
+    """Accepts connections, of which only so many may be open at a time."""
 
     def __init__(
         self,

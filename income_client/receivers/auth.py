@@ -119,15 +119,11 @@ class CallbackBearerAuth:
     """
 
     keys: "TokenKeys | None" = field(repr=False)
-    """The issuer's keys, where they are given."""
     jwks_url: str | None = field(repr=False)
-    """Where they are fetched from, if they are not."""
     verify: Verify | None = field(repr=False)
-    """What is asked in place of them."""
     rules: "TokenRules | None"
     """What tokens must be and say; None where `verify` decides."""
     ssl: tls.SSLContext | None = field(repr=False)
-    """How the host of the key set is verified; None for the usual way."""
 
     @without_arguments
     def __init__(
@@ -204,13 +200,6 @@ class CallbackGate:
 
     Of Basic and Bearer, either is enough where both are given, since a request has one
     Authorization header. Everything else that is given must hold as well.
-
-    Args:
-        auth: the ways in which callbacks show where they come from, each at most once.
-        proxies: whose forwarding headers are believed.
-
-    Raises:
-        ConfigurationError: there is none, one is given twice, or source networks are alone.
     """
 
     basic: CallbackBasicAuth | None

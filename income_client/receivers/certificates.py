@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
-from attrs import field, frozen
+from attrs import frozen
 
 from income_client.errors import ConfigurationError
 from income_client.hosts import plain_host
@@ -67,13 +67,11 @@ class CallbackClientCertificate:
     subjects: "tuple[x509.Name, ...]"
     """Subjects that are accepted."""
     names: frozenset[str]
-    """Alternative names that are accepted."""
+    """Alternative names, each with its kind before it, as ``dns:callbacks.example``."""
     any_from_ca: bool
-    """Whether every certificate of the authority is accepted."""
     proxy_header: bytes | None
-    """Header in which a trusted proxy forwards the certificate, in lower case."""
-    verified_header: tuple[bytes, bytes] | None = field()
-    """Header that says that it has verified it, in lower case, and its value."""
+    """In lower case, as the name in ``verified_header``."""
+    verified_header: tuple[bytes, bytes] | None
 
     @without_arguments
     def __init__(

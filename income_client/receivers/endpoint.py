@@ -48,12 +48,7 @@ class Endpoint(Protocol):
     """Answers requests; reads as much of their bodies as it wants."""
 
     async def answer(self, head: RequestHead, body: Body) -> Answer:
-        """Answer a request; raises nothing but cancellation.
-
-        Args:
-            head: what came before the body.
-            body: the whole of it where it has come, else chunks that raise if it ends early.
-        """
+        """Answer a request; raises nothing but cancellation."""
         ...
 
 

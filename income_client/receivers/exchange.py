@@ -5,14 +5,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import wraps
-from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 from attrs import field, frozen
 
-from income_client.errors import CallbackRejectedError, ConfigurationError, DecodeError
+from income_client.errors import ConfigurationError, DecodeError
 from income_client.records.callbacks import Callback
 from income_client.wire.codec import parse
 
@@ -149,10 +148,6 @@ class Refusal(enum.Enum):
         """Why, as a name for logs and counters."""
         return self.name.lower()
 
-    def error(self, *, retry_after: float | None = None) -> CallbackRejectedError:
-        """Return the error that stands for it."""
-        return CallbackRejectedError(self.status, self.reason, retry_after=retry_after)
-
 
 class RefusedError(Exception):
     """A request is refused; it never leaves the receiver, since its frames hold the request."""
@@ -259,8 +254,3 @@ class Repeats:
     def _is_over(self, now: float) -> bool:
         oldest = next(iter(self._handled.values()))
         return len(self._handled) > _MOST_REMEMBERED or now - oldest >= self._window
-
-
-def digest_of(body: bytes) -> bytes:
-    """Return what two bodies have in common only if they are equal."""
-    return sha256(body).digest()

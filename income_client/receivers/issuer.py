@@ -80,7 +80,6 @@ class CallbackTokenIssuer:
     auth: CallbackBearerAuth
     """Accepts the tokens of this issuer."""
     lifetime: int
-    """Seconds for which a token is valid."""
     _clients: tuple[_Client, ...] = field(repr=False)
 
     @without_arguments
@@ -108,6 +107,15 @@ class CallbackTokenIssuer:
         )
         self.__attrs_init__(auth, int(lifetime), clients)
 
+    def issue(self, *, now: float, nonce: bytes) -> str:
+        """Return a token of the client that the issuer was made for, the first of several.
+
+        Args:
+            now: seconds since 1970.
+            nonce: 16 bytes or more that were never used before; they become the token's name.
+        """
+        return self._token(self._clients[0], now=now, nonce=nonce)
+
     def answer(self, head: RequestHead, body: bytes, *, now: float, nonce: bytes) -> Answer:
         """Answer a token request (RFC 6749, sections 4.4 and 5).
 
@@ -115,7 +123,7 @@ class CallbackTokenIssuer:
             head: what came before the body.
             body: the whole of it.
             now: seconds since 1970.
-            nonce: 16 bytes or more that were never used before; they become the token's name.
+            nonce: as for `issue`.
 
         Returns:
             A token as JSON (section 5.1 there), or an error as JSON (section 5.2).

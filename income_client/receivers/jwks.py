@@ -51,14 +51,7 @@ async def fetch_key_set(
     seconds: float = _SECONDS,
     max_bytes: int = _MAX_BYTES,
 ) -> Mapping[str, Any]:
-    """Return the key set (RFC 7517) of an address, an object with a list of keys.
-
-    Args:
-        url: its address, as `CallbackBearerAuth` checked it.
-        tls: in place of the default context.
-        seconds: how long all of it may take.
-        max_bytes: longest body.
-    """
+    """Return the key set (RFC 7517) of an address, an object with a list of keys."""
     try:
         async with asyncio.timeout(seconds):
             body = await _body(url, tls, max_bytes)
@@ -106,11 +99,6 @@ class KeySetCache:
 
     A request belongs to nobody who waits for it: it runs to its end, which its own time limit
     brings, so that one who hangs up takes nothing from the others.
-
-    Args:
-        url: the address.
-        monotonic: a monotonic clock, in seconds.
-        fetch: gets what is there.
     """
 
     def __init__(self, url: str, *, monotonic: Callable[[], float], fetch: FetchKeySet) -> None:
@@ -147,11 +135,8 @@ class KeySetCache:
         """Return other keys than these, among which a token's unknown key may be.
 
         Only an answer that was asked for after the token had come shows that nobody has its
-        key. Before that it may be a new one, and the token is to come again.
-
-        Args:
-            keys: those among which it is not.
-            since: when the token came that names it, by the monotonic clock.
+        key. Before that it may be a new one, and the token is to come again. ``since`` is when
+        the token came, by the monotonic clock.
         """
         found = self.current
         if found is None or found is keys:

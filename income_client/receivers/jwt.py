@@ -114,13 +114,10 @@ class TokenRules:
     """What a token must be and say."""
 
     algorithms: frozenset[str]
-    """Those that may sign it."""
     issuer: str
-    """Its ``iss``."""
     audiences: frozenset[str]
     """Of these its ``aud`` holds one; empty where ``aud`` does not matter."""
     claims: tuple[tuple[str, Any], ...]
-    """What else it says."""
     leeway: float
     """Seconds by which clocks may differ."""
 
@@ -135,11 +132,9 @@ class TokenKey:
     """One key, and the algorithms whose signatures it may verify."""
 
     kid: str | None
-    """Its name among others."""
     algorithms: frozenset[str]
     """All that fit its type, its length and what its owner says of its use."""
     material: Key = field(repr=False)
-    """The key itself, without private parts."""
 
 
 @frozen
@@ -147,7 +142,6 @@ class TokenKeys:
     """The keys of an issuer."""
 
     keys: tuple[TokenKey, ...] = ()
-    """In the order of the set."""
     most_tried: int = _MOST_TRIED
     """How many are tried for a token that may be any of theirs."""
 
@@ -172,13 +166,7 @@ def check_token(token: str, keys: TokenKeys, rules: TokenRules, *, now: float) -
     """Refuse a token that is not to be believed.
 
     `Refusal.TOKEN_KEY_UNKNOWN` may be cured by newer keys: the token names a key that is not
-    among these, or names none and fits none of these.
-
-    Args:
-        token: as it is in the header.
-        keys: those of its issuer.
-        rules: what it must be and say.
-        now: seconds since 1970.
+    among these, or names none and fits none of these. ``now`` is in seconds since 1970.
     """
     read = _read(token, rules)
     kid = read.protected.get("kid")

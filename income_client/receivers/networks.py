@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 from income_client.errors import ConfigurationError
 
@@ -77,9 +77,7 @@ class CallbackSourceNetworks:
     """
 
     networks: tuple[IPNetwork, ...]
-    """What is allowed."""
     is_enough: bool
-    """Whether it may be the only check."""
 
     @without_arguments
     def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
@@ -106,10 +104,8 @@ class TrustedProxies:
         ConfigurationError: an entry is neither an address nor a network, or means every address.
     """
 
-    networks: tuple[IPNetwork, ...] = field()
-    """Where they are."""
+    networks: tuple[IPNetwork, ...]
     has_unix: bool
-    """Whether one is on a socket of the file system."""
 
     def __init__(self, proxies: Iterable[str] = ()) -> None:
         if isinstance(proxies, str) or not isinstance(proxies, Iterable):
@@ -139,8 +135,7 @@ class TrustedProxies:
         if head.peer == REWRITTEN_PEER:
             raise RefusedError(Refusal.SOURCE_REWRITTEN)
         address = None if head.peer is None else ip_address(head.peer)
-        is_proxy = self.has_unix if head.peer == UNIX_PEER else self._holds(address)
-        if not is_proxy:
+        if not self.is_one(head.peer):
             if address is None:
                 raise RefusedError(Refusal.SOURCE_UNKNOWN)
             return address

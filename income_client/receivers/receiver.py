@@ -11,13 +11,14 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from http import HTTPStatus
 from math import ceil
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import CallbackRejectedError, ConfigurationError
 from income_client.records.callbacks import Callback
 from income_client.settings import check_choice, check_count, check_not_negative, check_positive
 
@@ -31,7 +32,6 @@ from .exchange import (
     RequestHead,
     answer,
     check_content,
-    digest_of,
     read_callback,
     without_arguments,
 )
@@ -195,9 +195,10 @@ class CallbackReceiver:
             refusal = error.refusal
         self._note(refusal, head)
         is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
+        retry_after = self._retry_after if is_temporary else None
         # Crash reporters send the locals of the frame that raises.
         del head, body
-        raise refusal.error(retry_after=self._retry_after if is_temporary else None)
+        raise CallbackRejectedError(refusal.status, refusal.reason, retry_after=retry_after)
 
     async def _check_head(self, head: RequestHead) -> None:
         token = self._gate.check(head, now=self._clock.time())
@@ -229,7 +230,7 @@ class CallbackReceiver:
             raise RefusedError(Refusal.QUEUE_FULL)
         self._waiting += 1
         try:
-            refusal = await self._within_time(digest_of(body), callback)
+            refusal = await self._within_time(sha256(body).digest(), callback)
         finally:
             self._waiting -= 1
         if refusal is not None:
@@ -305,15 +306,6 @@ def _place_of(error: BaseException) -> str:
     return f"{type(error).__name__}{place}"
 
 
-class _Row:
-    """Those who want the same run."""
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.next: asyncio.Future[Outcome] | None = None
-        self.users = 0
-
-
 class SharedRuns:
     """Runs for equal callbacks: one at a time, and one more for all who come meanwhile.
 
@@ -322,30 +314,27 @@ class SharedRuns:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, _Row] = {}
+        self._running: dict[bytes, asyncio.Future[Outcome]] = {}
+        self._next: dict[bytes, asyncio.Future[Outcome]] = {}
 
     async def run(self, key: bytes, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """Return the outcome of a run that begins after this call, by a key equal for equal work.
 
         Those whose shared run is cancelled by its runner get `Refusal.HANDLER_SLOW`.
         """
-        row = self._rows.setdefault(key, _Row())
-        if row.next is not None:
+        if key in self._next:
             # The future is its runner's; one who waits for it may be cancelled alone.
-            return await asyncio.shield(row.next)
-        shared = row.next = asyncio.get_running_loop().create_future()
-        row.users += 1
+            return await asyncio.shield(self._next[key])
+        shared = self._next[key] = asyncio.get_running_loop().create_future()
+        outcome: Outcome = Refusal.HANDLER_SLOW
         try:
-            async with row.turn:
-                row.next = None
-                outcome = await work()
-            shared.set_result(outcome)
+            if key in self._running:
+                await asyncio.wait((self._running[key],))
+            self._running[key] = self._next.pop(key)
+            outcome = await work()
         finally:
-            if row.next is shared:
-                row.next = None
-            if not shared.done():
-                shared.set_result(Refusal.HANDLER_SLOW)
-            row.users -= 1
-            if not row.users:
-                del self._rows[key]
+            for runs in (self._next, self._running):
+                if runs.get(key) is shared:
+                    del runs[key]
+            shared.set_result(outcome)
         return outcome

@@ -19,13 +19,7 @@ _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class TokenCheck:
-    """Checks bearer tokens (contract section 5.2).
-
-    Args:
-        auth: which of them are accepted.
-        clock: tells the time.
-        fetch: gets a key set from its address, in place of a request.
-    """
+    """Checks bearer tokens (contract section 5.2)."""
 
     def __init__(
         self, auth: CallbackBearerAuth, clock: TimeSource, *, fetch: "FetchKeySet | None" = None

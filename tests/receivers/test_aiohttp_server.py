@@ -96,14 +96,8 @@ async def test_a_taken_port_is_an_error() -> None:
 
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
 SOON: Final = 0.05
-
-
 NEVER: Final = 3600.0
-
-
 WHOLE: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 

@@ -6,15 +6,17 @@ comes because it was woken, or the test ends by its time limit.
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
 from attrs import frozen
 
 from income_client import (
     BasicAuth,
+    Callback,
     CallbackBasicAuth,
     CallbackClientCertificate,
     CallbackSourceNetworks,
@@ -36,11 +38,9 @@ HOUR: Final = 3600.0
 USER: Final = BasicAuth("service", "invented-password")
 BUYER: Final = OAuth2ClientCredentials("service", "invented-secret-of-the-service-00")
 ISSUER: Final = CallbackTokenIssuer(BUYER.client_id, BUYER.client_secret)
-
 BASIC: Final = CallbackBasicAuth(USER.username, USER.password)
 HOLDER: Final = CallbackClientCertificate(san=SERVICE)
 HERE: Final = CallbackSourceNetworks(["127.0.0.1", "::1"])
-
 Method = Literal["basic", "oauth", "mtls", "basic and all else", "oauth and all else"]
 
 
@@ -163,3 +163,23 @@ async def test_what_fails_is_sent_again(papers: Papers) -> None:
         delivery = await service.fire_callback(target=target)
     assert delivery.attempts == (503, 503, 200)
     assert receiver.status.handled == 1
+
+
+async def test_numbers_keep_every_digit(papers: Papers) -> None:
+    """Integers of any size in a payload, between the emulator and ``on_callback``."""
+    payload: dict[str, Any] = {
+        "beyond": 2**64,
+        "below": -(2**63) - 1,
+        "inner": [{"digits": int("9" * 60)}, 0.25, "18446744073709551616", None, True],
+    }
+    came: list[Callback] = []
+    receiver = CallbackReceiver(came.append, auth=BASIC)
+    async with (
+        Emulator(applications=1) as service,
+        served("aiohttp", receiver, server_context(papers)) as url,
+    ):
+        target = CallbackTarget(f"{url}/callbacks", auth=USER, ssl=client_context(papers, None))
+        for body in (payload, json.dumps(payload, indent=2).encode()):
+            await service.fire_callback(payload=body, target=target)
+    assert [callback.payload for callback in came] == [payload, payload]
+    assert type(came[0].payload["beyond"]) is int

@@ -7,6 +7,7 @@ import pytest
 import trustme
 
 from income_client import ConfigurationError
+from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
 from tests.support.callback_certificates import der_of, issued, pem_of
 from tests.support.callback_endpoints import Refusing, Telling
@@ -90,6 +91,8 @@ def test_what_is_no_endpoint_is_refused_at_once() -> None:
     """Not at the first request."""
     with pytest.raises(ConfigurationError):
         Receiver(print)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError):
+        routes(print, "/callbacks")  # type: ignore[arg-type]
 
 
 def tls(**changed: Any) -> dict[str, Any]:

@@ -88,8 +88,6 @@ def test_empty_and_unsendable_credentials_are_refused(
 
 
 URL: Final = "https://id.example.test/keys"
-
-
 SECRET: Final = "s3cret-" * 8
 
 
@@ -284,20 +282,10 @@ except ConfigurationError as error:
 
 
 NOW = 1_782_820_800.0
-
-
 BASIC = CallbackBasicAuth("service", "invented-1")
-
-
 BEARER = CallbackBearerAuth(verify=lambda _token: True)
-
-
 NETWORKS = CallbackSourceNetworks(["198.51.100.0/24"])
-
-
 GOOD = b"Basic " + base64.b64encode(b"service:invented-1")
-
-
 PROXIES = TrustedProxies(["10.0.0.1"])
 
 

@@ -19,14 +19,8 @@ from tests.support.callback_certificates import SERVICE, SUBJECT, der_of, issued
 from tests.support.refusals import refusal_of
 
 CA = trustme.CA()
-
-
 NOBODY = TrustedProxies()
-
-
 NOW = datetime.now(UTC).timestamp()
-
-
 NAMED = der_of(issued(CA, SERVICE, "192.0.2.7", "2001:db8::7", "ring@service.example"))
 
 
@@ -178,17 +172,9 @@ def test_without_its_library_it_says_which_extra_is_missing(
 
 
 PAPER = issued(CA)
-
-
 DER, PEM = der_of(PAPER), pem_of(PAPER)
-
-
 OTHER = der_of(issued(CA, "elsewhere.example"))
-
-
 PROXY = "192.0.2.1"
-
-
 PROXIES = TrustedProxies([PROXY, UNIX_PEER])
 
 

@@ -11,22 +11,50 @@ from hypothesis import strategies as st
 
 from income_client.errors import ConfigurationError
 from income_client.receivers.auth import CallbackBearerAuth
-from income_client.receivers.exchange import Answer, Refusal
+from income_client.receivers.exchange import Answer, Refusal, RequestHead
 from income_client.receivers.issuer import CallbackTokenIssuer
 from income_client.receivers.jwt import check_token
 from income_client.settings import OAuth2ClientCredentials, Secret
-from tests.support.callback_token_requests import (
-    CLIENT,
-    FORM,
-    GOOD,
-    GRANT,
-    SECRET,
-    basic,
-    bought,
-    buy,
-)
 from tests.support.refusals import refusal_of
 from tests.support.signed_tokens import NOW, outcome
+
+CLIENT: Final = "service"
+SECRET: Final = "q7-" + "x" * 40
+FORM: Final = b"application/x-www-form-urlencoded"
+GRANT: Final = b"grant_type=client_credentials"
+
+
+def basic(client_id: str, secret: str, encoding: str = "utf-8") -> bytes:
+    """Return the value of an Authorization header."""
+    return b"Basic " + base64.b64encode(f"{client_id}:{secret}".encode(encoding))
+
+
+GOOD: Final = basic(CLIENT, SECRET)
+
+
+def request_token(
+    issuer: CallbackTokenIssuer,
+    body: bytes = GRANT,
+    *,
+    method: str = "POST",
+    authorization: bytes | None = GOOD,
+    content_type: bytes | None = FORM,
+    more: tuple[tuple[bytes, bytes], ...] = (),
+    nonce: bytes = bytes(16),
+) -> Answer:
+    """Send a token request; a header of None is left out."""
+    named = ((b"Authorization", authorization), (b"Content-Type", content_type))
+    headers = tuple((name, value) for name, value in named if value is not None)
+    head = RequestHead(method=method, headers=(*headers, *more))
+    return issuer.answer(head, body, now=NOW, nonce=nonce)
+
+
+def issued_token(issuer: CallbackTokenIssuer, **arguments: Any) -> str:
+    """Return the token that such a request gets."""
+    answer = request_token(issuer, **arguments)
+    assert answer.status == 200
+    return str(msgspec.json.decode(answer.body)["access_token"])
+
 
 OTHER: Final = OAuth2ClientCredentials("old-service", "z" * 40)
 
@@ -49,7 +77,7 @@ def fields(answer: Answer) -> dict[str, str]:
 def test_a_token_is_sold_and_accepted() -> None:
     """The answer has the form of contract section 5.1, and is kept by nobody."""
     shop = issuer()
-    answer = buy(shop)
+    answer = request_token(shop)
     content = msgspec.json.decode(answer.body)
     assert answer.status == 200
     assert content.keys() == {"access_token", "token_type", "expires_in"}
@@ -59,17 +87,25 @@ def test_a_token_is_sold_and_accepted() -> None:
     assert refusal(shop.auth, content["access_token"]) is None
 
 
+def test_an_issuer_issues_tokens_without_a_request() -> None:
+    """The same token that the first of its clients would get for one."""
+    shop = issuer(also=[OTHER])
+    token = shop.issue(now=NOW, nonce=bytes(16))
+    assert token == issued_token(shop)
+    assert refusal(issuer().auth, token) is None
+
+
 def test_a_token_ends_with_its_life() -> None:
     """The lifetime is the caller's; the leeway comes on top."""
     shop = issuer(lifetime=60)
-    assert msgspec.json.decode(buy(shop).body)["expires_in"] == 60
-    assert refusal(shop.auth, bought(shop), now=NOW + 89) is None
-    assert refusal(shop.auth, bought(shop), now=NOW + 90) is Refusal.TOKEN_OUT_OF_TIME
+    assert msgspec.json.decode(request_token(shop).body)["expires_in"] == 60
+    assert refusal(shop.auth, issued_token(shop), now=NOW + 89) is None
+    assert refusal(shop.auth, issued_token(shop), now=NOW + 90) is Refusal.TOKEN_OUT_OF_TIME
 
 
 def test_another_secret_or_another_client_sells_other_tokens() -> None:
     """Neither accepts the other's, and no identity provider's rules fit."""
-    text = bought(issuer())
+    text = issued_token(issuer())
     for shop in (CallbackTokenIssuer(CLIENT, "y" * 43), CallbackTokenIssuer("other", SECRET)):
         assert refusal(shop.auth, text) is Refusal.TOKEN_KEY_UNKNOWN
     keys = Secret(SECRET)
@@ -79,10 +115,10 @@ def test_another_secret_or_another_client_sells_other_tokens() -> None:
 def test_during_a_change_both_secrets_buy_and_both_tokens_pass() -> None:
     """The old secret's tokens end with it."""
     shop = issuer(also=[OTHER])
-    old = bought(shop, authorization=basic(OTHER.client_id, OTHER.client_secret.reveal()))
+    old = issued_token(shop, authorization=basic(OTHER.client_id, OTHER.client_secret.reveal()))
     assert refusal(shop.auth, old) is None
-    assert refusal(shop.auth, bought(shop)) is None
-    assert refusal(issuer().auth, bought(shop)) is None
+    assert refusal(shop.auth, issued_token(shop)) is None
+    assert refusal(issuer().auth, issued_token(shop)) is None
     assert refusal(issuer().auth, old) is Refusal.TOKEN_KEY_UNKNOWN
 
 
@@ -124,7 +160,7 @@ def test_the_secret_is_not_shown() -> None:
     """Neither the secret nor what is made of it, in the repr or in a token."""
     shop = issuer()
     (client,) = shop._clients
-    for shown in (repr(shop), repr(client), bought(shop)):
+    for shown in (repr(shop), repr(client), issued_token(shop)):
         assert SECRET not in shown
         assert client.key.reveal() not in shown
 
@@ -135,14 +171,12 @@ def test_every_spelling_of_a_secret_is_known(secret: str) -> None:
     shop = CallbackTokenIssuer("dï 1+1", secret)
     encodings = ["utf-8"] if "€" in secret else ["utf-8", "latin-1"]
     for encoding in encodings:
-        assert buy(shop, authorization=basic("dï 1+1", secret, encoding)).status == 200
+        assert request_token(shop, authorization=basic("dï 1+1", secret, encoding)).status == 200
     encoded = basic(quote_plus("dï 1+1"), quote_plus(secret))
-    assert buy(shop, authorization=encoded).status == 200
+    assert request_token(shop, authorization=encoded).status == 200
 
 
 SHOP: Final = CallbackTokenIssuer(CLIENT, SECRET)
-
-
 PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()
 
 
@@ -154,7 +188,7 @@ def said(answer: Answer) -> tuple[int, Any]:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "post", "OPTIONS"])
 def test_only_post_is_answered(method: str) -> None:
     """Credentials do not belong into addresses."""
-    answer = buy(SHOP, method=method)
+    answer = request_token(SHOP, method=method)
     assert answer.status == 405
     assert dict(answer.headers)["Allow"] == "POST"
 
@@ -174,13 +208,13 @@ def test_only_post_is_answered(method: str) -> None:
 )
 def test_what_is_not_known_is_ignored(body: bytes) -> None:
     """Parameters of other profiles, and those without a value, do no harm."""
-    assert buy(SHOP, body).status == 200
+    assert request_token(SHOP, body).status == 200
 
 
 def test_credentials_may_come_in_the_form() -> None:
     """As RFC 6749 allows, in place of the header."""
-    assert buy(SHOP, GRANT + PAIR, authorization=None).status == 200
-    assert buy(SHOP, content_type=FORM + b"; charset=UTF-8").status == 200
+    assert request_token(SHOP, GRANT + PAIR, authorization=None).status == 200
+    assert request_token(SHOP, content_type=FORM + b"; charset=UTF-8").status == 200
 
 
 @pytest.mark.parametrize(
@@ -203,7 +237,7 @@ def test_credentials_may_come_in_the_form() -> None:
 )
 def test_a_request_that_is_not_well_formed_is_invalid(body: bytes) -> None:
     """Doubled, missing and broken parameters, and two ways to authenticate at once."""
-    assert said(buy(SHOP, body)) == (400, "invalid_request")
+    assert said(request_token(SHOP, body)) == (400, "invalid_request")
 
 
 @pytest.mark.parametrize(
@@ -219,14 +253,14 @@ def test_a_request_that_is_not_well_formed_is_invalid(body: bytes) -> None:
 )
 def test_a_head_that_is_not_well_formed_is_invalid(arguments: Any) -> None:
     """Another type, a compressed form, a header that stands twice."""
-    assert said(buy(SHOP, **arguments)) == (400, "invalid_request")
+    assert said(request_token(SHOP, **arguments)) == (400, "invalid_request")
 
 
 @pytest.mark.parametrize("grant", [b"password", b"CLIENT_CREDENTIALS", b"client_credentials%00"])
 def test_another_grant_is_not_supported(grant: bytes) -> None:
     """There is one kind of grant, for those who may ask."""
-    assert said(buy(SHOP, b"grant_type=" + grant)) == (400, "unsupported_grant_type")
-    unknown = buy(SHOP, b"grant_type=" + grant, authorization=basic(CLIENT, "x"))
+    assert said(request_token(SHOP, b"grant_type=" + grant)) == (400, "unsupported_grant_type")
+    unknown = request_token(SHOP, b"grant_type=" + grant, authorization=basic(CLIENT, "x"))
     assert said(unknown) == (401, "invalid_client")
 
 
@@ -259,8 +293,8 @@ STRANGERS: Final = (
 @pytest.mark.parametrize("authorization", STRANGERS)
 def test_whoever_is_no_client_gets_the_same_answer(authorization: bytes | None) -> None:
     """Neither the status nor the text says what was wrong."""
-    answer = buy(SHOP, authorization=authorization)
-    assert answer == buy(SHOP, authorization=basic(CLIENT, "wrong"))
+    answer = request_token(SHOP, authorization=authorization)
+    assert answer == request_token(SHOP, authorization=basic(CLIENT, "wrong"))
     assert said(answer) == (401, "invalid_client")
     assert dict(answer.headers)["WWW-Authenticate"].startswith("Basic ")
 
@@ -281,8 +315,8 @@ def test_whoever_is_no_client_gets_the_same_answer(authorization: bytes | None) 
 )
 def test_a_wrong_pair_in_the_form_gets_it_too(pair: bytes) -> None:
     """The place makes no difference."""
-    answer = buy(SHOP, GRANT + pair, authorization=None)
-    assert answer == buy(SHOP, authorization=basic(CLIENT, "wrong"))
+    answer = request_token(SHOP, GRANT + pair, authorization=None)
+    assert answer == request_token(SHOP, authorization=basic(CLIENT, "wrong"))
 
 
 @given(st.binary(max_size=200), st.binary(max_size=100), st.booleans())
@@ -290,4 +324,4 @@ def test_bytes_of_any_kind_lead_to_a_refusal(body: bytes, value: bytes, is_basic
     """Nothing is raised, and nothing is sold."""
     authorization = b"Basic " + base64.b64encode(value) if is_basic else value
     for form in (body, GRANT + b"&" + body):
-        assert buy(SHOP, form, authorization=authorization).status in (400, 401)
+        assert request_token(SHOP, form, authorization=authorization).status in (400, 401)

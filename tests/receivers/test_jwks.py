@@ -174,22 +174,6 @@ async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureF
     assert "S3CRET" not in caplog.text
 
 
-async def test_cancellation_passes() -> None:
-    """It is not taken for a failure of the fetch."""
-    arrived = asyncio.Event()
-
-    async def silence(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        arrived.set()
-        await forever()
-
-    async with serving(silence) as server:
-        task = asyncio.create_task(fetch_key_set(server.url))
-        await arrived.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-
 async def test_certificates_are_verified_with_the_context_that_is_given() -> None:
     """A stranger's certificate is refused by default, and accepted by whoever trusts it."""
     authority = trustme.CA()
@@ -279,48 +263,13 @@ async def test_a_renewal_holds_up_nobody() -> None:
     assert (len(play.asked), others()) == (2, set())
 
 
-async def test_a_renewal_that_fails_keeps_the_keys() -> None:
-    """For a day; the attempts keep their distance."""
+async def test_newer_keys_that_are_known_are_given_at_once() -> None:
+    """To those who have looked among older ones."""
     play = KeySetAtPlay("P-256")
     known, keys = await filled(play)
-    play.answer = GONE
-    for _ in range(100):
-        play.seconds += 800
-        assert await known.keys() is keys
-        await turns()
-        assert await known.keys() is keys
-    assert len(play.asked) == 101
-    play.seconds += 6401
-    assert await refusal_in(known.keys()) is Refusal.KEYS_UNAVAILABLE
-
-
-async def test_unknown_keys_in_a_flood_make_one_request() -> None:
-    """In its time; all who wait share its outcome."""
-    play = KeySetAtPlay("P-256")
-    known, keys = await filled(play)
-    assert await refusal_in(known.newer_than(keys, since=play.seconds)) is Refusal.TOKEN_KEY_UNKNOWN
-    play.seconds += 29
-    assert await refusal_in(known.newer_than(keys, since=play.seconds)) is Refusal.KEYS_UNAVAILABLE
-    play.seconds += 1
-    play.hold()
-    async with asyncio.TaskGroup() as group:
-        waiters = [
-            group.create_task(known.newer_than(keys, since=play.seconds)) for _ in range(200)
-        ]
-        await play.was_asked.wait()
-        await turns()
-        # Tokens with known keys do not wait for that.
-        assert await known.keys() is keys
-        play.may_answer.set()
-    newer = waiters[0].result()
-    assert isinstance(newer, TokenKeys)
-    assert all(waiter.result() is newer for waiter in waiters)
-    for _ in range(200):
-        assert (
-            await refusal_in(known.newer_than(newer, since=play.seconds))
-            is Refusal.TOKEN_KEY_UNKNOWN
-        )
-    # Who has looked among older keys is given the newer ones at once.
+    play.seconds += 30
+    newer = await known.newer_than(keys, since=play.seconds)
+    play.seconds += 30
     assert await known.newer_than(keys, since=play.seconds) is newer
     assert len(play.asked) == 2
 

@@ -2,6 +2,7 @@
 
 import hmac
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.refusals import refusal_of
 from tests.support.signed_tokens import (
     AUDIENCE,
     CLAIMS,
+    ISSUER,
     KIND_OF,
     NOW,
     accepting,
@@ -29,8 +31,6 @@ from tests.support.signed_tokens import (
 )
 
 GOOD: Final = token()
-
-
 HEAD: Final = {"alg": "ES256", "kid": "P-256-0"}
 
 
@@ -57,9 +57,8 @@ def test_both_names_of_ed25519_mean_the_same(algorithm: str, key_algorithm: str 
     assert outcome(token(algorithm), keys=keys) is None
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
+HEADERS: Final[Mapping[Refusal | None, list[dict[str, Any]]]] = {
+    None: [
         {"typ": None},
         {"typ": "JWT"},
         {"typ": "jwt"},
@@ -68,37 +67,14 @@ def test_both_names_of_ed25519_mean_the_same(algorithm: str, key_algorithm: str 
         {"nonce": "x" * 2000},
         {"jku": "https://evil.example.test/"},
     ],
-)
-def test_what_else_a_header_says_is_of_no_matter(header: dict[str, Any]) -> None:
-    """Identity providers add members; none of them is followed."""
-    assert outcome(token(header=header)) is None
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        {"typ": "id+jwt"},
-        {"typ": ""},
-        {"typ": 5},
-        {"typ": "logout+jwt"},
-        {"alg": "none"},
-        {"alg": "None"},
-        {"alg": "es256"},
-        {"alg": "RSA-OAEP"},
-        {"alg": "ES256K"},
+    Refusal.TOKEN_ALGORITHM: [
+        *({"typ": name} for name in ("id+jwt", "logout+jwt", "", 5)),
+        *({"alg": name} for name in ("none", "None", "es256", "RSA-OAEP", "ES256K", "HS256")),
         {"alg": None},
         {"alg": ["ES256"]},
-        {"alg": "HS256"},
     ],
-)
-def test_other_algorithms_and_types_are_refused(header: dict[str, Any]) -> None:
-    """The token does not choose how it is verified."""
-    assert outcome(token(header=header)) is Refusal.TOKEN_ALGORITHM
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
+    # Nothing critical is understood, and a header has its length.
+    Refusal.TOKEN_UNREADABLE: [
         {"crit": ["exp"]},
         {"crit": []},
         {"crit": ["b64"], "b64": False},
@@ -108,10 +84,55 @@ def test_other_algorithms_and_types_are_refused(header: dict[str, Any]) -> None:
         {"kid": ["P-256-0"]},
         {"nonce": "x" * 4096},
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"), [(one, why) for why, some in HEADERS.items() for one in some]
 )
-def test_headers_that_would_have_to_be_understood_are_refused(header: dict[str, Any]) -> None:
-    """Nothing critical is understood, and a header has its length."""
-    assert outcome(token(header=header)) is Refusal.TOKEN_UNREADABLE
+def test_a_header_does_not_choose_how_it_is_verified(header: Any, expected: Any) -> None:
+    """Identity providers add members, and none of them is followed."""
+    assert outcome(token(header=header)) is expected
+
+
+SAID: Final[Mapping[Refusal | None, list[dict[str, Any]]]] = {
+    None: [
+        {"exp": NOW - 29},
+        {"exp": NOW + 0.5},
+        {"nbf": NOW + 29, "iat": NOW + 29},
+        {"nbf": None, "iat": None},
+        {"aud": [AUDIENCE]},
+        {"aud": ["other", AUDIENCE]},
+        {"jti": 2**64, "deep": [[[{}]]], "amount": 1e300},
+    ],
+    Refusal.TOKEN_OUT_OF_TIME: [
+        *({"exp": time} for time in (NOW - 30, 0, -5, NOW * 1000, 1e300, 10**400)),
+        *({"exp": time} for time in (True, str(NOW + 60), [NOW + 60])),
+        {"nbf": NOW + 31},
+        {"nbf": "0"},
+        {"iat": NOW + 31},
+        {"iat": False},
+        {"iat": {}},
+    ],
+    # One without an end would be good for ever.
+    Refusal.TOKEN_CLAIMS: [{"exp": None}],
+    Refusal.TOKEN_ISSUER: [
+        *({"iss": text} for text in ("", "x", ISSUER.rstrip("/"), ISSUER.upper())),
+        *({"iss": value} for value in (None, [ISSUER], 5)),
+    ],
+    Refusal.TOKEN_AUDIENCE: [
+        *({"aud": text} for text in ("", "x", AUDIENCE.upper())),
+        *({"aud": value} for value in (None, [], ["x"], [AUDIENCE, 5], {AUDIENCE: 1}, 5)),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"), [(one, why) for why, some in SAID.items() for one in some]
+)
+def test_claims_are_judged_within_the_leeway(claims: Any, expected: Any) -> None:
+    """Clocks differ, and tokens may say more than is needed."""
+    assert outcome(token(**claims)) is expected
 
 
 def test_a_token_without_signature_is_refused() -> None:
@@ -239,47 +260,6 @@ def test_a_signed_payload_that_is_no_object_is_unreadable(payload: bytes) -> Non
     assert outcome(text) is Refusal.TOKEN_UNREADABLE
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"exp": NOW - 29},
-        {"exp": NOW + 0.5},
-        {"nbf": NOW + 29, "iat": NOW + 29},
-        {"nbf": None, "iat": None},
-        {"aud": [AUDIENCE]},
-        {"aud": ["other", AUDIENCE]},
-        {"jti": 2**64, "deep": [[[{}]]], "amount": 1e300},
-    ],
-)
-def test_a_token_passes_within_the_leeway_and_with_more_than_is_asked(claims: Any) -> None:
-    """Clocks differ, and tokens say more than is needed."""
-    assert outcome(token(**claims)) is None
-
-
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"exp": NOW - 30},
-        {"exp": 0},
-        {"exp": -5},
-        {"exp": True},
-        {"exp": str(NOW + 60)},
-        {"exp": 1e300},
-        {"exp": 10**400},
-        {"exp": [NOW + 60]},
-        {"exp": NOW * 1000},
-        {"nbf": NOW + 31},
-        {"iat": NOW + 31},
-        {"nbf": "0"},
-        {"iat": False},
-        {"iat": {}},
-    ],
-)
-def test_a_token_out_of_its_time_is_refused(claims: Any) -> None:
-    """Over, not yet valid, made in the future, or with times that are none."""
-    assert outcome(token(**claims)) is Refusal.TOKEN_OUT_OF_TIME
-
-
 def test_a_time_that_is_null_is_none() -> None:
     """A claim of null is there, and wrong."""
     for name in ("exp", "nbf", "iat"):
@@ -287,31 +267,11 @@ def test_a_time_that_is_null_is_none() -> None:
         assert outcome(text) is Refusal.TOKEN_OUT_OF_TIME
 
 
-def test_a_token_must_expire() -> None:
-    """One without an end would be good for ever."""
-    assert outcome(token(exp=None)) is Refusal.TOKEN_CLAIMS
-
-
 def test_the_leeway_is_the_callers() -> None:
     """At 0 the very second of the end is too late."""
     assert outcome(token(exp=NOW), leeway=0) is Refusal.TOKEN_OUT_OF_TIME
     assert outcome(token(exp=NOW + 1), leeway=0) is None
     assert outcome(token(exp=NOW - 59), leeway=60) is None
-
-
-@pytest.mark.parametrize("issuer", [None, "", "x", ["https://id.example.test/"], 5])
-def test_another_issuer_is_refused(issuer: Any) -> None:
-    """The issuer is equal, letter for letter."""
-    assert outcome(token(iss=issuer)) is Refusal.TOKEN_ISSUER
-    assert outcome(token(iss="https://id.example.test")) is Refusal.TOKEN_ISSUER
-
-
-@pytest.mark.parametrize(
-    "audience", [None, "", "x", [], ["x"], [AUDIENCE, 5], {AUDIENCE: 1}, 5, AUDIENCE.upper()]
-)
-def test_another_audience_is_refused(audience: Any) -> None:
-    """A token for another API of the same issuer does not pass."""
-    assert outcome(token(aud=audience)) is Refusal.TOKEN_AUDIENCE
 
 
 def test_of_several_audiences_one_is_enough() -> None:
@@ -369,12 +329,6 @@ def test_whatever_is_signed_leads_to_an_answer(header: Any, claims: Any) -> None
     ]
     found = outcome(signed(texts[0], texts[1], "ES256", private_key("P-256")))
     assert found is None or isinstance(found, Refusal)
-
-
-@given(st.binary(max_size=300))
-def test_bytes_of_any_kind_lead_to_a_refusal(octets: bytes) -> None:
-    """Text that was never a token is refused."""
-    assert isinstance(outcome(octets.decode("latin-1")), Refusal)
 
 
 def test_bad_keys_are_left_out_one_by_one() -> None:

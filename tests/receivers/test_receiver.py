@@ -198,6 +198,7 @@ async def test_a_head_that_is_refused_has_no_body_read() -> None:
         (ring_head(method="GET"), 405),
         (ring_head(content_type="text/plain"), 415),
         (ring_head(Content_Encoding="gzip"), 415),
+        (ring_head(Content_Encoding="deflate"), 415),
         (ring_head(Content_Length="9999999"), 413),
     ):
         answer = await receiver.answer(head, unread())
@@ -340,6 +341,23 @@ async def test_equal_callbacks_at_once_share_a_run() -> None:
     let.set()
     assert {answer.status for answer in await asyncio.gather(*tasks)} == {200}
     assert len(heard.callbacks) == 2
+
+
+async def test_one_that_shares_a_run_may_be_cancelled_alone() -> None:
+    """As when its client hangs up; the others are answered."""
+    let = asyncio.Event()
+
+    async def handle(_callback: Callback) -> None:
+        await let.wait()
+
+    receiver = CallbackReceiver(handle, auth=BASIC)
+    tasks = [asyncio.create_task(ring(receiver)) for _ in range(4)]
+    await until_waiting(receiver, 4)
+    await asyncio.sleep(0)
+    tasks.pop().cancel()
+    await asyncio.sleep(0)
+    let.set()
+    assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 3
 
 
 async def yields(_callback: object) -> AsyncIterator[None]:

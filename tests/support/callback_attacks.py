@@ -1,8 +1,7 @@
 """What an endpoint for callbacks is rung with by those who are not the service."""
 
-import base64
 import gzip
-import zlib
+import hmac
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal
@@ -11,8 +10,7 @@ from attrs import field, frozen
 
 from income_client.receivers.exchange import Refusal
 from tests.support.callback_requests import AUTHORIZATION, PASSWORD
-from tests.support.forged_tokens import altered, confused, unsigned
-from tests.support.signed_tokens import NOW, public_jwk, token
+from tests.support.signed_tokens import CLAIMS, NOW, public_pem, segment, token
 
 CANARY: Final = "123-45-6789"
 """Stands in every body, and nowhere else."""
@@ -50,17 +48,9 @@ class Attack:
     """The client's certificate."""
 
 
-def _basic(pair: str) -> tuple[tuple[str, str], ...]:
-    return (("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"), JSON)
-
-
 def _credentials(name: str, reason: Refusal, *values: str) -> Attack:
     fields = (*(("Authorization", value) for value in values), JSON)
     return Attack(name=name, door="basic", reason=reason, fields=fields)
-
-
-def _wrong_pair(name: str, pair: str) -> Attack:
-    return Attack(name=name, door="basic", reason=Refusal.PASSWORD_WRONG, fields=_basic(pair))
 
 
 def _token(
@@ -75,6 +65,21 @@ def _token(
 def good_token(**claims: Any) -> str:
     """Return a token of the issuer, with claims in place of the good ones."""
     return token("RS256", **claims)
+
+
+def _unsigned() -> str:
+    return f"{segment({'alg': 'none', 'typ': 'JWT'})}.{segment(dict(CLAIMS))}."
+
+
+def _confused() -> str:
+    """Return a token whose secret is the public key that everybody has."""
+    message = f"{segment({'alg': 'HS256', 'typ': 'JWT'})}.{segment(dict(CLAIMS))}"
+    return f"{message}.{segment(hmac.digest(public_pem('RSA'), message.encode(), 'sha256'))}"
+
+
+def _altered() -> str:
+    header, _, signature = good_token().split(".")
+    return f"{header}.{segment({**CLAIMS, 'exp': NOW + 9_999})}.{signature}"
 
 
 def _headed(number: int = 0, **header: Any) -> Callable[[], str]:
@@ -106,112 +111,38 @@ def _holder(
     )
 
 
-def _method(method: str) -> Attack:
-    return Attack(
-        name=method, door="basic", reason=Refusal.METHOD, fields=(BASIC, JSON), method=method
-    )
-
-
-CREDENTIALS: Final = (
+ATTACKS: Final = (
     _credentials("no credentials", Refusal.AUTHORIZATION_MISSING),
     _credentials("an empty header", Refusal.SCHEME_NOT_ACCEPTED, ""),
     _credentials("the scheme alone", Refusal.PASSWORD_WRONG, "Basic"),
-    _credentials("no base64", Refusal.AUTHORIZATION_UNREADABLE, "Basic !!!!"),
-    _credentials(
-        "no colon", Refusal.PASSWORD_WRONG, "Basic " + base64.b64encode(b"service").decode()
-    ),
-    _credentials(
-        "two headers, the first good", Refusal.AUTHORIZATION_DOUBLED, AUTHORIZATION, "Basic eA=="
-    ),
-    _credentials(
-        "two headers, both good", Refusal.AUTHORIZATION_DOUBLED, AUTHORIZATION, AUTHORIZATION
-    ),
+    _credentials("no base64", Refusal.AUTHORIZATION_UNREADABLE, f"Basic service:{PASSWORD}"),
+    _credentials("a wrong password", Refusal.PASSWORD_WRONG, "Basic c2VydmljZTpwYXNzd29yZA=="),
+    _credentials("two headers", Refusal.AUTHORIZATION_DOUBLED, AUTHORIZATION, AUTHORIZATION),
     _credentials(
         "two values in one header",
         Refusal.AUTHORIZATION_UNREADABLE,
         f"{AUTHORIZATION}, {AUTHORIZATION}",
     ),
-    _credentials(
-        "Digest", Refusal.SCHEME_NOT_ACCEPTED, f'Digest username="service", response="{PASSWORD}"'
-    ),
     _credentials("a token where none is taken", Refusal.SCHEME_NOT_ACCEPTED, "Bearer x"),
-    _credentials(
-        "the password in the clear", Refusal.AUTHORIZATION_UNREADABLE, f"Basic service:{PASSWORD}"
-    ),
     _credentials("bytes that are no text", Refusal.AUTHORIZATION_UNREADABLE, "Basic \xff\xfe"),
-    _credentials("a long header", Refusal.PASSWORD_WRONG, "Basic " + "A" * 6_000),
-    _wrong_pair("an empty pair", ":"),
-    _wrong_pair("an empty password", "service:"),
-    _wrong_pair("a wrong password", "service:password"),
-    _wrong_pair("a wrong name", f"Service:{PASSWORD}"),
-    _wrong_pair("a password and more", f"service:{PASSWORD}x"),
-    _wrong_pair("a password with NUL", f"service:{PASSWORD}\0"),
-)
-TOKENS: Final = (
     _token("no token", Refusal.TOKEN_UNREADABLE, lambda: ""),
-    _token("no JWT", Refusal.TOKEN_UNREADABLE, lambda: "opaque"),
+    _token("not a JWT", Refusal.TOKEN_UNREADABLE, lambda: "opaque"),
     _token("another scheme", Refusal.SCHEME_NOT_ACCEPTED, good_token, scheme="Token"),
-    _token("not signed", Refusal.TOKEN_UNREADABLE, unsigned),
-    _token(
-        "not signed, in other letters", Refusal.TOKEN_ALGORITHM, lambda: f"{unsigned('nOnE')}AAAA"
-    ),
-    _token("signed with the public key as a secret", Refusal.TOKEN_ALGORITHM, confused),
-    _token("an algorithm that is not allowed", Refusal.TOKEN_ALGORITHM, _headed(alg="RS1")),
+    _token("not signed", Refusal.TOKEN_UNREADABLE, _unsigned),
+    _token("signed with the public key as a secret", Refusal.TOKEN_ALGORITHM, _confused),
     _token("signed by somebody else", Refusal.TOKEN_SIGNATURE, _headed(number=1, kid="RSA-0")),
-    _token(
-        "a key of its own",
-        Refusal.TOKEN_SIGNATURE,
-        _headed(number=1, kid="RSA-0", jwk=public_jwk("RSA", 1)),
-    ),
     _token(
         "a key set of its own",
         Refusal.TOKEN_SIGNATURE,
         _headed(number=1, kid="RSA-0", jku="http://127.0.0.1:1/keys"),
     ),
     _token("an unknown key", Refusal.TOKEN_KEY_UNKNOWN, _headed(kid="unknown")),
-    _token("a path as the name of a key", Refusal.TOKEN_KEY_UNKNOWN, _headed(kid="../../dev/null")),
-    _token(
-        "claims behind the signature",
-        Refusal.TOKEN_SIGNATURE,
-        lambda: altered(good_token(), {"exp": NOW + 9_999}),
-    ),
-    _token("cut", Refusal.TOKEN_UNREADABLE, lambda: good_token()[:-1]),
-    _token("longer", Refusal.TOKEN_SIGNATURE, lambda: good_token() + "A"),
-    _token("two tokens", Refusal.TOKEN_UNREADABLE, lambda: f"{good_token()} {good_token()}"),
+    _token("altered", Refusal.TOKEN_SIGNATURE, _altered),
     _token("expired", Refusal.TOKEN_OUT_OF_TIME, partial(good_token, exp=NOW - 61)),
     _token("without an end", Refusal.TOKEN_CLAIMS, partial(good_token, exp=None)),
-    _token(
-        "an end that is no number", Refusal.TOKEN_OUT_OF_TIME, partial(good_token, exp="9999999999")
-    ),
-    _token("not valid yet", Refusal.TOKEN_OUT_OF_TIME, partial(good_token, nbf=NOW + 120)),
-    _token("made in the future", Refusal.TOKEN_OUT_OF_TIME, partial(good_token, iat=NOW + 120)),
     _token("for another audience", Refusal.TOKEN_AUDIENCE, partial(good_token, aud="payments")),
-    _token(
-        "for other audiences",
-        Refusal.TOKEN_AUDIENCE,
-        partial(good_token, aud=["payments", "loans"]),
-    ),
-    _token("for nobody", Refusal.TOKEN_AUDIENCE, partial(good_token, aud=None)),
-    _token(
-        "by another issuer", Refusal.TOKEN_ISSUER, partial(good_token, iss="https://id.other.test/")
-    ),
-    _token("of another kind", Refusal.TOKEN_ALGORITHM, _headed(typ="logout+jwt")),
-    _token("a member that must be understood", Refusal.TOKEN_UNREADABLE, _headed(crit=["exp"])),
-    _token("a payload that is not encoded", Refusal.TOKEN_UNREADABLE, _headed(b64=False)),
-    _token("long and cut", Refusal.TOKEN_UNREADABLE, lambda: good_token(x="y" * 2_000)[:-9]),
-)
-CONTENTS: Final = (
-    _content(
-        "a form",
-        Refusal.CONTENT_TYPE,
-        b"a=b",
-        ("Content-Type", "application/x-www-form-urlencoded"),
-    ),
+    _token("by another issuer", Refusal.TOKEN_ISSUER, partial(good_token, iss="https://x.test/")),
     _content("plain text", Refusal.CONTENT_TYPE, BODY, ("Content-Type", "text/plain")),
-    _content("XML", Refusal.CONTENT_TYPE, b"<a/>", ("Content-Type", "application/xml")),
-    _content(
-        "UTF-16", Refusal.CONTENT_TYPE, BODY, ("Content-Type", "application/json; charset=utf-16")
-    ),
     _content(
         "a bomb",
         Refusal.CONTENT_ENCODING,
@@ -219,63 +150,19 @@ CONTENTS: Final = (
         JSON,
         ("Content-Encoding", "gzip"),
     ),
-    _content(
-        "deflated",
-        Refusal.CONTENT_ENCODING,
-        zlib.compress(BODY),
-        JSON,
-        ("Content-Encoding", "deflate"),
-    ),
     _content("too large", Refusal.TOO_LARGE, b'"' + b"a" * 70_000 + b'"', JSON),
     _content("too large, as it says", Refusal.TOO_LARGE, b"", JSON, length=10**12),
-    _content("too deep", Refusal.NOT_JSON, b"[" * 3_000 + b"]" * 3_000, JSON),
-    _content("no JSON", Refusal.NOT_JSON, b"{", JSON),
-    _content("two values", Refusal.NOT_JSON, BODY + BODY, JSON),
     _content("a key twice", Refusal.NOT_JSON, b'{"a":1,"a":2}', JSON),
-    _content("no UTF-8", Refusal.NOT_JSON, b'"\xff"', JSON),
-)
-SOURCES: Final = (
     _source("from elsewhere", Refusal.SOURCE_NOT_ALLOWED, "networks"),
     _source("forwarded by nobody", Refusal.SOURCE_NOT_ALLOWED, "networks", "198.51.100.7"),
-    _source("forwarded as mapped", Refusal.SOURCE_NOT_ALLOWED, "networks", "::ffff:198.51.100.7"),
     _source(
         "a lie before the truth", Refusal.SOURCE_NOT_ALLOWED, "proxied", "198.51.100.7, 203.0.113.9"
     ),
-    _source(
-        "a lie in a header of its own",
-        Refusal.SOURCE_NOT_ALLOWED,
-        "proxied",
-        "198.51.100.7",
-        "203.0.113.9",
-    ),
-    _source(
-        "a lie that names a proxy",
-        Refusal.SOURCE_NOT_ALLOWED,
-        "proxied",
-        "198.51.100.7, 203.0.113.9, 127.0.0.1",
-    ),
-    _source("no address", Refusal.SOURCE_UNREADABLE, "proxied", "198.51.100.7, unknown"),
-    _source("half an address", Refusal.SOURCE_UNREADABLE, "proxied", "198.51.100"),
-    _source("an address in old spelling", Refusal.SOURCE_UNREADABLE, "proxied", "0306.063.0144.07"),
+    _source("not an address", Refusal.SOURCE_UNREADABLE, "proxied", "198.51.100.7, unknown"),
     _source("nothing forwarded", Refusal.SOURCE_NOT_ALLOWED, "proxied"),
-    _source("forwarded for nobody", Refusal.SOURCE_UNREADABLE, "proxied", ""),
-)
-HOLDERS: Final = (
     _holder("no certificate", Refusal.CERTIFICATE_MISSING, None),
     _holder("somebody else's certificate", Refusal.CERTIFICATE_NOT_PINNED, "other"),
     _holder("a header and no proxy", Refusal.CERTIFICATE_MISSING, None, ("Client-Cert", ":AAAA:")),
-    _holder(
-        "a header beside somebody else's certificate",
-        Refusal.CERTIFICATE_NOT_PINNED,
-        "other",
-        ("Client-Cert", ":AAAA:"),
-    ),
-    _holder(
-        "nginx's header and no proxy",
-        Refusal.CERTIFICATE_MISSING,
-        None,
-        ("X-SSL-Client-Verify", "SUCCESS"),
-    ),
     Attack(
         name="all but the password",
         door="all",
@@ -289,10 +176,10 @@ HOLDERS: Final = (
         fields=(BASIC, JSON),
         certificate=None,
     ),
+    Attack(name="GET", door="basic", reason=Refusal.METHOD, fields=(BASIC, JSON), method="GET"),
+    Attack(name="TRACE", door="basic", reason=Refusal.METHOD, fields=(BASIC, JSON), method="TRACE"),
 )
-METHODS: Final = tuple(map(_method, ("GET", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE")))
-
-ATTACKS: Final = (*CREDENTIALS, *TOKENS, *CONTENTS, *SOURCES, *HOLDERS, *METHODS)
+"""One for each way to a refusal; the tests of each check hold its finer cases."""
 
 SECRETS: Final = (CANARY, PASSWORD, AUTHORIZATION.partition(" ")[2])
 """What no log may show, whatever comes."""
