@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import date, datetime
-from decimal import Decimal
 from functools import cache
 from itertools import pairwise, repeat
 from shutil import get_terminal_size
@@ -128,11 +127,9 @@ def _ends_in_mid_line(descriptor: int) -> bool:
     try:
         # Opened anew, since what a shell opens for appending cannot be read.
         with open(f"/dev/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - no path of anything
-            if not os.fstat(descriptor).st_size:
-                return False
             file.seek(-1, os.SEEK_END)
             return file.read() != b"\n"
-    except OSError:
+    except OSError:  # among them that of an empty file
         return False
 
 
@@ -167,11 +164,9 @@ def _text(value: object, between: str) -> str:
             return str(value)
 
 
+# Where a text begins that a spreadsheet would calculate; some take wide forms for the same.
+# Some split at semicolons, and quotes keep them from it in the first column only.
 _FORMULA: Final = re.compile(r'(?:^|;["\s]*)(?=[=+@\uff1d\uff0b\uff0d\uff20-])')
-"""Where a text begins that a spreadsheet would calculate; some take wide forms for the same.
-
-Some split at semicolons, and quotes keep them from it in the first column only.
-"""
 
 
 def csv_line(values: Iterable[object]) -> bytes:
@@ -182,36 +177,18 @@ def csv_line(values: Iterable[object]) -> bytes:
 
 
 def _csv_cell(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_csv_cell, value))
     text = _text(value, "T")
     return _FORMULA.sub(r"\g<0>'", printable(text)) if isinstance(value, str) else text
 
 
-_NOT_ASCII: Final = re.compile(r"[^ -~]")
-
-
-def json_line(row: Mapping[str, object]) -> bytes:
-    """Return a row as JSON: times in ISO 8601, amounts as text, which is exact."""
-    text = json.dumps(row, default=_json_value, ensure_ascii=False, separators=(",", ":"))
-    return inert(text.encode("utf-8", "surrogatepass"))
-
-
-def _json_value(value: object) -> str:
-    if isinstance(value, date | Decimal):
-        return _text(value, "T")
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
 def inert(text: bytes) -> bytes:
     """Return the same JSON with escapes for characters that could act on a terminal."""
-    line = text.decode("utf-8", "surrogatepass")
-    return text if line.isprintable() else _NOT_ASCII.sub(_escaped, line).encode()
-
-
-def _escaped(found: re.Match[str]) -> str:
-    letter = found[0]
-    return letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1]
+    line = text.decode()
+    if line.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in line
+    ).encode()
 
 
 def without_addresses(record: "ApplicationRecord") -> "ApplicationRecord":
@@ -263,17 +240,7 @@ def error_screen() -> Screen:
 
 _WIDTH: Final = 100
 """Where the output is not a terminal; a ticket takes that."""
-_IN_ASCII: Final = str.maketrans(
-    {
-        "→": "->",
-        "…": "...",
-        "±": "+-",
-        "•": "*",
-        "·": ".",
-        "═": "=",
-        **dict.fromkeys("▏▎▍▌▋▊▉█", "#"),
-    }
-)
+_IN_ASCII: Final = str.maketrans("→…±•·═▏▎▍▌▋▊▉█", ">.~*.=########")
 
 
 def print_lines(drawing: RenderableType) -> None:
@@ -313,23 +280,18 @@ QuietOption = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), sho
 
 @frozen
 class Column:
-    """A column of a table."""
+    """A column of a table, with the value ``key`` of each row, or what ``shown`` makes of the row.
+
+    If a terminal has no room, columns are left out, those with the highest ``dropped`` first;
+    those of the same number go together, and those of 0 never.
+    """
 
     key: str
-    """Which value of a row; its name in CSV."""
     heading: str
-    """What is above it in a table."""
     justify: Literal["left", "right"] = "left"
-    """On which side its values are."""
     style: str = ""
-    """How they look, in Rich's words."""
     dropped: int = 0
-    """The order in which columns are left out if a terminal has no room, the highest first.
-
-    Those of the same number go together, and those of 0 never.
-    """
     shown: Callable[[Mapping[str, object]], object] | None = None
-    """Makes of a row what a table shows in place of the value."""
 
 
 class RowWriter:
@@ -389,14 +351,13 @@ class RowWriter:
             case "csv":
                 self._put(csv_line(row.get(column.key) for column in self._columns))
             case "jsonl":
-                self._put(json_line(row) if whole is None else inert(whole))
+                self._put(inert(whole or msgspec.json.encode(row)))
             case _:
                 self._end_element(b",")
-                text = json_line(row) if whole is None else inert(whole)
+                self._element = inert(whole or msgspec.json.encode(row))
                 if self._is_terminal:
-                    indented = msgspec.json.format(text, indent=2)
-                    text = b"  " + indented.replace(b"\n", b"\n  ")
-                self._element = text
+                    indented = msgspec.json.format(self._element, indent=2)
+                    self._element = b"  " + indented.replace(b"\n", b"\n  ")
 
     def _end_element(self, end: bytes) -> None:
         """Write the last element of the array, which waits for what comes behind it."""
@@ -484,7 +445,7 @@ def _fitting(texts: list[list[str]], columns: Sequence[Column], room: int) -> li
             ]
     # Texts are broken between words for as long as that is enough: an id is one.
     words = _natural(
-        [*([max(cell.split(), key=cell_len, default="") for cell in row] for row in texts)]
+        [[max(cell.split(), key=cell_len, default="") for cell in row] for row in texts]
     )
     for least in (words, [_NARROWEST] * len(columns)):
         while is_too_wide():
