@@ -108,36 +108,33 @@ def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]
 
 def _completed(given: Mapping[str, str | None], saved: Mapping[str, Any]) -> dict[str, str | None]:
     """Return each key with its value, None for one to be removed; asks for what is missing."""
-    settings = {
-        "base_url": given["base_url"]
-        or _answer("Address of the service", saved.get("base_url"), "--base-url is missing"),
-        "auth_url": given["auth_url"],
-    }
-    if not given["auth_url"] and settings["base_url"] == saved.get("base_url"):
-        settings["auth_url"] = saved.get("auth_url")
+    base_url = given["base_url"] or _answer("Address of the service", saved.get("base_url"))
+    # What was saved for one address is of no use, or a leak, at another one.
+    saved = saved if base_url == saved.get("base_url") else {}
+    auth_url = given["auth_url"] or saved.get("auth_url")
     kind = "username" if given["username"] else "client_id"
     name = given[kind]
     if name is None:
-        missing = "--client-id or --username is missing"
-        name = _answer("Client id (none for a user name)", saved.get("client_id"), missing)
+        name = _answer("Client id (none for a user name)", saved.get("client_id"))
         if not name:
             kind = "username"
-            name = _answer("User name", saved.get("username"), missing)
+            name = _answer("User name", saved.get("username"))
     key = _SECRETS[kind]
     words = f"{key.replace('_', ' ').capitalize()} of {name}"
-    kept = saved.get(key) if saved.get(kind) == name else None
+    is_same = saved.get(kind) == name and saved.get("auth_url") == auth_url
     return {
-        **settings,
+        "base_url": base_url,
+        "auth_url": auth_url,
         **dict.fromkeys(("client_id", "client_secret", "username", "password")),
         kind: name,
-        key: _secret(words) or kept,
+        key: _secret(words) or (saved.get(key) if is_same else None),
     }
 
 
-def _answer(question: str, default: str | None, missing: str) -> str | None:
-    """Ask for something that need not be hidden; nobody to ask is an error."""
+def _answer(question: str, default: str | None) -> str | None:
+    """Ask for something that need not be hidden; without anybody to ask it stays as it was."""
     if not can_ask():
-        raise MisuseError(missing)
+        return default
     shown = f" [{printable(str(default))}]" if default else ""
     sys.stderr.write(f"{question}{shown}: ")
     sys.stderr.flush()

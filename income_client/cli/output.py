@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise, repeat
 from shutil import get_terminal_size
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import msgspec
 from attrs import evolve, frozen
@@ -86,10 +86,10 @@ def _writing() -> Iterator[None]:
         raise UnwritableError(error) from None
 
 
-def write_text(*lines: str, to: IO[str] | None = None) -> None:
+def write_text(*lines: str) -> None:
     """Write lines of text, and have them there before anything else happens."""
     with _writing():
-        print(*lines, sep="\n", file=to, flush=True)
+        print(*lines, sep="\n", flush=True)
 
 
 def discard_rest() -> None:
