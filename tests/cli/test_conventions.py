@@ -280,21 +280,7 @@ def test_no_secret_is_shown(form: Form, ready: Cli, income_service: IncomeServic
     assert "signature=" not in everything.lower()
 
 
-# The service
-
-
-@few
-@pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("name", sorted({*READING} - {"doctor"}))
-def test_a_service_that_is_down_is_said_once(
-    name: str, ready: Cli, income_service: IncomeService
-) -> None:
-    """The status is 1, and nothing is printed."""
-    line = Form(name).line(income_service)
-    ran = ready(*line, env={"INCOME_BASE_URL": "http://127.0.0.1:1"})
-    assert (ran.status, ran.stdout) == (1, "")
-    assert ran.stderr.count("connection refused") == 1
-
+# Completion
 
 BASH: Final = shutil.which("bash") or ""
 ASK: Final = """
