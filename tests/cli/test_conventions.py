@@ -214,14 +214,6 @@ def test_a_full_disk_is_one_line(form: Form, ready: Cli, income_service: IncomeS
     assert ran.stderr.count("cannot write to standard output: no space left on device") == 1
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("poll", "--help")], ids=spelt)
-def test_help_on_a_full_disk_is_one_line(arguments: tuple[str, ...], cli: Cli) -> None:
-    """What cannot be written is said once, wherever it waited before."""
-    ran = cli(*arguments, stdout=FULL)
-    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
-    assert "no space left on device" in ran.stderr
-
-
 @few
 @pytest.mark.parametrize("name", READING)
 def test_ctrl_c_is_quiet(name: str, ready: Cli, income_service: IncomeService) -> None:

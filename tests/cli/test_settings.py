@@ -438,38 +438,23 @@ def asked(places: Places) -> list[str]:
     return [name for name, service in places.items() if service.requests]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "variables", "wins"),
-    [
-        ((), {}, "environment"),
-        ((), NAMED, "environment"),
-        (AS_HAND, {}, "top"),
-        (("--profile", "two"), NAMED, "profile"),
-        ((*AS_HAND, "--profile", "two"), {}, "profile"),
-        (AS_HAND, {"INCOME_CONFIG": "{other}"}, "top"),
-        (("--profile", "three"), NAMED, "environment"),
-        ((*AS_HAND, "--profile", "three"), {}, "top"),
-    ],
-    ids=[
-        "environment-over-default-file",
-        "environment-over-file-of-a-variable",
-        "config-over-environment",
-        "profile-over-environment",
-        "config-and-profile-over-environment",
-        "config-over-file-of-a-variable",
-        "empty-profile-under-environment",
-        "config-with-empty-profile-over-environment",
-    ],
-)
-def test_the_highest_place_wins(
-    cli: Cli,
-    places: Places,
-    tmp_path: Path,
-    arguments: tuple[str, ...],
-    variables: dict[str, str],
-    wins: str,
-) -> None:
+PRECEDENCE: Final[dict[str, tuple[tuple[str, ...], dict[str, str], str]]] = {
+    "environment over default file": ((), {}, "environment"),
+    "environment over file of a variable": ((), NAMED, "environment"),
+    "--config over environment": (AS_HAND, {}, "top"),
+    "--profile over environment": (("--profile", "two"), NAMED, "profile"),
+    "both over environment": ((*AS_HAND, "--profile", "two"), {}, "profile"),
+    "--config over file of a variable": (AS_HAND, {"INCOME_CONFIG": "{other}"}, "top"),
+    "empty profile under environment": (("--profile", "three"), NAMED, "environment"),
+    "--config with empty profile": ((*AS_HAND, "--profile", "three"), {}, "top"),
+}
+"""Arguments and variables, and the place whose service is asked."""
+
+
+@pytest.mark.parametrize("case", PRECEDENCE)
+def test_the_highest_place_wins(case: str, cli: Cli, places: Places, tmp_path: Path) -> None:
     """Every place names another service, and only that of the highest one is asked."""
+    arguments, variables, wins = PRECEDENCE[case]
     text = f"{table(places['top'])}[profiles.two]\n{table(places['profile'])}[profiles.three]\n"
     files = {
         "file": written(tmp_path / "home/.config/income-client/config.toml", text),
