@@ -240,7 +240,9 @@ def error_screen() -> Screen:
 
 _WIDTH: Final = 100
 """Where the output is not a terminal; a ticket takes that."""
-_IN_ASCII: Final = str.maketrans("→…±•·═▏▎▍▌▋▊▉█", ">.~*.=########")
+_IN_ASCII: Final = str.maketrans("•·═▏▎▍▌▋▊▉█", "*.=########") | str.maketrans(
+    {"→": "->", "…": "...", "±": "+-"}
+)
 
 
 def print_lines(drawing: RenderableType) -> None:
