@@ -154,14 +154,10 @@ def _explained(error: CycloptsError) -> object:
 
 
 def _said(error: CycloptsError) -> str:
-    match error:
-        case UnusedCliTokensError():
-            return f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
-        case UnknownOptionError():
-            option = (error.token.keyword or error.token.value or "").partition("=")[0]
-            meant = _MEANT.get((*(error.command_chain or ()), option))
-            if meant is not None:
-                return f"Unknown option: {option}. Did you mean {meant}?"
-            return str(error)
-        case _:
-            return str(error)
+    if isinstance(error, UnusedCliTokensError):
+        return f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
+    if isinstance(error, UnknownOptionError):
+        option = (error.token.keyword or error.token.value or "").partition("=")[0]
+        if meant := _MEANT.get((*(error.command_chain or ()), option)):
+            return f"Unknown option: {option}. Did you mean {meant}?"
+    return str(error)

@@ -19,7 +19,7 @@ from .options import (
     service_time,
     span_between,
 )
-from .output import Column, OutputOption, QuietOption, RowWriter, counted
+from .output import Column, OutputOption, QuietOption, RowWriter, counted, say
 from .progress import StatusLine
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ async def applications(
     finally:
         line.clear()
     for window in walk.saturated:
-        line.say(overfull(window))
+        say(overfull(window))
     if not rows.rows and not quiet:
-        line.say("no application was updated in that period")
+        say("no application was updated in that period")
     return ExitStatus.FAILED if walk.saturated else ExitStatus.DONE
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
-from urllib.parse import urlsplit
 
 from attrs import evolve, frozen
 from cyclopts import Parameter
@@ -120,12 +119,10 @@ def described(client: "IncomeClient", error: IncomeClientError) -> str:
 
 def authority_of(address: str) -> str:
     """Return ``HOST:PORT`` of a valid address, and nothing else of it."""
-    if not address:
-        return ""
-    parts = urlsplit(address)
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{f'[{host}]' if ':' in host else host}:{port}"
+    from yarl import URL
+
+    url = URL(address)
+    return f"{url.host_subcomponent}:{url.port}" if address else ""
 
 
 def can_ask() -> bool:

@@ -22,12 +22,6 @@ from .private_files import make_folder, sync, write
 
 _SECRETS: Final = {"client_id": "client_secret", "username": "password"}
 """The key of the secret that belongs to each name."""
-_OPTIONS: Final = {
-    "base_url": "--base-url",
-    "auth_url": "--auth-url",
-    "client_id": "--client-id",
-    "username": "--username",
-}
 _Text = Annotated[str | None, Parameter(show_default=False)]
 
 
@@ -108,36 +102,33 @@ def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]
 
 def _completed(given: Mapping[str, str | None], saved: Mapping[str, Any]) -> dict[str, str | None]:
     """Return each key with its value, None for one to be removed; asks for what is missing."""
-    settings = {
-        "base_url": given["base_url"]
-        or _answer("Address of the service", saved.get("base_url"), "--base-url is missing"),
-        "auth_url": given["auth_url"],
-    }
-    if not given["auth_url"] and settings["base_url"] == saved.get("base_url"):
-        settings["auth_url"] = saved.get("auth_url")
+    base_url = given["base_url"] or _answer("Address of the service", saved.get("base_url"))
+    # What was saved for one address is of no use, or a leak, at another one.
+    saved = saved if base_url == saved.get("base_url") else {}
+    auth_url = given["auth_url"] or saved.get("auth_url")
     kind = "username" if given["username"] else "client_id"
     name = given[kind]
     if name is None:
-        missing = "--client-id or --username is missing"
-        name = _answer("Client id (none for a user name)", saved.get("client_id"), missing)
+        name = _answer("Client id (none for a user name)", saved.get("client_id"))
         if not name:
             kind = "username"
-            name = _answer("User name", saved.get("username"), missing)
+            name = _answer("User name", saved.get("username"))
     key = _SECRETS[kind]
     words = f"{key.replace('_', ' ').capitalize()} of {name}"
-    kept = saved.get(key) if saved.get(kind) == name else None
+    is_same = saved.get(kind) == name and saved.get("auth_url") == auth_url
     return {
-        **settings,
+        "base_url": base_url,
+        "auth_url": auth_url,
         **dict.fromkeys(("client_id", "client_secret", "username", "password")),
         kind: name,
-        key: _secret(words) or kept,
+        key: _secret(words) or (saved.get(key) if is_same else None),
     }
 
 
-def _answer(question: str, default: str | None, missing: str) -> str | None:
-    """Ask for something that need not be hidden; nobody to ask is an error."""
+def _answer(question: str, default: str | None) -> str | None:
+    """Ask for something that need not be hidden; without anybody to ask it stays as it was."""
     if not can_ask():
-        raise MisuseError(missing)
+        return default
     shown = f" [{printable(str(default))}]" if default else ""
     sys.stderr.write(f"{question}{shown}: ")
     sys.stderr.flush()
@@ -173,7 +164,9 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         IncomeClient(settings["base_url"], auth=auth, auth_url=settings["auth_url"])
     except ConfigurationError as error:
         key, _, fault = error.message.partition(" ")
-        raise MisuseError(f"{_OPTIONS.get(key, key)} {fault}") from None
+        has_option = key in settings and key not in _SECRETS.values()
+        name = f"--{key.replace('_', '-')}" if has_option else key
+        raise MisuseError(f"{name} {fault}") from None
 
 
 def _save(path: Path, text: str, profile: str | None, *, is_checked: bool) -> None:
@@ -207,28 +200,33 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 def _edited(text: str, profile: str | None, settings: Mapping[str, str | None]) -> str:
     """Return the text of a file with these settings at its top level, or in a profile."""
     lines = text.splitlines()
-    starts = [number for number, line in enumerate(lines) if _HEADER.match(line)]
-    start, end = 0, min(starts, default=len(lines))
+    start = 0
     if profile is not None:
-        quoted = profile if _BARE.fullmatch(profile) else json.dumps(profile, ensure_ascii=False)
-        spelt = "|".join(map(re.escape, (quoted, json.dumps(profile), f"'{profile}'")))
-        header = re.compile(rf"\s*\[\s*profiles\s*\.\s*({spelt})\s*\]\s*(#.*)?")
-        found = next((number for number in starts if header.fullmatch(lines[number])), None)
-        if found is None:
-            lines += [*([""] if lines else []), f"[profiles.{quoted}]"]
-            found = len(lines) - 1
-        start = found + 1
-        end = next((number for number in starts if number > found), len(lines))
-    new = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        for key, value in settings.items()
-        if value is not None
-    ]
+        start = next((at for at, line in enumerate(lines, 1) if _begins(profile, line)), 0)
+        if not start:
+            name = profile if _BARE.fullmatch(profile) else _quoted(profile)
+            lines += [*([""] if lines else []), f"[profiles.{name}]"]
+            start = len(lines)
+    end = next((at for at in range(start, len(lines)) if _HEADER.match(lines[at])), len(lines))
+    new = [f"{key} = {_quoted(value)}" for key, value in settings.items() if value is not None]
     kept = [
         line for line in lines[start:end] if not ((key := _KEY.match(line)) and key[1] in settings)
     ]
-    gap = [""] if any(kept) or (start == 0 and lines[end:] and not kept) else []
-    return "\n".join([*lines[:start], *new, *gap, *kept, *lines[end:]]) + "\n"
+    rest = [*kept, *lines[end:]]
+    gap = [""] if rest and rest[0] else []
+    return "\n".join([*lines[:start], *new, *gap, *rest]) + "\n"
+
+
+def _begins(profile: str, line: str) -> bool:
+    """Say whether a line is the header of a profile, however it is spelt."""
+    try:
+        return tomllib.loads(line) == {"profiles": {profile: {}}}
+    except ValueError:
+        return False
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _is_as_meant(

@@ -31,7 +31,7 @@ _COLUMNS: Final = (
     Column("first_tried_at", "Since", dropped=1),
     Column("last_tried_at", "Last try", dropped=2),
     Column("next_try_at", "Next try"),
-    Column("reason", "Reason", is_prose=True, shown=_shown),
+    Column("reason", "Reason", shown=_shown),
 )
 
 

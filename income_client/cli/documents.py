@@ -12,7 +12,7 @@ from rich.text import Text
 from .config import Connection, connect, described
 from .exit_status import ExitStatus
 from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
-from .output import Column, OutputOption, QuietOption, RowWriter, counted
+from .output import Column, OutputOption, QuietOption, RowWriter, counted, say
 from .progress import StatusLine
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def documents(
                         if isinstance(found.error, AuthenticationError):
                             raise found.error  # the same of every other application
                         failures += 1
-                        line.say(described(client, found.error))
+                        say(described(client, found.error))
                         continue
                     for entry in types.chosen(found):
                         _write(found, entry, rows, keeps_address=addresses)
@@ -93,9 +93,9 @@ async def documents(
     if failures:
         return ExitStatus.FAILED
     if types.missing is not None:
-        line.say(types.missing)
+        say(types.missing)
     elif not rows.rows and not quiet:
-        line.say("there are no documents")
+        say("there are no documents")
     return ExitStatus.DONE if types.are_known else ExitStatus.FAILED
 
 

@@ -8,14 +8,13 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date, datetime
-from decimal import Decimal
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from shutil import get_terminal_size
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import msgspec
 from attrs import evolve, frozen
@@ -70,11 +69,7 @@ def duration(seconds: float) -> str:
 
 
 class UnwritableError(IncomeClientError):
-    """Standard output takes no more, although somebody may still read it.
-
-    Args:
-        error: says why.
-    """
+    """Standard output takes no more, although somebody may still read it."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to standard output: {reason_of(error, 'it is closed')}")
@@ -91,10 +86,10 @@ def _writing() -> Iterator[None]:
         raise UnwritableError(error) from None
 
 
-def write_text(*lines: str, to: IO[str] | None = None) -> None:
+def write_text(*lines: str) -> None:
     """Write lines of text, and have them there before anything else happens."""
     with _writing():
-        print(*lines, sep="\n", file=to, flush=True)
+        print(*lines, sep="\n", flush=True)
 
 
 def discard_rest() -> None:
@@ -132,11 +127,9 @@ def _ends_in_mid_line(descriptor: int) -> bool:
     try:
         # Opened anew, since what a shell opens for appending cannot be read.
         with open(f"/dev/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - no path of anything
-            if not os.fstat(descriptor).st_size:
-                return False
             file.seek(-1, os.SEEK_END)
             return file.read() != b"\n"
-    except OSError:
+    except OSError:  # among them that of an empty file
         return False
 
 
@@ -171,11 +164,9 @@ def _text(value: object, between: str) -> str:
             return str(value)
 
 
+# Where a text begins that a spreadsheet would calculate; some take wide forms for the same.
+# Some split at semicolons, and quotes keep them from it in the first column only.
 _FORMULA: Final = re.compile(r'(?:^|;["\s]*)(?=[=+@\uff1d\uff0b\uff0d\uff20-])')
-"""Where a text begins that a spreadsheet would calculate; some take wide forms for the same.
-
-Some split at semicolons, and quotes keep them from it in the first column only.
-"""
 
 
 def csv_line(values: Iterable[object]) -> bytes:
@@ -186,39 +177,18 @@ def csv_line(values: Iterable[object]) -> bytes:
 
 
 def _csv_cell(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_csv_cell, value))
     text = _text(value, "T")
     return _FORMULA.sub(r"\g<0>'", printable(text)) if isinstance(value, str) else text
 
 
-_NOT_ASCII: Final = re.compile(r"[^ -~]")
-
-
-def json_line(row: Mapping[str, object]) -> bytes:
-    """Return a row as JSON: times in ISO 8601, amounts as text, which is exact."""
-    text = json.dumps(row, default=_json_value, ensure_ascii=False, separators=(",", ":"))
-    return inert(text.encode("utf-8", "surrogatepass"))
-
-
-def _json_value(value: object) -> str:
-    if isinstance(value, date | Decimal):
-        return _text(value, "T")
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
 def inert(text: bytes) -> bytes:
     """Return the same JSON with escapes for characters that could act on a terminal."""
-    line = text.decode("utf-8", "surrogatepass")
-    return text if line.isprintable() else _NOT_ASCII.sub(_escaped, line).encode()
-
-
-def _escaped(found: re.Match[str]) -> str:
-    letter = found[0]
-    if letter.isprintable() or letter == "\n":
-        return letter
-    units = letter.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    line = text.decode()
+    if line.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in line
+    ).encode()
 
 
 def without_addresses(record: "ApplicationRecord") -> "ApplicationRecord":
@@ -240,13 +210,8 @@ class Screen(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print as `Console.print` does; standard output that takes no more is an error."""
-        with self._writing():
+        with nullcontext() if self.stderr else _writing():
             super().print(*objects, **options)
-
-    def end_capture(self) -> str:
-        """Return what was captured; Rich writes after it, if only nothing."""
-        with self._writing():
-            return super().end_capture()
 
     def on_broken_pipe(self) -> None:
         """Let the error through."""
@@ -266,14 +231,6 @@ class Screen(Console):
         is_alone = stat.S_ISREG(mode) or stat.S_ISCHR(mode)
         return self.file.isatty() and not self.is_dumb_terminal and is_alone
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        if self.stderr:
-            yield
-        else:
-            with _writing():
-                yield
-
 
 @cache
 def error_screen() -> Screen:
@@ -283,31 +240,29 @@ def error_screen() -> Screen:
 
 _WIDTH: Final = 100
 """Where the output is not a terminal; a ticket takes that."""
-_IN_ASCII: Final = str.maketrans(
-    {
-        "→": "->",
-        "…": "...",
-        "±": "+-",
-        "•": "*",
-        "·": ".",
-        "═": "=",
-        **dict.fromkeys("▏▎▍▌▋▊▉█", "#"),
-    }
+_IN_ASCII: Final = str.maketrans("•·═▏▎▍▌▋▊▉█", "*.=########") | str.maketrans(
+    {"→": "->", "…": "...", "±": "+-"}
 )
 
 
 def print_lines(drawing: RenderableType) -> None:
     """Print a drawing on standard output, with colour on a terminal and in its encoding."""
-    screen = Screen(highlight=False)
-    if not screen.is_terminal:
-        screen.width = _WIDTH
+    is_terminal = sys.stdout.isatty()
+    write_text(*map(_encodable, _drawn(drawing, None if is_terminal else _WIDTH)))
+
+
+def _drawn(drawing: RenderableType, width: int | None) -> list[str]:
+    """Return the lines of a drawing, with colour where standard output is a terminal."""
+    screen = Console(
+        file=io.StringIO(), force_terminal=sys.stdout.isatty(), highlight=False, width=width
+    )
     with screen.capture() as captured:
         screen.print(drawing)
-    write_text(*map(_encodable, captured.get().splitlines()))
+    return [line.rstrip() for line in captured.get().splitlines()]
 
 
 def _encodable(line: str) -> str:
-    line, encoding = line.rstrip(), sys.stdout.encoding or "ascii"
+    encoding = sys.stdout.encoding or "ascii"
     try:
         line.encode(encoding)
     except UnicodeEncodeError:
@@ -327,40 +282,25 @@ QuietOption = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), sho
 
 @frozen
 class Column:
-    """A column of a table."""
+    """A column of a table, with the value ``key`` of each row, or what ``shown`` makes of the row.
+
+    If a terminal has no room, columns are left out, those with the highest ``dropped`` first;
+    those of the same number go together, and those of 0 never.
+    """
 
     key: str
-    """Which value of a row; its name in CSV."""
     heading: str
-    """What is above it in a table."""
     justify: Literal["left", "right"] = "left"
-    """On which side its values are."""
     style: str = ""
-    """How they look, in Rich's words."""
     dropped: int = 0
-    """The order in which columns are left out if a terminal has no room, the highest first.
-
-    Those of the same number go together, and those of 0 never.
-    """
-    is_prose: bool = False
-    """Whether it is made narrow there before other columns are."""
     shown: Callable[[Mapping[str, object]], object] | None = None
-    """Makes of a row what a table shows in place of the value."""
 
 
 class RowWriter:
-    """Writes rows as they come; a context manager.
+    """Writes rows as they come: a table on a terminal and JSON lines elsewhere, unless told.
 
-    JSON is one array, which stays open if the block inside fails: half a list is then no list.
-
-    Args:
-        columns: of a table or CSV.
-        output: the form; None for a table on a terminal and JSON lines elsewhere.
-        quiet: the key of the value that alone is written, one a line.
-        before: called before a line is written, such as `StatusLine.make_way`.
-
-    Attributes:
-        rows: how many were given.
+    With ``quiet``, only the value of that key is written. ``before`` is called before each line.
+    An array of JSON stays open if the block inside fails: half a list must not look whole.
     """
 
     def __init__(
@@ -379,11 +319,13 @@ class RowWriter:
         self._is_terminal = sys.stdout.isatty()
         self._form = "quiet" if quiet else output or ("table" if self._is_terminal else "jsonl")
         self._table = _Table(columns)
-        self._held: bytes | None = None
+        self._element = b""
 
     def __enter__(self) -> Self:
         if self._form == "csv":
             self._put(csv_line(column.key for column in self._columns))
+        elif self._form == "json":
+            self._put(b"[")
         return self
 
     def __exit__(
@@ -394,108 +336,81 @@ class RowWriter:
     ) -> None:
         if isinstance(exc, BrokenPipeError | UnwritableError):
             return
-        for line in self._table.rest():
-            self._put(line)
+        self._put(*self._table.rest())
         if self._form == "json":
-            self._end_array(is_whole=exc is None)
+            self._end_element(b"" if exc is None else b",")
+            if exc is None:
+                self._put(b"]")
 
     def write(self, row: Mapping[str, object], whole: bytes | None = None) -> None:
-        """Write a row.
-
-        Args:
-            row: values by key.
-            whole: the service's own JSON, which JSON and JSON lines write in its place.
-
-        Raises:
-            BrokenPipeError: nobody reads any more.
-            UnwritableError: standard output takes no more.
-        """
+        """Write a row; ``whole``, the service's own JSON, takes its place in JSON."""
         self.rows += 1
         match self._form:
             case "quiet":
                 self._put(cell_text(row.get(self._quiet or "")).encode("utf-8", "replace"))
             case "table":
-                for line in self._table.add(row):
-                    self._put(line)
+                self._put(*self._table.add(row))
             case "csv":
                 self._put(csv_line(row.get(column.key) for column in self._columns))
             case "jsonl":
-                self._put(json_line(row) if whole is None else inert(whole))
+                self._put(inert(whole or msgspec.json.encode(row)))
             case _:
-                self._put_element(json_line(row) if whole is None else inert(whole))
+                self._end_element(b",")
+                self._element = inert(whole or msgspec.json.encode(row))
+                if self._is_terminal:
+                    indented = msgspec.json.format(self._element, indent=2)
+                    self._element = b"  " + indented.replace(b"\n", b"\n  ")
 
-    def _put_element(self, text: bytes) -> None:
-        if self._is_terminal:
-            indented = msgspec.json.format(text, indent=2)
-            text = b"  " + indented.replace(b"\n", b"\n  ")
-        self._put(b"[" if self._held is None else self._held + b",")
-        self._held = text
+    def _end_element(self, end: bytes) -> None:
+        """Write the last element of the array, which waits for what comes behind it."""
+        if self._element:
+            self._put(self._element + end)
 
-    def _end_array(self, *, is_whole: bool) -> None:
-        if self._held is None:
-            self._put(b"[]" if is_whole else b"[")
-        elif is_whole:
-            self._put(self._held)
-            self._put(b"]")
-        else:
-            self._put(self._held + b",")
-
-    def _put(self, line: bytes) -> None:
-        self._before()
-        self._lines.write(line)
+    def _put(self, *lines: bytes) -> None:
+        for line in lines:
+            self._before()
+            self._lines.write(line)
 
 
 _GAP: Final = 2
 _NARROWEST: Final = 6
-_NARROWEST_PROSE: Final = 16
 _FIRST_ROWS: Final = 20
 
 
 class _Table:
     """Lines of a table; its first rows, a screenful or so, decide how wide the columns are.
 
-    A cell without room is continued below, so that nothing of it is lost; in a file it is not
-    broken.
+    A cell without room is continued below on a terminal; in a file, columns grow.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
         self._is_terminal = sys.stdout.isatty()
-        self._screen = Console(
-            file=io.StringIO(), force_terminal=self._is_terminal, highlight=False
-        )
-        self._first = self._screen.height - 2 if self._is_terminal else _FIRST_ROWS
+        self._first = get_terminal_size().lines - 2 if self._is_terminal else _FIRST_ROWS
         self._waiting: list[list[str]] = []
         self._widths: list[int] = []
 
-    def add(self, row: Mapping[str, object]) -> Iterator[bytes]:
-        """Take a row, and yield what is ready."""
-        cells = [
-            cell_text(column.shown(row) if column.shown else row.get(column.key))
-            for column in self._columns
-        ]
-        if self._widths:
-            yield from self._drawn([cells])
-            return
-        self._waiting.append(cells)
-        if len(self._waiting) >= self._first:
-            yield from self.rest()
+    def add(self, row: Mapping[str, object]) -> list[bytes]:
+        """Take a row, and return the lines that are ready."""
+        self._waiting.append(
+            [
+                cell_text(column.shown(row) if column.shown else row.get(column.key))
+                for column in self._columns
+            ]
+        )
+        return self.rest() if self._widths or len(self._waiting) >= self._first else []
 
-    def rest(self) -> Iterator[bytes]:
-        """Yield what waits, below the headings."""
-        if self._waiting:
-            texts = [[column.heading for column in self._columns], *self._waiting]
-            self._widths = _natural(texts)
-            if self._is_terminal:
-                self._widths = _fitting(texts, self._columns, self._screen.width)
-            yield from self._drawn(self._waiting, has_headings=True)
-            self._waiting = []
-
-    def _drawn(self, rows: list[list[str]], *, has_headings: bool = False) -> Iterator[bytes]:
+    def rest(self) -> list[bytes]:
+        """Return the lines of the rows that wait, the first ones below the headings."""
+        if not self._waiting:
+            return []
+        is_first = not self._widths
+        texts = [[column.heading for column in self._columns], *self._waiting]
         if not self._is_terminal:
-            self._widths = [*map(max, self._widths, _natural(rows))]
-            self._screen.width = sum(self._widths) + _GAP * len(self._widths)
-        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=has_headings)
+            self._widths = [*map(max, self._widths or repeat(0), _natural(texts))]
+        elif is_first:
+            self._widths = _fitting(texts, self._columns, get_terminal_size().columns)
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=is_first)
         shown = [number for number, width in enumerate(self._widths) if width]
         for number in shown:
             column, width = self._columns[number], self._widths[number]
@@ -506,12 +421,11 @@ class _Table:
                 style=column.style,
                 overflow="fold",
             )
-        for cells in rows:
+        for cells in self._waiting:
             table.add_row(*(Text(cells[number]) for number in shown))
-        with self._screen.capture() as captured:
-            self._screen.print(table)
-        for line in captured.get().splitlines():
-            yield line.rstrip().encode(sys.stdout.encoding, "replace")
+        self._waiting = []
+        lines = _drawn(table, sum(self._widths) + _GAP * len(self._widths))
+        return [line.encode(sys.stdout.encoding, "replace") for line in lines]
 
 
 def _natural(texts: list[list[str]]) -> list[int]:
@@ -522,24 +436,21 @@ def _fitting(texts: list[list[str]], columns: Sequence[Column], room: int) -> li
     """Return widths of columns that fit together, 0 for one that is left out."""
     widths = [min(room, width) for width in _natural(texts)]
 
-    def excess() -> int:
-        shown = [width for width in widths if width]
-        return sum(shown) + _GAP * (len(shown) - 1) - room
+    def is_too_wide() -> bool:
+        return sum(width + _GAP for width in widths if width) - _GAP > room
 
-    for rank in sorted({column.dropped for column in columns} - {0}, reverse=True):
-        if excess() > 0:
+    for rank in range(max(column.dropped for column in columns), 0, -1):
+        if is_too_wide():
             widths = [
                 0 if column.dropped == rank else width
                 for column, width in zip(columns, widths, strict=True)
             ]
     # Texts are broken between words for as long as that is enough: an id is one.
-    prose = [_NARROWEST_PROSE if column.is_prose else room for column in columns]
-    words = [
-        max((cell_len(word) for cell in column for word in cell.split()), default=0)
-        for column in zip(*texts, strict=True)
-    ]
-    for least in (prose, words, [_NARROWEST] * len(columns)):
-        while excess() > 0:
+    words = _natural(
+        [[max(cell.split(), key=cell_len, default="") for cell in row] for row in texts]
+    )
+    for least in (words, [_NARROWEST] * len(columns)):
+        while is_too_wide():
             wide = [number for number, width in enumerate(widths) if width > least[number]]
             if not wide:
                 break

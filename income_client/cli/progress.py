@@ -18,11 +18,7 @@ _DRAWN_A_SECOND: Final = 10
 
 
 class StatusLine:
-    """One line that shows how far a command is; nothing where progress is not drawn.
-
-    Attributes:
-        is_shown: whether it is drawn at all; see `Screen.is_for_progress`.
-    """
+    """One line that shows how far a command is; nothing where progress is not drawn."""
 
     def __init__(self) -> None:
         self._screen = error_screen()
@@ -74,18 +70,9 @@ class StatusLine:
             self.clear()
             self._screen.print(self._text)
 
-    def say(self, message: str) -> None:
-        """Print a line that stays, wherever standard error leads."""
-        say(message)
-
 
 class Stage:
-    """One progress bar.
-
-    Args:
-        progress: draws it.
-        task: its number there.
-    """
+    """One progress bar."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress = progress

@@ -11,12 +11,10 @@ _TOKEN: Final = "token:"  # noqa: S105 - errors of token requests begin with it
 class ServiceClient(IncomeClient):
     """A client that adds the server to a connection error that leaves its block."""
 
+    # Each as HOST:PORT; no proxy is empty.
     service: str = ""
-    """The service, as ``HOST:PORT``."""
     token_endpoint: str = ""
-    """The token endpoint, likewise."""
     through: str = ""
-    """The proxy, likewise; empty for none."""
 
     async def __aexit__(
         self,

@@ -27,7 +27,7 @@ _COLUMNS: Final = (
     Column("application_id", "Application"),
     Column("event_type", "Event"),
     Column("delivered", "Delivered"),
-    Column("attempts", "Answers", is_prose=True),
+    Column("attempts", "Answers"),
 )
 
 

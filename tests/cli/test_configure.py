@@ -180,3 +180,19 @@ def test_a_file_that_cannot_be_changed_stays_as_it_is(text: str, cli: Cli, file:
     ran = cli("configure", *options, stdin="secret\n")
     assert (ran.status, file.read_text("utf-8")) == (2, text)
     assert "config.toml" in ran.stderr
+
+
+@few
+def test_a_saved_secret_is_for_its_own_address(
+    cli: Cli, file: Path, income_service: IncomeService
+) -> None:
+    """Without a terminal what was saved is kept; nothing of it goes to another address."""
+    options, secret = options_of(income_service)
+    assert cli("configure", *options, stdin=secret).status == 0
+    before = file.read_text("utf-8")
+    assert cli("configure").status == 0
+    assert file.read_text("utf-8") == before
+    for other in (("--base-url", NOWHERE, *options[2:]), ("--auth-url", NOWHERE)):
+        ran = cli("configure", *other)
+        assert (ran.status, "the secret is missing" in ran.stderr) == (2, True)
+    assert file.read_text("utf-8") == before

@@ -214,14 +214,6 @@ def test_a_full_disk_is_one_line(form: Form, ready: Cli, income_service: IncomeS
     assert ran.stderr.count("cannot write to standard output: no space left on device") == 1
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("poll", "--help")], ids=spelt)
-def test_help_on_a_full_disk_is_one_line(arguments: tuple[str, ...], cli: Cli) -> None:
-    """What cannot be written is said once, wherever it waited before."""
-    ran = cli(*arguments, stdout=FULL)
-    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
-    assert "no space left on device" in ran.stderr
-
-
 @few
 @pytest.mark.parametrize("name", READING)
 def test_ctrl_c_is_quiet(name: str, ready: Cli, income_service: IncomeService) -> None:
@@ -280,21 +272,7 @@ def test_no_secret_is_shown(form: Form, ready: Cli, income_service: IncomeServic
     assert "signature=" not in everything.lower()
 
 
-# The service
-
-
-@few
-@pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("name", sorted({*READING} - {"doctor"}))
-def test_a_service_that_is_down_is_said_once(
-    name: str, ready: Cli, income_service: IncomeService
-) -> None:
-    """The status is 1, and nothing is printed."""
-    line = Form(name).line(income_service)
-    ran = ready(*line, env={"INCOME_BASE_URL": "http://127.0.0.1:1"})
-    assert (ran.status, ran.stdout) == (1, "")
-    assert ran.stderr.count("connection refused") == 1
-
+# Completion
 
 BASH: Final = shutil.which("bash") or ""
 ASK: Final = """

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from income_client import DeadLetter, SQLiteCheckpointStore, Window
-from income_client.testing import IncomeService, LoopRunner, make_application
+from income_client.testing import IncomeService, LoopRunner
 from tests.support.cli import Cli, Running, Terminal
 
 HARMFUL: Final = "\x1b[2J\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600 Zoë, 東京 [red]"
@@ -39,51 +39,33 @@ _IDS: Final = st.text(st.characters(categories=["L", "N", "P"]), min_size=1)
 _TEXTS: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 
 
-class Listed:
-    """Runs ``dead-letters`` on a store with some."""
-
-    def __init__(self, cli: Cli, run: LoopRunner) -> None:
-        self._cli = cli
-        self._run = run
-
-    def __call__(
-        self,
-        *letters: DeadLetter,
-        output: str | None = None,
-        width: int | None = None,
-        **env: str,
-    ) -> str:
-        """Return what it prints: on a terminal of this width, or in a pipe."""
-        store = self._cli.folder / "polls.db"
-        store.unlink(missing_ok=True)
-        self._run(SQLiteCheckpointStore(store).save("default", "", version=0, dead_letters=letters))
-        terminal = None if width is None else Terminal(columns=width)
-        form = () if output is None else ("-o", output)
-        ran = self._cli("dead-letters", "--store", str(store), *form, terminal=terminal, env=env)
-        assert ran.status == 0, ran
-        return ran.stdout + ran.screen.replace("\r\n", "\n")
+Listed = Callable[..., str]
 
 
 @pytest.fixture
 def listed(cli: Cli, income_run: LoopRunner) -> Listed:
-    """Lists dead letters, which hold any text."""
-    return Listed(cli, income_run)
+    """Returns what ``dead-letters`` prints of some, on a terminal of a width or in a pipe."""
+
+    def run(
+        *letters: DeadLetter, output: str | None = None, width: int | None = None, **env: str
+    ) -> str:
+        store = cli.folder / "polls.db"
+        store.unlink(missing_ok=True)
+        income_run(
+            SQLiteCheckpointStore(store).save("default", "", version=0, dead_letters=letters)
+        )
+        terminal = None if width is None else Terminal(columns=width)
+        form = () if output is None else ("-o", output)
+        ran = cli("dead-letters", "--store", str(store), *form, terminal=terminal, env=env)
+        assert ran.status == 0, ran
+        return ran.stdout + ran.screen.replace("\r\n", "\n")
+
+    return run
 
 
 def named(*application_ids: str) -> list[DeadLetter]:
     """Return dead letters of applications."""
     return [evolve(LETTER, application_id=one) for one in application_ids]
-
-
-def test_programs_get_the_services_own_json(
-    service_cli: Cli, income_service: IncomeService
-) -> None:
-    """A row is a line as the service wrote it, with escapes for what could act on a terminal."""
-    income_service.add(make_application(application_reference_id=HARMFUL))
-    ran = service_cli("applications")
-    references = [json.loads(line)["application_reference_id"] for line in ran.lines]
-    assert (len(references), references.count(HARMFUL)) == (101, 1)
-    assert ran.stdout.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -11,15 +11,17 @@ import termios
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Self
+from unittest import mock
 
 import pyte
 import pytest
 from attrs import frozen
 
 from income_client.cli import main
+from income_client.cli.output import discard_rest
 from income_client.clock import SystemClock
 from income_client.testing import IncomeService, JumpingClock
 
@@ -236,11 +238,12 @@ class Cli:
         variables = self._variables(env or {})
         with ExitStack() as stack:
             streams = stack.enter_context(_Streams(terminal, stdin, stdout, piped=piped))
-            stack.enter_context(_variables(variables))
-            stack.enter_context(_directory(self.folder))
+            stack.enter_context(mock.patch.dict(os.environ, variables, clear=True))
+            stack.enter_context(chdir(self.folder))
             stack.enter_context(_standard_logging())
+            stack.enter_context(warnings.catch_warnings())
             stack.enter_context(_standard_signals())
-            stack.enter_context(_arguments("income-client", *arguments))
+            stack.enter_context(mock.patch.object(sys, "argv", ["income-client", *arguments]))
             stack.enter_context(_beside(streams, during))
             # A pipe that is not written to any more has an end; a terminal has none.
             if during is None and terminal is None:
@@ -366,14 +369,8 @@ def _status_on(descriptors: tuple[int, ...], running: Running, variables: Mappin
             out.flush()
         except OSError:  # what the interpreter does when this fails at its end
             status = _EXIT_FLUSH_FAILED
-            _lead_nowhere(1)
+            discard_rest()
         return int(status)
-
-
-def _lead_nowhere(descriptor: int) -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 def _status_of(ended: SystemExit) -> int:
@@ -438,50 +435,17 @@ def _beside(streams: _Streams, work: Callable[[Running], object] | None) -> Iter
 
 
 @contextmanager
-def _variables(variables: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@contextmanager
-def _directory(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-@contextmanager
-def _arguments(*arguments: str) -> Iterator[None]:
-    before = sys.argv
-    sys.argv = list(arguments)
-    try:
-        yield
-    finally:
-        sys.argv = before
-
-
-@contextmanager
 def _standard_logging() -> Iterator[None]:
     """Have no handler but the command's own, and none of those afterwards."""
     root = logging.getLogger()
     before = {logger: (logger.handlers[:], logger.level) for logger in (root, *_package_loggers())}
     root.handlers = []
-    with warnings.catch_warnings():
-        try:
-            yield
-        finally:
-            for logger in (root, *_package_loggers()):
-                logger.handlers, level = before.get(logger, ([], logging.NOTSET))
-                logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger in (root, *_package_loggers()):
+            logger.handlers, level = before.get(logger, ([], logging.NOTSET))
+            logger.setLevel(level)
 
 
 def _package_loggers() -> list[logging.Logger]:
