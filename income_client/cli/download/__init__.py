@@ -420,6 +420,9 @@ class _Bars(Progress):
         yield self._all
         yield from super().get_renderables()
 
+    def refresh(self) -> None:
+        """Leave it to the thread that draws: two at once would spoil paths between the bars."""
+
     def stop(self) -> None:
         """Take all bars away."""
         # What is drawn last is drawn whole, even if it is higher than the terminal.
