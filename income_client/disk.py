@@ -58,6 +58,38 @@ def new_file(path: Path) -> int:
     return descriptor
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """Write a private file, whole or not at all, in place of one that an earlier run left."""
+    path.unlink(missing_ok=True)
+    descriptor = new_file(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            sync_descriptor(descriptor)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def put(source: Path, place: Path) -> None:
+    """Give a file its place, and replace nothing; it may keep its own name too.
+
+    Raises:
+        FileExistsError: something is there.
+    """
+    try:
+        # Unlike a rename, a link is refused where something is.
+        os.link(source, place)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no second names; there another process may still take the place.
+        if os.path.lexists(place):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        source.rename(place)
+
+
 def make_private(path: Path) -> None:
     """Take from a file what others may do with it, if it is ours."""
     with suppress(OSError):

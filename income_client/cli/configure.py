@@ -13,12 +13,12 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from income_client import ConfigurationError, Secret
+from income_client.disk import make_folder, sync_folder, write_file
 
 from .config import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
 from .options import MisuseError, Switch
 from .output import printable, reason_of, say
-from .private_files import make_folder, sync, write
 
 _SECRETS: Final = {"client_id": "client_secret", "username": "password"}
 """The key of the secret that belongs to each name."""
@@ -175,12 +175,12 @@ def _save(path: Path, text: str, profile: str | None, *, is_checked: bool) -> No
     part = place.with_name(f".{place.name}.new")
     try:
         make_folder(place.parent)
-        write(part, text.encode())
+        write_file(part, text.encode())
         try:
             if is_checked:
                 asyncio.run(_check(Connection(config=part, profile=profile)))
             part.replace(place)
-            sync(place.parent)
+            sync_folder(place.parent)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:

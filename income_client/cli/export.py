@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -46,7 +46,6 @@ from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
     from income_client import (
-        ApplicationPage,
         ApplicationPaginator,
         ApplicationRecord,
         FetchFailure,
@@ -173,6 +172,10 @@ def _text_of(bound: Moment | None, *, up: bool = False) -> str | None:
     return bound.text if bound.at is None else service_time(bound.at, up=up).isoformat()
 
 
+_Pages = asyncio.Queue[tuple[list[str], str] | None]
+"""The ids on each page, with the walk's checkpoint before it; None after the last."""
+
+
 class _StoppedError(Exception):
     """A signal has come."""
 
@@ -190,14 +193,12 @@ class _Export:
         self._began_at = monotonic()
         self._lines: dict[str, bytes] = {}
         self._missing: dict[str, str] = {}
-        self._asked_for = 0
-        self._taken = 0
+        self._asked_for = self._taken = self._failures_in_a_row = 0
         self._checkpoint: str | None = part.fact("checkpoint")
         self._checkpoints: deque[tuple[int, str]] = deque()
         """Of the walk, each valid once so many applications are taken."""
-        self._failures_in_a_row = 0
-        self._done = 0.0
-        """Share of the span, as the bar shows it."""
+        self._share_of_one = 0.0
+        """How much of the span an application is, as far as it is listed."""
 
     async def run(self, format_: str, concurrency: int, *, allow_missing: bool) -> None:
         """Put the export at its place; raise what keeps it from being there."""
@@ -319,14 +320,17 @@ class _Export:
         )
         with _progress() as progress:
             task = progress.add_task("Exporting", total=1.0, count="")
+            done = 0.0
             try:
                 async with aclosing(records):
                     while (one := await self._stop.wait_for(anext(records, None))) is not None:
                         self._take(one)
                         if self._is_much:
                             await self._keep()
-                        count = counted(self._part.records + len(self._lines), "application")
-                        progress.update(task, completed=self._done, count=count)
+                        records_now = self._part.records + len(self._lines)
+                        done = max(done, min(records_now * self._share_of_one, _NEARLY))
+                        count = counted(records_now, "application")
+                        progress.update(task, completed=done, count=count)
             finally:
                 await self._keep()
         if self._stop.is_stopped:
@@ -345,23 +349,43 @@ class _Export:
         for one in self._part.missing():
             self._asked_for += 1
             yield one
-        first = ends
-        async with aclosing(_listed_ahead(walk)) as pages:
-            async for page, checkpoint, covered in pages:
+        pages: _Pages = asyncio.Queue(_PAGES_AHEAD)
+        task = asyncio.create_task(self._list(walk, begins, ends, pages))
+        try:
+            while (found := await pages.get()) is not None:
+                page, checkpoint = found
                 self._checkpoints.append((self._asked_for, checkpoint))
-                # Nothing was updated before it was applied for: the years before do not count.
-                first = min([first, *(row.application_date for row in page.applications)])
-                first = max(begins, first)
-                left = min((1 - covered) * (ends - begins), ends - first)
-                of_page = page.updated_before - max(page.updated_after, first)
-                new = self._part.new([row.application_id for row in page.applications])
-                for number, one in enumerate(new):
-                    if first < ends:
-                        share = 1 - (left - of_page * number / len(new)) / (ends - first)
-                        self._done = max(self._done, min(share, _NEARLY))
+                for one in self._part.new(page):
                     self._asked_for += 1
                     yield one
+            await task
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
         self._checkpoints.append((self._asked_for, walk.checkpoint))
+
+    async def _list(
+        self, walk: "ApplicationPaginator", begins: datetime, ends: datetime, to: "_Pages"
+    ) -> None:
+        """List ahead of what is read, as narrow windows need many calls."""
+        first, listed = ends, self._part.records
+        try:
+            async with aclosing(walk.pages()) as pages:
+                async for page in pages:
+                    # Nothing was updated before it was applied for: the years before do not count.
+                    first = min([first, *(row.application_date for row in page.applications)])
+                    first = max(begins, first)
+                    if first < ends and listed:
+                        left = (1 - walk.progress.covered_fraction) * (ends - begins)
+                        self._share_of_one = max(0.0, 1 - left / (ends - first)) / listed
+                    listed += len(page.applications)
+                    ids = [row.application_id for row in page.applications]
+                    await to.put((ids, walk.checkpoint))
+        except Exception:
+            await to.put(None)
+            raise
+        self._share_of_one = 1 / max(1, listed)
+        await to.put(None)
 
     def _take(self, outcome: "ApplicationRecord | FetchFailure") -> None:
         """Take a record, or why it could not be read; raise what is not about the application."""
@@ -412,36 +436,6 @@ class _Export:
                 f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
             ) from None
         return tables.rows
-
-
-async def _listed_ahead(
-    walk: "ApplicationPaginator",
-) -> "AsyncGenerator[tuple[ApplicationPage, str, float], None]":
-    """Yield pages, with the walk's checkpoint and covered fraction before each of them.
-
-    More are listed while records are read: a service of narrow windows needs many.
-    """
-    queue: asyncio.Queue[Any] = asyncio.Queue(_PAGES_AHEAD)
-
-    async def list_pages() -> None:
-        try:
-            async with aclosing(walk.pages()) as pages:
-                async for page in pages:
-                    await queue.put((page, walk.checkpoint, walk.progress.covered_fraction))
-        except Exception as error:  # noqa: BLE001 - raised again below
-            await queue.put(error)
-        else:
-            await queue.put(None)
-
-    task = asyncio.create_task(list_pages())
-    try:
-        while (found := await queue.get()) is not None:
-            if isinstance(found, Exception):
-                raise found
-            yield found
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
 
 
 def _progress() -> Progress:

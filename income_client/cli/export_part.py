@@ -6,13 +6,12 @@ import sqlite3
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from errno import EEXIST
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Self
 
 from income_client import IncomeClientError
-from income_client.disk import new_file, sync_descriptor, sync_folder
+from income_client.disk import new_file, put, sync_descriptor, sync_folder, write_file
 
 _LINES: Final = "records.jsonl"
 _TABLES: Final = "tables"
@@ -36,33 +35,25 @@ class Part:
 
     Lines are on the disk before the SQLite file counts them: what a crash leaves behind the
     last that is counted is cut off. Nothing at the target is ever replaced.
-
-    Args:
-        target: where the export will be.
-        has_manifest_beside: whether a manifest will be beside it.
-
-    Attributes:
-        folder: where the part is.
-        records: number of its lines.
-        size: bytes of its lines.
-
-    Raises:
-        IncomeClientError: something is at the target, the folder is anything else, or another
-            process has it.
-        OSError: it cannot be made or opened.
-        sqlite3.Error: the SQLite file cannot be read or written.
     """
 
     def __init__(self, target: Path, *, has_manifest_beside: bool) -> None:
         self.folder: Path = target.with_name(f"{target.name}.part")
+        self.lines: Path = self.folder / _LINES
         self._target = target
         self._manifest = target.with_name(f"{target.name}.{_MANIFEST}")
         self._has_manifest_beside = has_manifest_beside
         self._facts: dict[str, Any] = {}
         self._turn = Lock()
+        path = self.folder / _DATABASE
         self._make_folder()
-        self._database = self._connect()
+        with suppress(FileExistsError):
+            os.close(new_file(path))
+        self._database = sqlite3.connect(
+            path, timeout=0, isolation_level=None, check_same_thread=False
+        )
         try:
+            self._lock()
             self._facts.update(self._database.execute("SELECT name, value FROM facts"))
             count = "SELECT count(*) FROM applications WHERE reason IS NULL"
             self.records: int = self._database.execute(count).fetchone()[0]
@@ -80,11 +71,6 @@ class Part:
         self._database.close()
 
     @property
-    def lines(self) -> Path:
-        """The file of lines."""
-        return self.folder / _LINES
-
-    @property
     def is_published(self) -> bool:
         """Whether the target is this very export, put there by a run that was killed then."""
         name = self._facts.get("published")
@@ -98,9 +84,13 @@ class Part:
         """Return what is noted under a name, None for nothing."""
         return self._facts.get(name)
 
-    def note(self, **facts: str | None) -> None:
-        """Note texts under their names."""
-        self._save(facts)
+    def note(self, rows: Sequence[tuple[str, str | None]] = (), **facts: str | int | None) -> None:
+        """Have facts and rows of applications in the SQLite file, all of them or none."""
+        with self._database:
+            self._database.execute("BEGIN")
+            self._database.executemany(_ADD, rows)
+            self._database.executemany("REPLACE INTO facts VALUES (?, ?)", facts.items())
+        self._facts.update(facts)
 
     def resume(self) -> None:
         """Get ready for more lines; raise if something is at the target, or they are damaged."""
@@ -138,10 +128,8 @@ class Part:
     ) -> None:
         """Keep what has come, all or none, so that it survives a loss of power; in any thread.
 
-        Args:
-            lines: by application; one that has a line already keeps that.
-            missing: applications that could not be read, with the reasons.
-            checkpoint: of the walk, covering nothing but what is kept by now.
+        An application that has a line already keeps that. The checkpoint is the walk's, and
+        covers nothing but what is kept by now.
         """
         query = "SELECT 1 FROM applications WHERE id = ? AND reason IS NULL"
         with self._turn:
@@ -151,7 +139,7 @@ class Part:
             self._write(written)
             size = self.size + len(written)
             rows = [*((one, None) for one in fresh), *missing.items()]
-            self._save({"size": size, "checkpoint": checkpoint}, rows)
+            self.note(rows, size=size, checkpoint=checkpoint)
             self.size = size
             self.records += len(fresh)
 
@@ -169,16 +157,15 @@ class Part:
         # Noted first, so that the next run knows what it finds there after a kill.
         self.note(manifest=manifest.decode(), published=_LINES)
         source = self.folder / _MANIFEST
-        source.unlink(missing_ok=True)
-        _write_new(source, manifest)
-        _put(source, self._manifest)
-        _put(self.lines, self._target)
+        write_file(source, manifest)
+        put(source, self._manifest)
+        put(self.lines, self._target)
         sync_folder(self._target.parent)
 
     def publish_tables(self, manifest: bytes) -> None:
         """Put the Parquet files at the target, with the manifest among them."""
         source = self.folder / _TABLES
-        _write_new(source / _MANIFEST, manifest)
+        write_file(source / _MANIFEST, manifest)
         sync_folder(source)
         self.note(published=_TABLES)
         self._check_free()
@@ -221,48 +208,23 @@ class Part:
                 self.folder.rmdir()
             raise
 
-    def _connect(self) -> sqlite3.Connection:
-        path = self.folder / _DATABASE
-        with suppress(FileExistsError):
-            os.close(new_file(path))
-        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    def _lock(self) -> None:
+        """Take the SQLite file for this process until it ends."""
         try:
             for pragma in _PRAGMAS:
-                database.execute(f"PRAGMA {pragma}")
-            database.execute("BEGIN EXCLUSIVE")  # from here on, no other process has it
+                self._database.execute(f"PRAGMA {pragma}")
+            self._database.execute("BEGIN EXCLUSIVE")
             for statement in _SCHEMA:
-                database.execute(statement)
-            database.execute("COMMIT")
+                self._database.execute(statement)
+            self._database.execute("COMMIT")
+            # The process that had it may have removed it just now.
+            is_ours = (self.folder / _DATABASE).exists()
         except sqlite3.OperationalError as error:
-            database.close()
             if error.sqlite_errorcode not in _BUSY:
                 raise
-        except BaseException:
-            database.close()
-            raise
-        else:
-            if path.exists():
-                return database
-            # The process that had it has just removed it.
-            database.close()
-        raise IncomeClientError(f"another export is at work in {self.folder}")
-
-    def _save(
-        self,
-        facts: Mapping[str, str | int | None],
-        rows: Sequence[tuple[str, str | None]] = (),
-    ) -> None:
-        """Have all of this in the SQLite file, or none of it."""
-        self._database.execute("BEGIN")
-        try:
-            self._database.executemany(_ADD, rows)
-            self._database.executemany("REPLACE INTO facts VALUES (?, ?)", facts.items())
-            self._database.execute("COMMIT")
-        except BaseException:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
-            raise
-        self._facts.update(facts)
+            is_ours = False
+        if not is_ours:
+            raise IncomeClientError(f"another export is at work in {self.folder}")
 
     def _write(self, content: bytes) -> None:
         """Write behind the lines that are counted, in place of what a failure has left there."""
@@ -292,25 +254,3 @@ def _is_there(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    with os.fdopen(new_file(path), "wb") as file:
-        file.write(content)
-        file.flush()
-        sync_descriptor(file.fileno())
-
-
-def _put(source: Path, place: Path) -> None:
-    """Give a file its place, and replace nothing; it may keep its name in the part too."""
-    try:
-        # Unlike a rename, a link is refused where something is.
-        os.link(source, place)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Some file systems have no second names: there is a moment then in which somebody else
-        # may take the place.
-        if _is_there(place):
-            raise FileExistsError(EEXIST, os.strerror(EEXIST)) from None
-        source.rename(place)

@@ -10,8 +10,7 @@ from income_client.cli.config import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import MisuseError, Switch, TableOrJson
 from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
-from income_client.cli.private_files import put, write
-from income_client.disk import sync_folder
+from income_client.disk import put, sync_folder, write_file
 
 
 async def application(
@@ -97,7 +96,7 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        write(part, content)
+        write_file(part, content)
         try:
             if overwrite:
                 part.replace(path)

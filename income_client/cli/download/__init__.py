@@ -5,19 +5,17 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.console import Group
+from rich.console import RenderableType
 from rich.filesize import decimal
-from rich.live import Live
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -86,16 +84,6 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _THIS_MACHINE: Final = re.compile(
     r"(localhost|127(\.[0-9]+){3}|\[::1\])(:([0-9]+|\*))?", re.IGNORECASE
 )
-_NAMES_HELP: Final = (
-    "template of the names of files. Fields: application_id, document_type, document_id, file, "
-    "file_reference_id and ext; without a folder it must end with .{ext}. Files that the "
-    "manifest lists stay where they are."
-)
-_HOST_HELP: Final = (
-    "another host that files may come from, as name, *.domain, address or with :port; may be "
-    "repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also allows http and "
-    "private networks, for any host allowed."
-)
 _ALLOWED_BY: Final = {
     LinkRefusal.PLAIN_HTTP: "files come over http from this machine only: --allow-host 127.0.0.1",
     LinkRefusal.HOST: "files come from another host if --allow-host names it",
@@ -133,19 +121,13 @@ async def download(
     updated_before: When | None = None,
     type_: TypesOption = (),
     names: Annotated[
-        str, Parameter(validator=_check_names, metavar="TEMPLATE", help=_NAMES_HELP)
+        str, Parameter(validator=_check_names, metavar="TEMPLATE")
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 8,
     overwrite: Switch = False,
     allow_host: Annotated[
         tuple[str, ...],
-        Parameter(
-            validator=_check_hosts,
-            negative=(),
-            show_default=False,
-            metavar="HOST",
-            help=_HOST_HELP,
-        ),
+        Parameter(validator=_check_hosts, negative=(), show_default=False, metavar="HOST"),
     ] = (),
     allow_private_networks: Switch = False,
     quiet: QuietOption = False,
@@ -174,10 +156,14 @@ async def download(
         updated_after: instead of ids: applications updated after this time, as 7d or 2026-01-31.
         updated_before: the same, before this time.
         type_: only documents of this type, such as paystub; may be repeated.
-        names: template of the names of files.
+        names: template of the names of files. Fields: application_id, document_type, document_id,
+            file, file_reference_id and ext; without a folder it must end with .{ext}. Files that
+            the manifest lists stay where they are.
         concurrency: downloads at a time.
         overwrite: compare files that are there too, and replace those that differ.
-        allow_host: another host that files may come from; may be repeated.
+        allow_host: another host that files may come from, as name, *.domain, address or with
+            :port; may be repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also
+            allows http and private networks, for any host allowed.
         allow_private_networks: allow these hosts to be in private networks.
         quiet: show neither progress nor summary, only failures.
         connection: the service.
@@ -367,7 +353,7 @@ class _Run:
 
     def _write(self, entry: ManifestEntry) -> None:
         path = self._folder / entry.path
-        if not self._bars.print(path):
+        if not self._bars.print_path(path):
             # In this order a crash may repeat a path, and never leaves one out.
             self._lines.write(os.fsencode(path))
             self._lines.keep()
@@ -397,67 +383,63 @@ class _Run:
         say(_with_ids(str(error), failure.application_id or "", failure.document_id))
 
 
-class _Bars:
-    """A bar for all applications, and one for each file on its way, while the block lasts."""
+class _Bars(Progress):
+    """A bar for each file on its way, and one above them for all applications."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         screen = error_screen()
-        self._is_shown = is_wanted and screen.is_for_progress
-        # Paths and bars on one terminal have to take turns.
-        self._is_shared = self._is_shown and sys.stdout.isatty()
-        self._known = Known(count=0, is_all=True)
-        self._done = 0
-        self._tasks: dict[FileKey, TaskID] = {}
         self._all = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.completed:,.0f} of {task.description}"),
             BarColumn(bar_width=18),
             TextColumn("{task.fields[count]}"),
             TimeElapsedColumn(),
             console=screen,
         )
         self._task = self._all.add_task("", count="")
-        label = Column(max_width=28, no_wrap=True, overflow="ellipsis")
-        self._files = Progress(
-            TextColumn("{task.description}", markup=False, table_column=label),
+        super().__init__(
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(max_width=28, no_wrap=True, overflow="ellipsis"),
+            ),
             BarColumn(bar_width=18),
             DownloadColumn(),
             TransferSpeedColumn(),
             console=screen,
-        )
-        self._live = Live(
-            Group(self._all, self._files),
-            console=screen,
-            refresh_per_second=10,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
+            disable=not (is_wanted and screen.is_for_progress),
         )
+        # Paths and bars on one terminal have to take turns.
+        self._is_shared = not self.disable and sys.stdout.isatty()
+        self._by_key: dict[FileKey, TaskID] = {}
 
-    def __enter__(self) -> Self:
-        if self._is_shown:
-            self._live.start()
-        return self
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield what is drawn, from top to bottom."""
+        yield self._all
+        yield from super().get_renderables()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def refresh(self) -> None:
+        """Leave it to the thread that draws: two at once would spoil paths between the bars."""
+
+    def stop(self) -> None:
+        """Take all bars away."""
         # What is drawn last is drawn whole, even if it is higher than the terminal.
-        for key in list(self._tasks):
+        for key in list(self._by_key):
             self.end(key)
-        self._live.stop()
+        super().stop()
 
     def expect(self, known: Known) -> None:
         """Have the bar of all be of as many applications as are known by now."""
-        self._known = known
-        self._update()
+        text = counted(known.count, "application")
+        if not known.is_all:
+            text = f"{known.count:,}+ applications"
+        self._all.update(self._task, total=known.count, description=text)
 
     def end_application(self) -> None:
         """Count an application as done."""
-        self._done += 1
-        self._update()
+        self._all.advance(self._task)
 
     def count(self, files: int, size: int) -> None:
         """Show how many files are there, and how many bytes have come."""
@@ -466,38 +448,23 @@ class _Bars:
     def move(self, progress: "DownloadProgress") -> None:
         """Move the bar of a file, or begin one."""
         key = _key(progress.application_id, progress.document_type, progress.document_id)
-        task = self._tasks.get(key)
-        if task is None:
+        if key not in self._by_key:
             # What was there from the beginning says nothing about the rate.
-            self._tasks[key] = self._files.add_task(
-                printable(progress.document_id),
-                total=progress.total,
-                completed=progress.received,
+            self._by_key[key] = self.add_task(
+                printable(progress.document_id), completed=progress.received
             )
-        else:
-            self._files.update(task, total=progress.total, completed=progress.received)
+        self.update(self._by_key[key], total=progress.total, completed=progress.received)
 
     def end(self, key: FileKey) -> None:
         """Take the bar of a file away, if it has one."""
-        task = self._tasks.pop(key, None)
-        if task is not None:
-            self._files.remove_task(task)
+        if key in self._by_key:
+            self.remove_task(self._by_key.pop(key))
 
-    def print(self, path: Path) -> bool:
+    def print_path(self, path: Path) -> bool:
         """Print a path above the bars if they are where standard output leads."""
         if self._is_shared:
-            self._live.console.print(Text(str(path)), soft_wrap=True)
+            self.console.print(Text(str(path)), soft_wrap=True)
         return self._is_shared
-
-    def _update(self) -> None:
-        count = f"{self._known.count:,}" + "+" * (not self._known.is_all)
-        noun = "application" if count == "1" else "applications"
-        self._all.update(
-            self._task,
-            completed=self._done,
-            total=self._known.count,
-            description=f"{self._done:,} of {count} {noun}",
-        )
 
 
 def _key(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
