@@ -8,7 +8,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
@@ -240,7 +240,7 @@ class Screen(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print as `Console.print` does; standard output that takes no more is an error."""
-        with self._writing():
+        with self._turn(), self._writing():
             super().print(*objects, **options)
 
     def end_capture(self) -> str:
@@ -265,6 +265,14 @@ class Screen(Console):
         mode = os.fstat(sys.stdout.fileno()).st_mode
         is_alone = stat.S_ISREG(mode) or stat.S_ISCHR(mode)
         return self.file.isatty() and not self.is_dumb_terminal and is_alone
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        # What a thread draws between a message's erasing and its writing would not be erased.
+        with ExitStack() as stack:
+            for drawn in tuple(self._render_hooks):
+                stack.enter_context(getattr(drawn, "_lock", nullcontext()))
+            yield
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
