@@ -7,7 +7,7 @@ decided elsewhere.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -471,10 +471,28 @@ async def _serving(handle: _Handle, host: str, port: int) -> AsyncIterator[int]:
     runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_TIMEOUT)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
-        yield runner.addresses[0][1]
+        async with _listening(server, host, port) as bound:
+            yield bound
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def _listening(server: web.Server, host: str, port: int) -> AsyncIterator[int]:
+    """Accept connections inside, and yield the port; each one accepted is the server's."""
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(server, host, port)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        # What asyncio accepts just before it closes would be lost, unclosed: it begins first.
+        with suppress(NotImplementedError):  # of a loop that has no readers
+            for each in listening.sockets:
+                loop.remove_reader(each)
+        try:
+            await asyncio.sleep(0)
+        finally:
+            listening.close()
 
 
 async def _read(request: web.BaseRequest) -> HttpRequest:

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -90,6 +92,25 @@ async def test_close_ends_replies_held_back(session: aiohttp.ClientSession) -> N
     with pytest.raises(aiohttp.ClientError):
         await waiting
     assert [each.status for each in service.requests] == [200]
+
+
+@pytest.mark.parametrize("turns", range(5))
+@pytest.mark.parametrize("server", ["url", "files_url"])
+async def test_close_ends_connections_accepted_just_before(server: str, turns: int) -> None:
+    """At whichever turn of the loop it comes, a connection is closed, not lost."""
+    before = asyncio.all_tasks()
+    service = Emulator(1)
+    await service.start()
+    address = URL(getattr(service, server))
+    with socket.create_connection((str(address.host), address.port or 0)) as connection:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await service.close()
+        assert asyncio.all_tasks() == before
+        connection.settimeout(0)
+        async with asyncio.timeout(10):
+            with suppress(ConnectionResetError):
+                assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
 
 
 async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:

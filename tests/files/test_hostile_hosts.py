@@ -70,14 +70,11 @@ async def test_a_reply_that_never_begins_is_given_up(tmp_path: Path, drip: bytes
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    timeouts = Timeouts(connect=0.1, read=0.2)
-    async with (
-        scene(downloads=POLICY, retry=ONCE, timeouts=timeouts) as play,
-        serving(answer) as server,
-    ):
+    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+        hasty = play.client.with_options(timeouts=Timeouts(connect=0.1, read=0.2))
         with pytest.raises(DownloadError, match="too long"):
-            await play.client.download(document, tmp_path / "slip")
+            await hasty.download(document, tmp_path / "slip")
 
 
 async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
@@ -90,13 +87,11 @@ async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    async with (
-        scene(downloads=POLICY, retry=ONCE, timeouts=Timeouts(connect=5, read=0.2)) as play,
-        serving(answer) as server,
-    ):
+    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+        hasty = play.client.with_options(timeouts=Timeouts(connect=5, read=0.2))
         with pytest.raises(DownloadError):
-            await play.client.download(document, tmp_path / "slip")
+            await hasty.download(document, tmp_path / "slip")
 
 
 async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:

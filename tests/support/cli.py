@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
+from traceback import walk_stack
+from types import FrameType
 from typing import IO, Any, Final, Self
 from unittest import mock
 
@@ -185,7 +187,7 @@ class Running:
         for _ in range(_NUDGES):
             if self._ended.wait(_NUDGE_SECONDS):
                 return
-            if sys._current_frames()[main].f_code.co_name == "select":
+            if not _is_closing_a_loop(sys._current_frames()[main]):
                 signal.pthread_kill(main, _NUDGE)
 
     def end(self) -> None:
@@ -195,6 +197,13 @@ class Running:
     def wait(self) -> None:
         """Wait until the command has returned."""
         assert self._ended.wait(_PATIENCE)
+
+
+def _is_closing_a_loop(frame: FrameType) -> bool:
+    return any(
+        one.f_code.co_name == "close" and one.f_globals["__name__"].startswith("asyncio.")
+        for one, _ in walk_stack(frame)
+    )
 
 
 class Cli:

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
+from tests.support.stopping import stop
+
 _PIECE_BYTES = 16 * 1024
 _END = b"\r\n\r\n"
 
@@ -216,7 +218,7 @@ async def cutting_proxy(upstream: str) -> AsyncIterator[CuttingProxy]:
     try:
         yield proxy
     finally:
-        server.close()
+        await stop(server)
         pending = list(tasks)
         for task in pending:
             task.cancel()

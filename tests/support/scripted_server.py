@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from attrs import field, frozen
 
+from tests.support.stopping import stop
+
 
 @frozen(kw_only=True)
 class Seen:
@@ -136,7 +138,7 @@ async def serving(
     try:
         yield script
     finally:
-        server.close()
+        await stop(server)
         pending = list(tasks)
         for task in pending:
             task.cancel()

@@ -24,6 +24,7 @@ from income_client import (
     from_json,
 )
 from income_client.testing import JumpingClock
+from tests.support.stopping import stop
 
 USER: Final = "invented-user"
 PASSWORD: Final = "invented-password"
@@ -253,7 +254,7 @@ async def serving() -> AsyncIterator[Storage]:
     try:
         yield storage
     finally:
-        server.close()
+        await stop(server)
         for task in connections:
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)

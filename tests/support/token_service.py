@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 
 from income_client import IncomeClient, IncomeClientError, OAuth2ClientCredentials
 from income_client.testing import JumpingClock
+from tests.support.stopping import stop
 
 CREDENTIALS = OAuth2ClientCredentials("partner", "invented")
 CUT = b""
@@ -179,7 +180,7 @@ async def running(
         async with IncomeClient(service.url, **usual | options) as client:
             yield service, client
     finally:
-        server.close()
+        await stop(server)
         for conversation in service._conversations:
             conversation.cancel()
         await until(lambda: asyncio.all_tasks() == before)
