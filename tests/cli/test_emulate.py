@@ -129,14 +129,16 @@ def test_signals_end_it_quietly(signal: str, status: int, emulate: Emulate) -> N
     assert (ran.status, ran.stderr) == (status, "")
 
 
-def test_its_present_is_that_of_the_machine_to_the_second(emulate: Emulate) -> None:
+def test_its_present_is_that_of_the_machine(emulate: Emulate) -> None:
     """However long its data took to make, service time is not behind."""
 
     async def compare(emulator: Emulating) -> None:
         seconds = set[datetime]()
         async with emulator.client() as client:
             while len(seconds) < 3:  # a clock that is behind is so at the turn of a second
-                before = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+                # Less than it takes to invent the data; the process may have had to wait.
+                earlier = datetime.now(UTC) - timedelta(milliseconds=200)
+                before = earlier.replace(tzinfo=None, microsecond=0)
                 present = (await client.get_application_page(limit=1)).updated_before
                 assert before <= present <= datetime.now(UTC).replace(tzinfo=None)
                 seconds.add(present)
