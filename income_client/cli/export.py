@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Window,
     )
 
+_OTHER_FORMATS: Final = frozenset({".arrow", ".csv", ".feather", ".parquet", ".xlsx"})
 _WALKERS: Final = 4
 """List calls in flight, beside the requests about applications."""
 _PAGES_AHEAD: Final = 20
@@ -127,6 +128,8 @@ async def export(
         raise MisuseError("--updated-after is later than --updated-before")
     if format_ == "parquet":
         _check_pyarrow()
+    elif to.suffix.lower() in _OTHER_FORMATS:
+        raise MisuseError(f"--to {to.name}: JSON lines are written, or --format parquet")
     ready = made_ready(connection)
     request = {
         "service": (ready.configuration.account.base_url or "").rstrip("/"),

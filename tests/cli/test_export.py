@@ -312,6 +312,15 @@ def test_misuse(
 
 
 @few
+@pytest.mark.parametrize("name", ["all.parquet", "all.CSV"])
+def test_json_lines_have_no_name_of_another_format(name: str, service_cli: Cli) -> None:
+    """A file that other programs would misread is refused before anything is sent."""
+    ran = service_cli("export", "--to", name)
+    assert ran.status == 2
+    assert "--format parquet" in ran.words
+
+
+@few
 @pytest.mark.parametrize(
     ("error", "said"),
     [
