@@ -19,6 +19,7 @@ from income_client import (
     BasicAuth,
     DecodeError,
     Event,
+    IncomeClient,
     IncomeClientError,
     InvalidRequestError,
     NotFoundError,
@@ -98,8 +99,8 @@ class Service:
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.calls = 0
-        self.is_refused = False
+        self.calls: int = 0
+        self.is_refused: bool = False
         self._is_basic = isinstance(ready.auth, BasicAuth)
         self._ends_at = time.monotonic() + MOST_SECONDS - _TIMEOUTS.deadline
         self._end: UnansweredError | None = None
@@ -114,7 +115,7 @@ class Service:
         self._presents: list[_Offset] = []
         self._samples: list[tuple[str, datetime]] = []
         self._shift = 0
-        self.client = ready.client(
+        self.client: IncomeClient = ready.client(
             timeouts=_TIMEOUTS,
             retry=RetryPolicy(max_attempts=1),
             on_event=self._on_event,
