@@ -4,8 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -83,41 +82,30 @@ class Stage:
         self._progress.update(self._task, completed=completed, count=count)
 
 
-class Stages:
+class Stages(Progress):
     """Progress bars, one after the other; nothing where progress is not drawn."""
 
     def __init__(self) -> None:
-        self._progress = Progress(
+        screen = error_screen()
+        super().__init__(
             TextColumn("{task.description:<16}"),
             BarColumn(bar_width=18),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[count]:<31}"),
             TimeElapsedColumn(),
-            console=error_screen(),
-            disable=not error_screen().is_for_progress,
+            console=screen,
+            disable=not screen.is_for_progress,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
     @contextmanager
     def stage(self, name: str, total: float) -> Iterator[Stage]:
         """Show a bar for what happens inside."""
-        task = self._progress.add_task(name, total=total, count="")
-        yield Stage(self._progress, task)
-        self._progress.stop_task(task)
+        task = self.add_task(name, total=total, count="")
+        yield Stage(self, task)
+        self.stop_task(task)
 
 
 class _LogLines(logging.Handler):

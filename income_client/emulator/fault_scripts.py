@@ -41,7 +41,7 @@ def script(text: str) -> tuple[Fault, ...]:
     """Return the faults that a text describes, such as ``get_application: 500, 500, ok, cut``.
 
     Args:
-        text: lines of a call and what becomes of each of its requests in turn; those
+        text: lines of a call and the outcome of each of its requests in turn; those
             after the last step are served as usual. The call is list_applications,
             get_application, get_documents, token, file or any; ``get_application(app-1)``
             is about one application. A step is a status, ok, expired_token, reset,
