@@ -304,6 +304,7 @@ def _file_to_read(
 
 
 _MAX_BYTES: Final = 64 * 1024
+_MAX_DEPTH: Final = 100
 _READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _OTHERS: Final = 0o077
 _SHOWN_KEY: Final = re.compile(r"[a-z_]{1,30}")
@@ -339,16 +340,32 @@ def name_of(path: Path) -> str:
 def _table(path: Path) -> dict[str, Any]:
     name = name_of(path)
     text, status = _text(path)
+    table = parse_toml(text, name)
+    if _holds_secret(table) and (exposed := _exposed(path, status)):
+        raise ConfigurationError(f"{name} {exposed}")
+    return table
+
+
+def parse_toml(text: bytes, name: str) -> dict[str, Any]:
+    """Return the tables of a settings file; raise ConfigurationError, which quotes nothing."""
+    if _depth(text) > _MAX_DEPTH:
+        raise ConfigurationError(f"{name} is not TOML of settings: it is nested too deeply")
     try:
-        table = tomllib.loads(text.decode())
-    except (ValueError, RecursionError) as error:
+        return tomllib.loads(text.decode())
+    except ValueError as error:
         # The message itself may quote the file.
         place = _TOML_PLACE.search(str(error))
         fault = f"{name} is not TOML{f' ({place[1]})' if place else ''}"
         raise ConfigurationError(fault) from None
-    if _holds_secret(table) and (exposed := _exposed(path, status)):
-        raise ConfigurationError(f"{name} {exposed}")
-    return table
+
+
+def _depth(text: bytes) -> int:
+    """Return how deep brackets nest, roughly; a parser at the stack's end breaks finalizers too."""
+    depth = deepest = 0
+    for bracket in re.findall(rb"[][{}]", text):
+        depth = depth + 1 if bracket in b"[{" else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _text(path: Path) -> tuple[bytes, os.stat_result]:

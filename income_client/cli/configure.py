@@ -84,13 +84,16 @@ def configure(
 
 
 def _read(path: Path, name: str) -> tuple[str, dict[str, Any]]:
+    from income_client.configuration import parse_toml
+
     try:
-        text = path.read_text("utf-8") if path.exists() else ""
-        return text, tomllib.loads(text)
+        text = path.read_bytes() if path.exists() else b""
+        table = parse_toml(text, name)
     except OSError as error:
         raise MisuseError(f"cannot read {name}: {reason_of(error)}") from None
-    except ValueError:
-        raise MisuseError(f"{name} is not TOML") from None
+    except ConfigurationError as error:
+        raise MisuseError(str(error)) from None
+    return text.decode().replace("\r\n", "\n"), table
 
 
 def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:

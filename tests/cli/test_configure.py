@@ -170,7 +170,13 @@ def test_misuse_names_the_option(
 
 
 @pytest.mark.parametrize(
-    "text", ["base_url = ", 'profiles = {x = {base_url = "a"}}\n', "[profiles]\nx.base_url = 'a'\n"]
+    "text",
+    [
+        "base_url = ",
+        "base_url = " + "[" * 5000,
+        'profiles = {x = {base_url = "a"}}\n',
+        "[profiles]\nx.base_url = 'a'\n",
+    ],
 )
 def test_a_file_that_cannot_be_changed_stays_as_it_is(text: str, cli: Cli, file: Path) -> None:
     """A malformed file, or one that is written in an unusual way, is left to its owner."""

@@ -220,7 +220,7 @@ REFUSED: Final[dict[str, tuple[tuple[str, ...], int, str]]] = {
     "others read a profile": (("[profiles.x]", 'password = "canary"'), 0o644, OPEN),
     "no TOML": (('client_secret = "canary\0"',), 0o600, "TOML (line 1, column 24)"),
     "no UTF-8": (('client_secret = "canary\udcff"',), 0o600, "TOML"),
-    "too deep": (("x = " + "[" * 5000,), 0o600, "TOML"),
+    "too deep": (("x = " + "[" * 5000,), 0o600, "nested too deeply"),
     "too long": (("#" * 70_000,), 0o600, "64 KiB"),
     "unknown key": (('canary_Secret = "x"',), 0o600, "unknown key"),
     "harmful key": (('"\\u001b[31m" = 1',), 0o600, "unknown key"),
