@@ -4,7 +4,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cyclopts import App, CycloptsError, CycloptsPanel, UnknownOptionError, UnusedCliTokensError
+from cyclopts import (
+    App,
+    CycloptsError,
+    CycloptsPanel,
+    MissingArgumentError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 from cyclopts.help import DefaultFormatter, HelpPanel
 from rich.console import Console, ConsoleOptions, Group
 from rich.text import Text
@@ -160,4 +167,11 @@ def _said(error: CycloptsError) -> str:
         option = (error.token.keyword or error.token.value or "").partition("=")[0]
         if meant := _MEANT.get((*(error.command_chain or ()), option)):
             return f"Unknown option: {option}. Did you mean {meant}?"
-    return str(error)
+        if error.app is not None and not error.argument_collection:
+            # It was found among ids, where the options of the command are not known.
+            error.argument_collection = error.app.assemble_argument_collection()
+    text = str(error)
+    if isinstance(error, MissingArgumentError) and not error.keyword and error.argument:
+        # cyclopts says of an option that was left out that it has no value.
+        text = text.replace("requires an argument", "is missing")
+    return text

@@ -111,7 +111,7 @@ def test_a_wrong_option_is_named(name: str, cli: Cli) -> None:
     ran = cli(name, "--no-such-option", "value")
     assert (ran.status, ran.stdout) == (2, "")
     # Where something is missing as well, that is said first.
-    assert "--no-such-option" in ran.stderr or "requires an argument" in ran.stderr
+    assert "--no-such-option" in ran.stderr or "is missing" in ran.stderr
     assert max(map(len, ran.stderr.splitlines())) <= WIDTH
 
 
@@ -125,6 +125,12 @@ def test_a_wrong_option_is_named(name: str, cli: Cli) -> None:
         (("emulate", "--port", "70000"), "70000"),
         (("emulate", "--latency", "-1"), "-1"),
         (("emulate", "--start", "tomorrow"), "--start"),
+        (("export",), "parameter --to is missing"),
+        (("export", "--to"), "parameter --to requires an argument"),
+        (("application",), "parameter APPLICATION_ID is missing"),
+        (("applications", "--updated-afer", "7d"), "Did you mean --updated-after?"),
+        (("documents", "app-1", "--typ", "w2"), "Did you mean --type?"),
+        (("download", "app-1", "--to", "x", "--concurency", "4"), "Did you mean --concurrency?"),
         (("export", "--to", "x", "--output", "parquet"), "--format"),
         (("export", "--to", "x", "--output=parquet"), "--format"),
         (("export", "--to", "x", "-o", "parquet"), "--format"),
