@@ -29,6 +29,9 @@ _CONFIG_HELP: Final = (
     "Configuration file in TOML, which overrides the environment. Default: $INCOME_CONFIG or "
     "~/.config/income-client/config.toml, which the environment overrides."
 )
+_FIRST_STEPS: Final = (
+    "(income-client configure asks for it; income-client emulate runs a service to try)"
+)
 _PROFILE_HELP: Final = (
     "Use [profiles.NAME] of the configuration file, which overrides the environment."
 )
@@ -87,11 +90,16 @@ def made_ready(connection: Connection | None = None) -> Ready:
     from income_client.configuration import from_file
 
     connection = connection or Connection()
+    has_address = True
     try:
         found = _completed(from_file(connection.profile, connection.config))
+        has_address = bool(found.account.base_url)
         return Ready(configuration=found, auth=found.auth())
     except ConfigurationError as error:
-        raise MisuseError(error.message) from None
+        failure = MisuseError(error.message)
+        if not has_address:
+            failure.add_note(_FIRST_STEPS)
+        raise failure from None
 
 
 def _completed(found: "Configuration") -> "Configuration":

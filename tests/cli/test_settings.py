@@ -330,6 +330,15 @@ def test_a_person_learns_of_doctor_once(
     assert HINT not in service_cli(*LIST).stderr
 
 
+def test_a_missing_address_comes_with_first_steps(cli: Cli) -> None:
+    """Without an address, the message names what saves one and what to try without."""
+    ran = cli(*LIST)
+    assert ran.status == 2
+    assert "INCOME_BASE_URL" in ran.stderr
+    assert "income-client configure" in ran.stderr
+    assert "income-client emulate" in ran.stderr
+
+
 # Proxies and private authorities
 
 
