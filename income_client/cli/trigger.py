@@ -20,6 +20,7 @@ _STILL_SENDING: Final = "not delivered so far; the emulator tries again, for hal
 _HINTS: Final = {
     "NO_TARGET": "; start income-client listen, or give emulate --callbacks URL",
     "NOBODY": "; is INCOME_BASE_URL that of a running emulator?",
+    "UNAVAILABLE": "; with emulate --faults, try again",
     "NO_EMULATOR": "; INCOME_BASE_URL must be that of an emulator",
     "NOT_AUTHORIZED": "; INCOME_BASE_URL is that of another one, perhaps",
 }
@@ -120,7 +121,10 @@ def _emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:
     else:
         running = announcement("emulate")
         if running is None:
-            raise MisuseError("no emulator is running here, and INCOME_BASE_URL is not set")
+            raise MisuseError(
+                "no emulator is running here, and INCOME_BASE_URL is not set; "
+                "start income-client emulate in another terminal"
+            )
         url, credentials = running["url"], credentials_from(running)
     auth = credentials.oauth2 or credentials.basic
     if auth is None:

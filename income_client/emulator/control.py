@@ -63,6 +63,7 @@ class OrderFault(enum.Enum):
 
     NOBODY = "nobody answers there"
     NO_EMULATOR = "what answers there is not an emulator that fires callbacks"
+    UNAVAILABLE = "what answers there fails at the moment"
     NOT_AUTHORIZED = "the emulator does not accept the credentials"
     NO_TARGET = "the emulator has nowhere to send callbacks to"
     NO_SUCH_APPLICATION = "the emulator has no application of this id"
@@ -77,6 +78,7 @@ class OrderFailedError(Exception):
         """Why."""
 
 
+_SERVER_ERRORS: Final = range(500, 600)
 _FAULTS: Final = {
     NO_TARGET: OrderFault.NO_TARGET,
     NO_SUCH_APPLICATION: OrderFault.NO_SUCH_APPLICATION,
@@ -127,5 +129,7 @@ def _failed(outcome: int | str, code: str = "") -> OrderFailedError:
         return OrderFailedError(_FAULTS[code])
     if outcome == HTTPStatus.UNAUTHORIZED:
         return OrderFailedError(OrderFault.NOT_AUTHORIZED)
+    if outcome == HTTPStatus.TOO_MANY_REQUESTS or outcome in _SERVER_ERRORS:
+        return OrderFailedError(OrderFault.UNAVAILABLE)
     is_answer = isinstance(outcome, int) or outcome == "unreadable"
     return OrderFailedError(OrderFault.NO_EMULATOR if is_answer else OrderFault.NOBODY)

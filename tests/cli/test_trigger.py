@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from income_client.emulator import CallbackTarget
+from income_client.emulator import CallbackTarget, Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli, Ran, Terminal, spelt
@@ -148,6 +148,18 @@ def test_what_is_not_an_emulator_is_reported(
     assert by_name == by_token
     assert (by_name.status, by_name.stdout, by_name.stderr.count("\n")) == (1, "", 1)
     assert "INCOME_BASE_URL" in by_name.stderr
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_emulator_that_fails_is_not_taken_for_something_else(
+    status: int, service_cli: Cli, income_service: IncomeService
+) -> None:
+    """Its faults fall on the request for a token too."""
+    income_service.faults.add(Fault("status", status=status, times=None))
+    ran = service_cli("trigger")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "fails at the moment" in ran.stderr
+    assert "try again" in ran.stderr
 
 
 THERE: Final = {"INCOME_BASE_URL": NOBODY}
