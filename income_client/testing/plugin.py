@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .service import IncomeService
 
 _PACKAGE: Final = __name__.partition(".")[0]
+_HIDDEN: Final = (f"{_PACKAGE}.", "attr.")
+"""The package, and attrs, which calls its validators."""
 _GENERATED: Final = f"<attrs generated methods {_PACKAGE}."
 _SERVICE: Final = pytest.StashKey["IncomeService"]()
 _MARKERS: Final = (
@@ -181,7 +183,7 @@ def _hide_package(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     for each in errors:
         for frame, _ in walk_tb(each.__traceback__ if _is_ours(each) else None):
             is_generated = frame.f_code.co_filename.startswith(_GENERATED)
-            if is_generated or str(frame.f_globals.get("__name__")).startswith(f"{_PACKAGE}."):
+            if is_generated or str(frame.f_globals.get("__name__")).startswith(_HIDDEN):
                 # Where pytest looks, so that no module has to know of it.
                 frame.f_globals["__tracebackhide__"] = lambda shown: _is_ours(shown.value)
     if _is_ours(excinfo.value):

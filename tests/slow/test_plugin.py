@@ -64,6 +64,9 @@ def test_a_cause(income_service, income_client, income_run):
     except IncomeClientError as error:
         raise RuntimeError("of theirs") from error
 
+def test_a_call_that_is_misspelt(income_service):
+    income_service.faults.add("get_aplication: 500")
+
 @pytest.mark.income_service(oder="random")
 def test_a_knob(income_service):
     pass
@@ -136,6 +139,7 @@ def test_a_failure_shows_what_went_wrong_and_nothing_of_the_package(shown: Shown
     assert ">       async for record in" in text
     assert ">       RetryPolicy(max_attempts=0)" in text
     assert '>       income_service.faults.add("get_application: boom")' in text
+    assert '>       income_service.faults.add("get_aplication: 500")' in text
     assert text.count("ServerError: get_application(") >= 3
     assert [line for line in text.splitlines() if ".py:" in line and "test_it.py" not in line] == []
     assert "Requests to income_service" in text
