@@ -180,6 +180,8 @@ STANDARD_INPUT: Final = "-"
 """What it is called on a command line."""
 _PIECE: Final = 65536
 _LONGEST_ID: Final = 1000
+_NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
+"""What a row of a table, of CSV or of a JSON array has, and an id has not."""
 
 
 def _id(_: Any, tokens: Sequence[Token]) -> str:
@@ -316,8 +318,12 @@ def _id_in(line: bytes, number: int) -> str:
             found = line.decode() if len(line) <= _LONGEST_ID else None
     except (AttributeError, ValueError, RecursionError):
         found = None
-    if not isinstance(found, str) or not found:
-        raise ConfigurationError(f"line {number:,} of standard input has no id of an application")
+    if not isinstance(found, str) or not found or _NOT_OF_AN_ID.search(found):
+        # Sent and reported as an id, a row would carry the references that stand in it.
+        raise ConfigurationError(
+            f"line {number:,} of standard input is neither an id of an application nor a line of "
+            "JSON that has one; income-client applications -q prints ids"
+        )
     return found
 
 

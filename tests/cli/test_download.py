@@ -287,8 +287,9 @@ def test_it_begins_before_its_input_ends(download: Download, income_service: Inc
 @pytest.mark.parametrize(
     "line",
     [b"{}", b'{"application_id": 7}', b"{", b"[" * 5000, b'{"application": 1}', b"CANARY\xff",
-     b'{"ssn":"CANARY"}'],
-    ids=["empty", "number", "cut off", "deep", "shape", "bytes", "no id"],
+     b'{"ssn":"CANARY"}', b"app-1  CANARY  2026-01-01", b"app-1,CANARY", b'"CANARY"', b"["],
+    ids=["empty", "number", "cut off", "deep", "shape", "bytes", "no id", "table", "CSV", "quoted",
+         "array"],
 )  # fmt: skip
 def test_a_line_without_an_id_ends_it(
     line: bytes, download: Download, income_service: IncomeService
@@ -297,7 +298,9 @@ def test_a_line_without_an_id_ends_it(
     ran = download("-", stdin=income_service.ids[0].encode() + b"\n" + line + b"\n")
     assert ran.status == 1
     assert "line 2 of standard input" in ran.stderr
+    assert "income-client applications -q" in ran.stderr
     assert "CANARY" not in ran.stderr
+    assert income_service.requests.count("get_documents") == 1
 
 
 @applications(40, days=30)
