@@ -331,7 +331,7 @@ def test_a_span_chooses_everything_that_changed(
         (("-", "--updated-before", "now"), "--updated-after"),
         (("--updated-after", "1d", "--updated-before", "2d"), "--updated-before"),
         (("app-1", "--concurrency", "0"), "--concurrency"),
-        (("app-1", "--allow-host", "https://files.example/x"), "--allow-host"),
+        (("app-1", "--allow-host", "https://files.example/x"), "--allow-host: the entry"),
         (("app-1", "--allow-host", "*"), "--allow-host"),
         (("app-1", "--names", "../{document_id}"), "--names"),
         (("app-1", "--names", "{ssn}.{ext}"), "--names"),

@@ -107,13 +107,6 @@ def _check_folder(_: Any, to: Path) -> None:
         raise ValueError("this is an address, and --to is a folder of this machine")
 
 
-def _check_hosts(_: Any, hosts: tuple[str, ...]) -> None:
-    try:
-        DownloadPolicy(allowed_hosts=hosts or ("localhost",))
-    except ConfigurationError as error:
-        raise ValueError(error.message) from None
-
-
 async def download(
     *applications: IdArgument,
     to: Annotated[Path, Parameter(validator=_check_folder)],
@@ -127,7 +120,7 @@ async def download(
     overwrite: Switch = False,
     allow_host: Annotated[
         tuple[str, ...],
-        Parameter(validator=_check_hosts, negative=(), show_default=False, metavar="HOST"),
+        Parameter(negative=(), show_default=False, metavar="HOST"),
     ] = (),
     allow_private_networks: Switch = False,
     quiet: QuietOption = False,
@@ -233,11 +226,16 @@ def _check(applications: tuple[str, ...], after: Moment | None, before: Moment |
 def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
     # An address of this machine never leaves it: nobody else reads what http would show.
     is_local = any(map(_THIS_MACHINE.fullmatch, hosts))
-    return DownloadPolicy(
-        allowed_hosts=(*DownloadPolicy().allowed_hosts, *hosts),
-        require_https=not is_local,
-        allow_private_networks=is_local or allow_private_networks,
-    )
+    try:
+        return DownloadPolicy(
+            allowed_hosts=(*DownloadPolicy().allowed_hosts, *hosts),
+            require_https=not is_local,
+            allow_private_networks=is_local or allow_private_networks,
+        )
+    except ConfigurationError as error:
+        raise MisuseError(
+            f"--allow-host: {error.message.removeprefix('allowed_hosts: ')}"
+        ) from None
 
 
 class _Run:
