@@ -129,7 +129,9 @@ async def export(
     if format_ == "parquet":
         _check_pyarrow()
     elif to.suffix.lower() in _OTHER_FORMATS:
-        raise MisuseError(f"--to {to.name}: JSON lines are written, or --format parquet")
+        raise MisuseError(
+            f"--to {to.name}: export writes JSON lines, or a folder of tables with --format parquet"
+        )
     ready = made_ready(connection)
     request = {
         "service": (ready.configuration.account.base_url or "").rstrip("/"),
