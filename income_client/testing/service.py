@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
 import msgspec
 from attrs import evolve, fields_dict
@@ -22,14 +22,21 @@ from income_client import (
     to_json,
 )
 from income_client.clock import Clock
-from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault, ServiceRules
+from income_client.emulator import (
+    CallbackDelivery,
+    CallbackTarget,
+    Emulator,
+    Fault,
+    RecordedRequest,
+    ServiceRules,
+)
+from income_client.emulator.api import Call
 from income_client.emulator.fault_scripts import script
-from income_client.emulator.rules import check_names, names_of
+from income_client.emulator.rules import check_names, meant, names_of
 from income_client.emulator.times import moment_of
 
 from .clocks import JumpingClock, ServiceSideClock
 from .factories import INVENTED_ADDRESS, documents_of
-from .requests import Requests
 from .runner import LoopThread
 
 T = TypeVar("T")
@@ -37,7 +44,79 @@ FaultPlan: TypeAlias = str | Fault | Iterable[Fault]
 """A script as text, a fault, or several such as ``outage(30)`` returns."""
 _Documents: TypeAlias = ApplicationDocuments | Iterable[Document] | None
 
+_CALLS: Final = tuple(call.value for call in Call)
+_SHOWN: Final = 40
 _EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+class Requests(Sequence[RecordedRequest]):
+    """Requests in order of arrival, as they were when this was made.
+
+    Args:
+        requests: what was asked.
+    """
+
+    def __init__(self, requests: Iterable[RecordedRequest] = ()) -> None:
+        self._requests = tuple(requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @overload
+    def __getitem__(self, place: int) -> RecordedRequest: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Requests": ...
+
+    def __getitem__(self, place: int | slice) -> "RecordedRequest | Requests":
+        if isinstance(place, slice):
+            return Requests(self._requests[place])
+        return self._requests[place]
+
+    def of(self, call: str, application_id: str | None = None) -> "Requests":
+        """Return those of one kind of call.
+
+        Args:
+            call: list_applications, get_application, get_documents, token, file, index,
+                control or unknown.
+            application_id: only those about this application.
+
+        Raises:
+            ConfigurationError: there is no such call.
+        """
+        if call not in _CALLS:
+            raise ConfigurationError(f"there is no call {call}{meant(call, _CALLS)}")
+        return Requests(
+            request
+            for request in self._requests
+            if request.name == call
+            and (application_id is None or application_id in request.path.split("/"))
+        )
+
+    def count(self, call: str, application_id: str | None = None) -> int:
+        """Return how many there are of one kind of call.
+
+        Args:
+            call: its name, as in `of`.
+            application_id: only those about this application.
+        """
+        return len(self.of(call, application_id))
+
+    @property
+    def failed(self) -> "Requests":
+        """Those that got no reply, or one that tells of a failure."""
+        return Requests(each for each in self if each.status == 0 or each.status >= 400)  # noqa: PLR2004 - where failures begin
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name} {each.status or each.fault}" for each in self[:_SHOWN])
+        return f"<{len(self)} requests: {', '.join(shown)}>"
+
+    def table(self) -> str:
+        """Return one line for each of the latest requests, for people to read."""
+        left_out = max(0, len(self) - _SHOWN)
+        lines = [f"({left_out} earlier ones)"] if left_out else []
+        lines += [_line(number, self[number]) for number in range(left_out, len(self))]
+        return "\n".join(lines or ["nothing was asked"])
 
 
 class ServiceFaults:
@@ -405,3 +484,11 @@ def _contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]
             if document["url"].startswith(INVENTED_ADDRESS):
                 del document["url"]
     return _EXACT.decode(to_json(record.application)), content
+
+
+def _line(number: int, request: RecordedRequest) -> str:
+    is_signed = request.name == Call.FILE.value
+    query = f"?{request.query}" if request.query and not is_signed else ""
+    fault = f"  (fault: {request.fault})" if request.fault else ""
+    status = request.status or "---"
+    return f"{number + 1:4}  {status}  {request.method} {request.path}{query}{fault}"

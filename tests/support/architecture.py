@@ -62,7 +62,6 @@ PURE: Final = (
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
     "exporting.rows",
-    "testing.requests",
 )  # fmt: skip
 """Modules that decide and never wait; a package stands for all that is in it."""
 
