@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any, Final
 
 from income_client.errors import ConfigurationError
@@ -19,7 +18,6 @@ _STEP: Final = re.compile(
 _STEP_STATUS: Final = re.compile(r"[1-5]\d\d\Z")
 _STEP_KINDS: Final = ("reset", "drop", "cut", "stall", "garbage")
 _STEPS: Final = ("statuses from 100 to 599", "ok", "expired_token", *_STEP_KINDS)
-_RETRY_AFTER: Final = "retry-after"
 _INVALID_TOKEN: Final = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
 _SHARE: Final = re.compile(
@@ -63,7 +61,10 @@ def _line_faults(line: str) -> Iterator[Fault]:
     for step in map(str.strip, found["steps"].split(",")):
         parts = _STEP.match(step)
         if parts is None:
-            raise ConfigurationError(_unreadable(step))
+            raise ConfigurationError(
+                "a step of a script is a status or a word, such as '503 retry-after=2 x3' or "
+                f"'reset', not {step!r}"
+            )
         times = int(parts["times"] or 1)
         # Requests that an earlier step falls on never come as far as this one.
         where: dict[str, Any] = {
@@ -83,16 +84,6 @@ def _line_faults(line: str) -> Iterator[Fault]:
             yield Fault(what, **where)
         else:
             raise ConfigurationError(f"there is no step {what}{meant(what, _STEPS)}")
-
-
-def _unreadable(step: str) -> str:
-    options = [option.partition("=")[0] for option in step.split()[1:]]
-    close = [name for name in options if get_close_matches(name, [_RETRY_AFTER])]
-    hint = f"; did you mean {_RETRY_AFTER}?" if close and _RETRY_AFTER not in close else ""
-    return (
-        "a step of a script is a status or a word, such as '503 retry-after=2 x3' or 'reset', "
-        f"not {step!r}{hint}"
-    )
 
 
 def fault_shares(text: str, *, seed: int = 7) -> tuple[Fault, ...]:

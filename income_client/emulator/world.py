@@ -1,4 +1,4 @@
-"""The applications of the emulated service by update time; knows no HTTP and no content."""
+"""The applications of the emulated service by update time; knows no HTTP."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -42,6 +42,14 @@ class Touched:
 
 
 @frozen
+class DocumentFile:
+    """What the host of files knows of a document."""
+
+    document_id: str
+    file_name: str
+
+
+@frozen
 class Contents:
     """An application as the contents of the service's replies."""
 
@@ -64,6 +72,14 @@ class Contents:
         """Iterate over its documents."""
         for documents in self.documents["documents"].values():
             yield from documents
+
+    def files(self) -> Iterator[DocumentFile]:
+        """Iterate over the files of those documents that have one here."""
+        for document in self.all_documents():
+            if not document.get("url"):
+                name = document["document_id"]
+                names = document.get("file_reference_ids", ())
+                yield DocumentFile(name, next(iter(names), f"{name}.pdf"))
 
 
 class World:
@@ -244,23 +260,6 @@ class World:
         self._index_files(number, added)
         return added.application_id
 
-    def check_replacement(self, application_id: str, reference: str) -> int:
-        """Return the number of an application that was added.
-
-        Args:
-            application_id: of which application.
-            reference: its reference, which stays the same.
-
-        Raises:
-            ConfigurationError: no application of this id was added, or the reference differs.
-        """
-        number = self._number_by_id.get(application_id)
-        if number is None:
-            raise ConfigurationError("no application of this id was added")
-        if self._number_by_reference.get(reference) != number:
-            raise ConfigurationError("an application keeps its application_reference_id")
-        return number
-
     def replace(
         self, application: Mapping[str, Any], documents: Mapping[str, Any] | None = None
     ) -> int:
@@ -278,9 +277,13 @@ class World:
                 or a field is missing or invalid.
         """
         added, _ = _read_added(application, documents)
-        number = self.check_replacement(added.application_id, added.reference)
-        for document in self._added[number - self._invented].all_documents():
-            self._number_by_document.pop(str(document["document_id"]), None)
+        number = self._number_by_id.get(added.application_id)
+        if number is None:
+            raise ConfigurationError("no application of this id was added")
+        if self._number_by_reference.get(added.reference) != number:
+            raise ConfigurationError("an application keeps its application_reference_id")
+        for file in self._added[number - self._invented].files():
+            self._number_by_document.pop(file.document_id, None)
         self._added[number - self._invented] = added
         self._index_files(number, added)
         return self.touch(added.application_id)
@@ -350,9 +353,8 @@ class World:
         return [self._numbers[place] for place in places]
 
     def _index_files(self, number: int, added: Contents) -> None:
-        for document in added.all_documents():
-            if not document.get("url"):
-                self._number_by_document[str(document["document_id"])] = number
+        for file in added.files():
+            self._number_by_document[file.document_id] = number
 
     def _known(self, application_id: str) -> int:
         number = self.number_of(application_id)

@@ -420,23 +420,21 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         record = _with_documents(given, documents)
         if record.documents is None and record.application_id in self._added:
             record = evolve(record, documents=self._added[record.application_id].documents)
-        # What is refused leaves service time as it was.
-        _contents(record)
-        reference = record.application.application_reference_id
-        self._emulator.world.check_replacement(record.application_id, reference)
-        self._leave_the_second_of(record.application_id)
-        record = _updated_at(record, self._emulator.now)
+        is_same_second = self._is_updated_now(record.application_id)
         self._emulator.world.replace(*_contents(record))
+        if is_same_second:
+            self._touch(record.application_id)
+        record = _updated_at(record, self._emulator.now)
         self._added[record.application_id] = record
         return record
 
     def _touch(self, application_id: str) -> None:
-        self._leave_the_second_of(application_id)
+        if self._is_updated_now(application_id):
+            self._emulator.advance(1)
         self._emulator.touch(application_id)
 
-    def _leave_the_second_of(self, application_id: str) -> None:
-        if self._emulator.world.updated_at(application_id) >= self._emulator.now:
-            self._emulator.advance(1)
+    def _is_updated_now(self, application_id: str) -> bool:
+        return self._emulator.world.updated_at(application_id) >= self._emulator.now
 
     def _call(self, work: Callable[[], T]) -> T:
         return self._thread.call(work)

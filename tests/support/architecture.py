@@ -37,7 +37,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 """Units that stand beside the layers, or see less than what is below them."""
 
 EMULATOR_PURE: Final = (
-    "api", "exchange", "fault_scripts", "invented", "listing", "patterns", "payloads",
+    "api", "exchange", "fault_scripts", "invented", "listing", "patterns",
     "rules", "storage", "times", "world",
 )  # fmt: skip
 PURE: Final = (
