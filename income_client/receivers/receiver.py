@@ -287,16 +287,11 @@ def _check_handler(on_callback: object) -> None:
     if not callable(on_callback) or inspect.isasyncgenfunction(on_callback):
         raise ConfigurationError("on_callback must be a function that does not yield")
     try:
-        signature = inspect.signature(on_callback)
+        inspect.signature(on_callback).bind(None)
     except ValueError:  # some that are built in do not tell
         return
-    takes_one = True
-    try:
-        signature.bind(None)
     except TypeError:
-        takes_one = False
-    if not takes_one:
-        raise ConfigurationError("on_callback must take one argument, the Callback")
+        raise ConfigurationError("on_callback must take one argument, the Callback") from None
 
 
 def _place_of(error: BaseException) -> str:
