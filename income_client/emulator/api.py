@@ -161,11 +161,7 @@ class Service:
         return self.stamped(reply)
 
     def refusal_of_order(self, request: HttpRequest) -> HttpReply | None:
-        """Return the reply to an order for a callback that is not carried out, None if it may be.
-
-        Args:
-            request: as it came to the control path.
-        """
+        """Return the reply that refuses a request for a callback, None if it is carried out."""
         try:
             _check_host(request)
             if "origin" in request.headers:

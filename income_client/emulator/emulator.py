@@ -198,10 +198,7 @@ class Emulator:
         return self.world.now
 
     def advance(self, seconds: float) -> None:
-        """Move service time forward; tokens and addresses expire by it.
-
-        Args:
-            seconds: how far; fractions add up.
+        """Move service time forward by ``seconds``; tokens and addresses expire by it.
 
         Raises:
             ConfigurationError: that would be backward.
@@ -211,10 +208,7 @@ class Emulator:
         self._keep_time()
 
     def touch(self, application_id: str) -> int:
-        """Update an application now: an amount changes, and its place in the list.
-
-        Args:
-            application_id: which one.
+        """Update the application ``application_id``: an amount and its place in the list change.
 
         Returns:
             The service second of the update.
@@ -231,10 +225,7 @@ class Emulator:
         return self._service.storage.policy()
 
     def file_of(self, document_id: str) -> StoredFile:
-        """Return what a document's file is now: content, media type and entity tag.
-
-        Args:
-            document_id: whose.
+        """Return what the file of the document ``document_id`` is now.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -242,10 +233,7 @@ class Emulator:
         return self._service.storage.file_of(document_id)
 
     def content_of(self, document_id: str) -> bytes:
-        """Return the bytes of a document's file as they are now.
-
-        Args:
-            document_id: whose.
+        """Return the bytes of the file of the document ``document_id`` as they are now.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -253,10 +241,7 @@ class Emulator:
         return self.file_of(document_id).content
 
     def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's; addresses given out stay valid.
-
-        Args:
-            document_id: whose.
+        """Put another file in the place of that of ``document_id``; its addresses stay valid.
 
         Raises:
             ConfigurationError: there is no such document.

@@ -142,11 +142,7 @@ class World:
         return f"app-{(number * _STRIDE + self._offset) & _ID_MASK:010x}"
 
     def number_of(self, application_id: str) -> int | None:
-        """Return the number behind an id, None if there is no such application.
-
-        Args:
-            application_id: as the service gave it.
-        """
+        """Return the number behind an ``application_id``, None if there is no such application."""
         if application_id in self._number_by_id:
             return self._number_by_id[application_id]
         digits = application_id[4:]
@@ -158,11 +154,7 @@ class World:
         return number if number < self._invented else None
 
     def number_of_document(self, document_id: str) -> int | None:
-        """Return the number of the application that may have a document, None if there is none.
-
-        Args:
-            document_id: as the service gave it.
-        """
+        """Return the number of the application that may have ``document_id``, None for none."""
         if document_id in self._number_by_document:
             return self._number_by_document[document_id]
         kind, _, rest = document_id.partition("-")
@@ -188,10 +180,7 @@ class World:
         return number if known else None
 
     def updated_at(self, application_id: str) -> int:
-        """Return the service second of the last update, whether the list shows it yet or not.
-
-        Args:
-            application_id: of which application.
+        """Return the second of the last update of ``application_id``, in the list already or not.
 
         Raises:
             ConfigurationError: there is no such application.
@@ -289,10 +278,7 @@ class World:
         return self.touch(added.application_id)
 
     def touch(self, application_id: str) -> int:
-        """Update an application now: a new version, and a new place in the list.
-
-        Args:
-            application_id: which one.
+        """Update the application ``application_id``: a new version, a new place in the list.
 
         Returns:
             The service second of the update.

@@ -291,10 +291,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return moment_of(self._call(lambda: self._emulator.now))
 
     def advance(self, seconds: float) -> None:
-        """Move the service's time forward; tokens and addresses expire by it.
-
-        Args:
-            seconds: how far.
+        """Move the service's time forward by ``seconds``; tokens and addresses expire by it.
 
         Raises:
             ConfigurationError: that would be backward.
@@ -347,13 +344,10 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return self._call(lambda: self._update(record, documents))
 
     def touch(self, application_id: str) -> None:
-        """Update an application now; of an invented one an amount changes, too.
+        """Update the application ``application_id`` now; of an invented one an amount changes, too.
 
         Service time moves on by a second where it was updated in this very second before,
         so that every update differs from the one before.
-
-        Args:
-            application_id: which one.
 
         Raises:
             ConfigurationError: there is no such application.
@@ -365,10 +359,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         self._call(self._emulator.revoke_tokens)
 
     def content_of(self, document_id: str) -> bytes:
-        """Return the bytes of a document's file as they are now.
-
-        Args:
-            document_id: which one.
+        """Return the bytes of the file of the document ``document_id`` as they are now.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -376,10 +367,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return self._call(partial(self._emulator.content_of, document_id))
 
     def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's; addresses given out stay valid.
-
-        Args:
-            document_id: which one.
+        """Put another file in the place of that of ``document_id``; its addresses stay valid.
 
         Raises:
             ConfigurationError: there is no such document.
