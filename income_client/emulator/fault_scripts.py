@@ -21,7 +21,8 @@ _STEPS: Final = ("statuses from 100 to 599", "ok", "expired_token", *_KINDS)
 _INVALID_TOKEN: Final = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
 _SHARE: Final = re.compile(
-    rf"(?P<what>[45][0-9]{{2}}|{'|'.join(_KINDS)}):(?P<share>[0-9]*\.?[0-9]+)(?P<percent>%?)(@(?P<call>[a-z_]+))?"
+    rf"(?P<what>[45][0-9]{{2}}|{'|'.join(_KINDS)})"
+    r":(?P<share>[0-9]*\.?[0-9]+)(?P<percent>%?)(@(?P<call>[a-z_]+))?"
 )
 _SHARE_CALLS: Final = {
     "list": Call.LIST_APPLICATIONS.value,

@@ -23,14 +23,6 @@ _LONGEST_NUMBER: Final = 12
 _HEX: Final = frozenset("0123456789abcdef")
 
 
-@frozen(order=True)
-class _Arrival:
-    due: int
-    number: int
-    version: int
-    second: int
-
-
 @frozen(kw_only=True)
 class Touched:
     """What a changed application was and how often it changed."""
@@ -124,7 +116,8 @@ class World:
         self._number_by_document: dict[str, int] = {}
         self._touched: dict[int, Touched] = {}
         self._listed_at: dict[int, int] = {}
-        self._arrivals: list[_Arrival] = []
+        self._arrivals: list[tuple[int, int, int, int]] = []
+        """When an update shows in the list, of which number and version, and its own second."""
         self._shown: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -293,7 +286,7 @@ class World:
         self._touched[number] = Touched(first=before.first, version=version)
         self._updated[number] = self.now
         due = self.now + self.rules.visibility_delay
-        heappush(self._arrivals, _Arrival(due, number, version, self.now))
+        heappush(self._arrivals, (due, number, version, self.now))
         self._show_arrivals()
         return self.now
 
@@ -349,12 +342,12 @@ class World:
         return number
 
     def _show_arrivals(self) -> None:
-        while self._arrivals and self._arrivals[0].due <= self.now:
-            arrival = heappop(self._arrivals)
+        while self._arrivals and self._arrivals[0][0] <= self.now:
+            _, number, version, second = heappop(self._arrivals)
             # An update that was held back longer than a later one never shows.
-            if arrival.version > self._shown.get(arrival.number, 0):
-                self._shown[arrival.number] = arrival.version
-                self._move(arrival.number, arrival.second)
+            if version > self._shown.get(number, 0):
+                self._shown[number] = version
+                self._move(number, second)
 
     def _move(self, number: int, second: int) -> None:
         listed = self.listed_second(number)

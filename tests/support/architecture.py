@@ -29,7 +29,7 @@ LAYERS: Final = (
 """Units of the package, the lowest first; imports go down, or stay within a layer without cycle."""
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
-    "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "settings"}),
+    "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "hosts", "settings"}),
     "receivers": frozenset({"errors", "hosts", "receivers", "records", "settings", "wire"}),
     "cli": frozenset({"__init__", "cli", "configuration", "disk", "emulator", "receivers"}),
     "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
