@@ -153,7 +153,7 @@ class Emulator:
     async def start(self) -> None:
         """Begin to listen."""
         self._closing = asyncio.Event()
-        self._sender.open()
+        self._sender = CallbackSender(self._clock)
         async with AsyncExitStack() as stack:
             for region in Region:
                 answer = partial(self._service.respond_file, region=region)
