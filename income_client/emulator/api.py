@@ -7,9 +7,9 @@ import base64
 import enum
 import hashlib
 import hmac
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from itertools import count
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -81,6 +81,39 @@ def call_of(path: str) -> Call:
     return Call.UNKNOWN
 
 
+class AccessTokens:
+    """Makes access tokens, which are JWTs, and recognises its own (contract section 5.1)."""
+
+    def __init__(self, seed: int) -> None:
+        self._key = f"invented key {seed}".encode()
+        self._issued = 0
+        self._ends: dict[str, int] = {}
+
+    def issue(self, client_id: str, *, now: int, lifetime: int) -> str:
+        """Make a token that expires after so many service seconds."""
+        self._issued += 1
+        claims = {
+            "iss": "income-emulator",
+            "sub": client_id,
+            "iat": now,
+            "exp": now + lifetime,
+            "jti": f"{self._issued}",
+        }
+        content = f"{_base64(_JWT_HEADER)}.{_base64(json.dumps(claims).encode())}"
+        signature = _base64(hmac.digest(self._key, content.encode(), hashlib.sha256))
+        token = f"{content}.{signature}"
+        self._ends[token] = now + lifetime
+        return token
+
+    def accepts(self, token: str, *, now: int) -> bool:
+        """Say whether a token was made here, and is neither revoked nor expired."""
+        return token in self._ends and now < self._ends[token]
+
+    def revoke_all(self) -> None:
+        """Refuse every token made so far."""
+        self._ends.clear()
+
+
 class Service:
     """An income-verification service over an invented world.
 
@@ -91,7 +124,7 @@ class Service:
         world: as given.
         basic: user name and password that it accepts.
         oauth2: client id and secret that it gives tokens to.
-        tokens: the access tokens that it accepts, and the service second that each expires at.
+        tokens: its access tokens.
         storage: the host of its files.
     """
 
@@ -101,8 +134,7 @@ class Service:
         self.oauth2: OAuth2ClientCredentials = OAuth2ClientCredentials(
             "emulator-client", f"invented-secret-{world.seed}"
         )
-        self.tokens: dict[str, int] = {}
-        self._token_numbers = count(1)
+        self.tokens: AccessTokens = AccessTokens(world.seed)
         self.storage: FileStorage = FileStorage(world, self._files)
         self._replies = 0
         self._contents = lru_cache(maxsize=2048)(self._compose)
@@ -192,7 +224,7 @@ class Service:
                 is_valid = _is_same(f"Basic {credentials}", self.basic.authorization())
                 challenge = f"Basic {_REALM}"
             case "bearer":
-                is_valid = self.tokens.get(credentials, self.world.now) > self.world.now
+                is_valid = self.tokens.accepts(credentials, now=self.world.now)
                 challenge = 'Bearer error="invalid_token"'
             case _:
                 is_valid = False
@@ -214,23 +246,9 @@ class Service:
                 Cache_Control="no-store",
             )
         lifetime = self.world.rules.token_lifetime
-        token = self._access_token(lifetime)
-        self.tokens[token] = self.world.now + lifetime
+        token = self.tokens.issue(self.oauth2.client_id, now=self.world.now, lifetime=lifetime)
         content = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime}
         return json_reply(200, content, Cache_Control="no-store")
-
-    def _access_token(self, lifetime: int) -> str:
-        """Make a token, which is a JWT (contract section 5.1)."""
-        claims = {
-            "iss": "income-emulator",
-            "sub": self.oauth2.client_id,
-            "iat": self.world.now,
-            "exp": self.world.now + lifetime,
-            "jti": str(next(self._token_numbers)),
-        }
-        content = f"{_base64(_JWT_HEADER)}.{_base64(_JSON.encode(claims))}"
-        key = f"invented key {self.world.seed}".encode()
-        return f"{content}.{_base64(hmac.digest(key, content.encode(), hashlib.sha256))}"
 
     def _list(self, query: str) -> bytes:
         asked = _parameters(query, _LIST_PARAMETERS)

@@ -250,7 +250,7 @@ class Emulator:
 
     def revoke_tokens(self) -> None:
         """Refuse every access token given out so far with 401."""
-        self._service.tokens.clear()
+        self._service.tokens.revoke_all()
 
     async def fire_callback(
         self,
