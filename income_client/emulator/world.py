@@ -242,6 +242,23 @@ class World:
         self._index_files(number, added)
         return added.application_id
 
+    def check_replacement(self, application_id: str, reference: str) -> int:
+        """Return the number of an application that was added.
+
+        Args:
+            application_id: of which application.
+            reference: its reference, which stays the same.
+
+        Raises:
+            ConfigurationError: no application of this id was added, or the reference differs.
+        """
+        number = self._number_by_id.get(application_id)
+        if number is None:
+            raise ConfigurationError("no application of this id was added")
+        if self._number_by_reference.get(reference) != number:
+            raise ConfigurationError("an application keeps its application_reference_id")
+        return number
+
     def replace(
         self, application: Mapping[str, Any], documents: Mapping[str, Any] | None = None
     ) -> int:
@@ -259,11 +276,7 @@ class World:
                 or a field is missing or invalid.
         """
         added, _ = _read_added(application, documents)
-        number = self._number_by_id.get(added.application_id)
-        if number is None:
-            raise ConfigurationError("no application of this id was added")
-        if self._number_by_reference.get(added.reference) != number:
-            raise ConfigurationError("an application keeps its application_reference_id")
+        number = self.check_replacement(added.application_id, added.reference)
         for file in self._added[number - self._invented].files():
             self._number_by_document.pop(file.document_id, None)
         self._added[number - self._invented] = added

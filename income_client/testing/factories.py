@@ -4,17 +4,19 @@ Each call makes another one, unless a number is given: the same number makes the
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import count
 from random import Random
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 import attrs
 import msgspec
 
 from income_client import (
     Address,
+    AddressEntry,
+    AmountPair,
     Applicant,
     Application,
     ApplicationDocuments,
@@ -52,7 +54,74 @@ _numbers = count(1)
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
-def make_applicant(*, number: int | None = None, **fields: Any) -> Applicant:
+class ApplicantFields(TypedDict, total=False):
+    """Fields of `Applicant`."""
+
+    first_name: str
+    last_name: str
+    email: str
+    phone: str
+    ssn: str
+    date_of_birth: date
+    address_info: tuple[AddressEntry, ...]
+    extra: Mapping[str, Any]
+
+
+class ApplicationFields(TypedDict, total=False):
+    """Fields of `Application`, its applicants aside."""
+
+    application_id: str
+    last_updated_at: datetime
+    application_reference_id: str
+    application_date: datetime
+    income_calculations: Mapping[str, IncomeCalculation]
+    data_sources: DataSources
+    extra: Mapping[str, Any]
+
+
+class DocumentFields(TypedDict, total=False):
+    """Fields of `Document`."""
+
+    document_id: str
+    file_ids: tuple[str, ...]
+    file_reference_ids: tuple[str, ...]
+    url: str
+    extracted_data: object
+    updated_at: datetime
+    data_action: str
+    pages: object
+    extracted_extra: Mapping[str, Any]
+    extra: Mapping[str, Any]
+
+
+class PaystubFields(TypedDict, total=False):
+    """Fields of `Paystub`."""
+
+    applicants: Mapping[str, PaystubApplicant]
+    employer_name: str
+    pay_begin_date: date
+    pay_end_date: date
+    pay_date: date
+    pay_period_frequency: str
+    hours_worked: Decimal
+    regular_pay: AmountPair
+    gross_pay: AmountPair
+    overtime_pay: AmountPair
+    garnishments: AmountPair
+    loans401_k: AmountPair
+    bonus_pay: AmountPair
+    commission_pay: AmountPair
+    tips_pay: AmountPair
+    sick_pay: AmountPair
+    vacation_pay: AmountPair
+    net_pay: AmountPair
+    earnings: tuple[Any, ...]
+    deductions: tuple[Any, ...]
+    taxes: tuple[Any, ...]
+    extra: Mapping[str, Any]
+
+
+def make_applicant(*, number: int | None = None, **fields: Unpack[ApplicantFields]) -> Applicant:
     """Make up an applicant.
 
     Args:
@@ -70,7 +139,7 @@ def make_paystub(
     number: int | None = None,
     slot: str = "applicant1",
     applicant: Applicant | None = None,
-    **fields: Any,
+    **fields: Unpack[PaystubFields],
 ) -> Paystub:
     """Make up the data of a pay slip.
 
@@ -95,7 +164,7 @@ def make_document(
     application_id: str | None = None,
     slot: str = "applicant1",
     applicant: Applicant | None = None,
-    **fields: Any,
+    **fields: Unpack[DocumentFields],
 ) -> Document:
     """Make up a document: a pay slip with its data, or another type without.
 
@@ -133,7 +202,7 @@ def make_application(
     applicants: Applicants = 1,
     documents: Iterable[Document] = (),
     suspected: Iterable[Document | str] = (),
-    **fields: Any,
+    **fields: Unpack[ApplicationFields],
 ) -> Application:
     """Make up an application, with the income that its documents support.
 
@@ -159,7 +228,7 @@ def make_record(
     applicants: Applicants = 1,
     paystubs: int = 1,
     suspected: int = 0,
-    **fields: Any,
+    **fields: Unpack[ApplicationFields],
 ) -> ApplicationRecord:
     """Make up an application with its documents: ``make_record(applicants=2, suspected=1)``.
 

@@ -150,6 +150,17 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Show the requests behind a count that is not what was expected."""
+    known = sys.modules.get("income_client.testing.service")
+    if known is None:
+        return None
+    for side in (left, right):
+        if isinstance(side, known.RequestCount):
+            return [f"{left} {op} {right}", *side.requests.table().splitlines()]
+    return None
+
+
 def _marked(request: pytest.FixtureRequest, name: str) -> Mapping[str, Any]:
     options: dict[str, Any] = {}
     # The closest comes first, and what it says counts.

@@ -49,6 +49,18 @@ _SHOWN: Final = 40
 _EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
 
 
+class RequestCount(int):
+    """A number of requests that remembers which ones, for when a comparison of it fails."""
+
+    requests: "Requests"
+
+    def __new__(cls, requests: "Requests") -> Self:
+        """Count requests."""
+        made = super().__new__(cls, len(requests))
+        made.requests = requests
+        return made
+
+
 class Requests(Sequence[RecordedRequest]):
     """Requests in order of arrival, as they were when this was made.
 
@@ -93,14 +105,14 @@ class Requests(Sequence[RecordedRequest]):
             and (application_id is None or application_id in request.path.split("/"))
         )
 
-    def count(self, call: str, application_id: str | None = None) -> int:
+    def count(self, call: str, application_id: str | None = None) -> RequestCount:
         """Return how many there are of one kind of call.
 
         Args:
             call: its name, as in `of`.
             application_id: only those about this application.
         """
-        return len(self.of(call, application_id))
+        return RequestCount(self.of(call, application_id))
 
     @property
     def failed(self) -> "Requests":

@@ -168,7 +168,7 @@ async def test_every_update_is_delivered(
         ),
         (lambda service, record: service.add("app-1"), "an Application or an ApplicationRecord"),
         (
-            lambda service, record: service.add(make_application(application_date="soon")),
+            lambda service, record: service.add(make_application(application_date="soon")),  # type: ignore[arg-type]
             "holds what JSON cannot carry",
         ),
         (lambda service, record: service.update(make_application()), "no application of this id"),
