@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -91,6 +92,7 @@ def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
     )
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Say whether a host, with or without a port, is this machine and nothing else."""
     try:
