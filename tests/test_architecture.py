@@ -53,7 +53,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (libraries, Module("client", "from rich.console import Console")),
     (libraries, Module("receivers.aiohttp", "from aiohttp import ClientSession")),
     (libraries, Module("receivers.asgi", "import uvicorn")),
-    (libraries, Module("receivers.tokens", "from joserfc import jwt")),
+    (libraries, Module("receivers.receiver", "from joserfc import jwt")),
     (emulator_by_hand, Module("emulator.payloads", "from income_client.wire.codec import x")),
     (emulator_by_hand, Module("emulator.payloads", "from ..client import IncomeClient")),
     (names, Module("receivers.utils", "")),

@@ -18,11 +18,11 @@ _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""
 _STILL_SENDING: Final = "not delivered so far; the emulator tries again, for half a minute in all"
 _HINTS: Final = {
-    "NO_TARGET": "; start income-client listen, or give emulate --callbacks URL",
-    "NOBODY": "; is INCOME_BASE_URL that of a running emulator?",
-    "UNAVAILABLE": "; with emulate --faults, try again",
-    "NO_EMULATOR": "; INCOME_BASE_URL must be that of an emulator",
-    "NOT_AUTHORIZED": "; INCOME_BASE_URL is that of another one, perhaps",
+    "no_callback_target": "; start income-client listen, or give emulate --callbacks URL",
+    "nobody": "; is INCOME_BASE_URL that of a running emulator?",
+    "no_emulator": "; INCOME_BASE_URL must be that of an emulator",
+    "unavailable": "; with emulate --faults, try again",
+    "unauthorized": "; INCOME_BASE_URL is that of another one, perhaps",
 }
 _COLUMNS: Final = (
     Column("application_id", "Application"),
@@ -81,12 +81,7 @@ async def trigger(
         The exit status.
     """
     # It loads aiohttp, which the help does not need.
-    from income_client.emulator.control import (
-        CallbackOrder,
-        OrderFailedError,
-        OrderFault,
-        RemoteEmulator,
-    )
+    from income_client.emulator.control import CallbackOrder, OrderFailedError, RemoteEmulator
     from income_client.emulator.exchange import check_local_address
 
     url, auth = _emulator()
@@ -103,8 +98,8 @@ async def trigger(
             try:
                 outcome = await emulator.fire(order)
             except OrderFailedError as error:
-                say(f"{error.fault.value}{_HINTS.get(error.fault.name, '')}")
-                is_refused = error.fault is OrderFault.NOT_AUTHORIZED
+                say(f"{error}{_HINTS.get(error.reason, '')}")
+                is_refused = error.reason == "unauthorized"
                 return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
             finally:
                 waiting.cancel()

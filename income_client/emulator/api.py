@@ -8,10 +8,12 @@ import enum
 import hashlib
 import hmac
 import json
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
+import msgspec
 from attrs import evolve
 
 from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
@@ -19,17 +21,9 @@ from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback, json_reply
 from .invented import invent_application
 from .listing import Refused, select_rows
-from .payloads import (
-    DocumentFile,
-    DocumentsTemplate,
-    added_row,
-    application_body,
-    documents_template,
-    files_of,
-)
 from .storage import FileStorage, Region
 from .times import http_date, parse_bound, stamp
-from .world import Contents, World
+from .world import Contents, DocumentFile, World
 
 CONTROL_PATH: Final = "/emulator/callbacks"
 """Where an emulator takes orders from another process; not a path of the service."""
@@ -41,6 +35,8 @@ _INDEX: Final = (
     b"This is a tool for tests; it holds nobody's data.</p>"
 )
 _JSON_TYPE: Final = {"Content-Type": "application/json"}
+# Amounts of applications that were added keep their digits.
+_JSON: Final = msgspec.json.Encoder(decimal_format="number")
 _REALM: Final = 'realm="income emulator"'
 _JWT_HEADER: Final = b'{"alg":"HS256","typ":"JWT"}'
 _LIST_PARAMETERS: Final = ("application_reference_id", "limit", "updated_after", "updated_before")
@@ -89,9 +85,9 @@ class AccessTokens:
     """Makes access tokens, which are JWTs, and recognises its own (contract section 5.1)."""
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._generation = 0
+        self._key = f"invented key {seed}".encode()
         self._issued = 0
+        self._ends: dict[str, int] = {}
 
     def issue(self, client_id: str, *, now: int, lifetime: int) -> str:
         """Make a token that expires after so many service seconds."""
@@ -101,29 +97,21 @@ class AccessTokens:
             "sub": client_id,
             "iat": now,
             "exp": now + lifetime,
-            "jti": f"{self._generation}-{self._issued}",
+            "jti": f"{self._issued}",
         }
         content = f"{_base64(_JWT_HEADER)}.{_base64(json.dumps(claims).encode())}"
-        return f"{content}.{self._signature(content)}"
+        signature = _base64(hmac.digest(self._key, content.encode(), hashlib.sha256))
+        token = f"{content}.{signature}"
+        self._ends[token] = now + lifetime
+        return token
 
     def accepts(self, token: str, *, now: int) -> bool:
         """Say whether a token was made here, and is neither revoked nor expired."""
-        content, _, signature = token.rpartition(".")
-        if not token.isascii() or not hmac.compare_digest(signature, self._signature(content)):
-            return False
-        # Signed here, so it is well-formed.
-        claims = content.partition(".")[2]
-        padding = "=" * (-len(claims) % 4)
-        is_current: bool = now < json.loads(base64.urlsafe_b64decode(claims + padding))["exp"]
-        return is_current
+        return token in self._ends and now < self._ends[token]
 
     def revoke_all(self) -> None:
         """Refuse every token made so far."""
-        self._generation += 1
-
-    def _signature(self, content: str) -> str:
-        key = f"invented key {self._seed} {self._generation}".encode()
-        return _base64(hmac.digest(key, content.encode(), hashlib.sha256))
+        self._ends.clear()
 
 
 class Service:
@@ -150,8 +138,6 @@ class Service:
         self.storage: FileStorage = FileStorage(world, self._files)
         self._replies = 0
         self._contents = lru_cache(maxsize=2048)(self._compose)
-        self._application = lru_cache(maxsize=2048)(self._write_application)
-        self._documents = lru_cache(maxsize=2048)(self._write_documents)
 
     def respond(self, request: HttpRequest) -> HttpReply:
         """Return the answer to a request to the API or to the token endpoint."""
@@ -175,11 +161,7 @@ class Service:
         return self.stamped(reply)
 
     def refusal_of_order(self, request: HttpRequest) -> HttpReply | None:
-        """Return the reply to an order for a callback that is not carried out, None if it may be.
-
-        Args:
-            request: as it came to the control path.
-        """
+        """Return the reply that refuses a request for a callback, None if it is carried out."""
         try:
             _check_host(request)
             if "origin" in request.headers:
@@ -218,12 +200,13 @@ class Service:
         else:
             number = self._number(request.path)
             version = self.world.history(number).version
+            contents = self._contents(number, version)
             if call is Call.GET_APPLICATION:
-                body = self._application(number, version)
+                updated = self.world.updated_second(number) if version else None
+                body = _application_body(contents, updated)
             else:
                 pages = _read_pages(request.query)
-                template = self._documents(number, version, pages)
-                body = template.fill(map(self.storage.address, template.files))
+                body = _documents_body(contents, self.storage.address, pages=pages)
         return HttpReply(status=200, headers=_JSON_TYPE, body=body)
 
     def _number(self, path: str) -> int:
@@ -282,35 +265,30 @@ class Service:
         )
         if isinstance(found, Refused):
             raise _bad_parameter(found.parameter, found.reason)
-        rows = ",".join(map(self._row, found.numbers))
+        low, high, numbers = found
+        rows = ",".join(map(self._row, numbers))
         return (
-            f'{{"updated_after":"{stamp(found.after)}",'
-            f'"updated_before":"{stamp(found.before)}","applications":[{rows}]}}'
+            f'{{"updated_after":"{stamp(low)}",'
+            f'"updated_before":"{stamp(high)}","applications":[{rows}]}}'
         ).encode()
 
     def _row(self, number: int) -> str:
         world = self.world
         added = world.added(number)
         if added is not None:
-            return added_row(added)
+            names = ("application_id", "application_reference_id", "application_date")
+            return _JSON.encode({name: added.application[name] for name in names}).decode()
         return (
             f'{{"application_id":"{world.id_of(number)}",'
             f'"application_reference_id":"{world.reference_of(number)}",'
             f'"application_date":"{stamp(world.applied_at(number))}"}}'
         )
 
-    def _files(self, number: int) -> list[DocumentFile]:
-        return files_of(self._contents(number, self.world.history(number).version))
+    def _files(self, number: int) -> Iterator[DocumentFile]:
+        return self._contents(number, self.world.history(number).version).files()
 
     def _compose(self, number: int, _version: int) -> Contents:
         return self.world.added(number) or invent_application(self.world, number)
-
-    def _write_application(self, number: int, version: int) -> bytes:
-        updated = self.world.updated_second(number) if version else None
-        return application_body(self._contents(number, version), updated)
-
-    def _write_documents(self, number: int, version: int, pages: bool) -> DocumentsTemplate:
-        return documents_template(self._contents(number, version), pages=pages)
 
 
 def respond(service: Service, request: HttpRequest) -> HttpReply:
@@ -321,6 +299,33 @@ def respond(service: Service, request: HttpRequest) -> HttpReply:
         request: as it came.
     """
     return service.respond(request)
+
+
+def _application_body(contents: Contents, updated: int | None) -> bytes:
+    """Write the application response, updated at a service second if it was (contract 2.2)."""
+    if updated is None:
+        return _JSON.encode(contents.application)
+    return _JSON.encode({**contents.application, "last_updated_at": f"{stamp(updated)}Z"})
+
+
+def _documents_body(
+    contents: Contents, address_of: Callable[[DocumentFile], str], *, pages: bool
+) -> bytes:
+    """Write the documents response (contract section 2.3)."""
+    files = contents.files()
+    documents: dict[str, list[Mapping[str, Any]]] = {}
+    for kind, of_a_kind in contents.documents["documents"].items():
+        documents[kind] = []
+        for document in of_a_kind:
+            written = {**document, "url": document.get("url") or address_of(next(files))}
+            if not pages:
+                written.pop("pages", None)
+            elif "pages" not in written:
+                names = enumerate(document.get("file_ids", ()), 1)
+                items = [{"page_number": place, "file_id": name} for place, name in names]
+                written["pages"] = {"count": len(items), "items": items}
+            documents[kind].append(written)
+    return _JSON.encode({**contents.documents, "documents": documents})
 
 
 def _not_found(message: str) -> RefusedError:

@@ -232,10 +232,6 @@ class CallbackSender:
                 return answers
         return [*answers, CallbackAnswer(outcome="closed")]
 
-    def open(self) -> None:
-        """Send again after `close`."""
-        self._is_closed = False
-
     async def close(self) -> None:
         """End what is under way, as ``closed``, and send nothing more."""
         self._is_closed = True

@@ -1,6 +1,5 @@
 """Orders for callbacks from another process: how they are written, read and sent."""
 
-import enum
 from http import HTTPStatus
 from typing import Final
 
@@ -26,13 +25,18 @@ from .callbacks import (
 )
 from .exchange import check_local_address
 
-NO_TARGET: Final = "no_callback_target"
-"""The error of an emulator that has no target for callbacks."""
-NO_SUCH_APPLICATION: Final = "no_such_application"
-"""The error of an order about an application that does not exist."""
-
 _TIMEOUT: Final = 600.0
 """Seconds for an order: longer than a callback that is sent again and again."""
+_REASONS: Final = {
+    "no_callback_target": "the emulator has nowhere to send callbacks to",
+    "no_such_application": "the emulator has no application of this id",
+    "unauthorized": "the emulator does not accept the credentials",
+    "unavailable": "what answers there fails at the moment",
+    "no_emulator": "what answers there is not an emulator that fires callbacks",
+    "nobody": "nobody answers there",
+}
+"""Why an order was not carried out; the first three are errors in the emulator's replies."""
+_SERVER_ERRORS: Final = range(500, 600)
 
 
 def _check_text(name: str, value: object) -> None:
@@ -58,31 +62,12 @@ class CallbackOrder:
     """Whether the application changes first."""
 
 
-class OrderFault(enum.Enum):
-    """Why an order was not carried out."""
-
-    NOBODY = "nobody answers there"
-    NO_EMULATOR = "what answers there is not an emulator that fires callbacks"
-    UNAVAILABLE = "what answers there fails at the moment"
-    NOT_AUTHORIZED = "the emulator does not accept the credentials"
-    NO_TARGET = "the emulator has nowhere to send callbacks to"
-    NO_SUCH_APPLICATION = "the emulator has no application of this id"
-
-
 class OrderFailedError(Exception):
-    """An order was not carried out."""
+    """An order was not carried out; the reason is one of `_REASONS`."""
 
-    def __init__(self, fault: OrderFault) -> None:
-        super().__init__(fault.value)
-        self.fault: OrderFault = fault
-        """Why."""
-
-
-_SERVER_ERRORS: Final = range(500, 600)
-_FAULTS: Final = {
-    NO_TARGET: OrderFault.NO_TARGET,
-    NO_SUCH_APPLICATION: OrderFault.NO_SUCH_APPLICATION,
-}
+    def __init__(self, reason: str) -> None:
+        super().__init__(_REASONS[reason])
+        self.reason = reason
 
 
 class RemoteEmulator:
@@ -125,11 +110,9 @@ class RemoteEmulator:
 
 def _failed(outcome: int | str, code: str = "") -> OrderFailedError:
     """Return the error for what an order came to, and for the code in the reply."""
-    if code in _FAULTS:
-        return OrderFailedError(_FAULTS[code])
+    if code in _REASONS:
+        return OrderFailedError(code)
     if outcome == HTTPStatus.UNAUTHORIZED:
-        return OrderFailedError(OrderFault.NOT_AUTHORIZED)
-    if outcome == HTTPStatus.TOO_MANY_REQUESTS or outcome in _SERVER_ERRORS:
-        return OrderFailedError(OrderFault.UNAVAILABLE)
+        return OrderFailedError("unauthorized")
     is_answer = isinstance(outcome, int) or outcome == "unreadable"
-    return OrderFailedError(OrderFault.NO_EMULATOR if is_answer else OrderFault.NOBODY)
+    return OrderFailedError("no_emulator" if is_answer else "nobody")

@@ -36,7 +36,7 @@ from .callbacks import (
     header_fields,
     payload_bytes,
 )
-from .control import NO_SUCH_APPLICATION, NO_TARGET, CallbackOrder
+from .control import CallbackOrder
 from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
 from .faults import Fault, Faults, play, replacement
 from .patterns import update_times
@@ -153,7 +153,7 @@ class Emulator:
     async def start(self) -> None:
         """Begin to listen."""
         self._closing = asyncio.Event()
-        self._sender.open()
+        self._sender = CallbackSender(self._clock)
         async with AsyncExitStack() as stack:
             for region in Region:
                 answer = partial(self._service.respond_file, region=region)
@@ -198,10 +198,7 @@ class Emulator:
         return self.world.now
 
     def advance(self, seconds: float) -> None:
-        """Move service time forward; tokens and addresses expire by it.
-
-        Args:
-            seconds: how far; fractions add up.
+        """Move service time forward by ``seconds``; tokens and addresses expire by it.
 
         Raises:
             ConfigurationError: that would be backward.
@@ -211,10 +208,7 @@ class Emulator:
         self._keep_time()
 
     def touch(self, application_id: str) -> int:
-        """Update an application now: an amount changes, and its place in the list.
-
-        Args:
-            application_id: which one.
+        """Update the application ``application_id``: an amount and its place in the list change.
 
         Returns:
             The service second of the update.
@@ -231,10 +225,7 @@ class Emulator:
         return self._service.storage.policy()
 
     def file_of(self, document_id: str) -> StoredFile:
-        """Return what a document's file is now: content, media type and entity tag.
-
-        Args:
-            document_id: whose.
+        """Return what the file of the document ``document_id`` is now.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -242,10 +233,7 @@ class Emulator:
         return self._service.storage.file_of(document_id)
 
     def content_of(self, document_id: str) -> bytes:
-        """Return the bytes of a document's file as they are now.
-
-        Args:
-            document_id: whose.
+        """Return the bytes of the file of the document ``document_id`` as they are now.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -253,10 +241,7 @@ class Emulator:
         return self.file_of(document_id).content
 
     def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's; addresses given out stay valid.
-
-        Args:
-            document_id: whose.
+        """Put another file in the place of that of ``document_id``; its addresses stay valid.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -300,23 +285,15 @@ class Emulator:
             ConfigurationError: there is no target or no such application, or an
                 argument is invalid.
         """
-        order = CallbackOrder(application_id=application_id, event_type=event_type, update=update)
+        # It checks its fields.
+        CallbackOrder(application_id=application_id, event_type=event_type, update=update)
         target = target or self._callbacks
         if target is None:
             raise ConfigurationError("the emulator has no target for callbacks")
-        return await self._fire(order, target, payload, headers)
-
-    async def _fire(
-        self,
-        order: CallbackOrder,
-        target: CallbackTarget,
-        payload: Any = None,
-        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-    ) -> CallbackDelivery:
         self._keep_time()
         fields = header_fields(headers)
-        application_id, reference = order.application_id, None
-        if application_id is None and len(self.world) and (payload is None or order.update):
+        reference = None
+        if application_id is None and len(self.world) and (payload is None or update):
             number = self._callbacks_fired * _CALLBACK_STRIDE % len(self.world)
             self._callbacks_fired += 1
             application_id = self.world.id_of(number)
@@ -328,18 +305,18 @@ class Emulator:
         if payload is None:
             # Assumed (contract section 6).
             usual = {
-                "event_type": order.event_type,
+                "event_type": event_type,
                 "application_id": application_id,
                 "application_reference_id": reference,
             }
             payload = {name: text for name, text in usual.items() if text is not None}
         body = payload_bytes(payload)
-        if order.update and application_id is not None:
+        if update and application_id is not None:
             self.world.touch(application_id)
         answers = await self._sender.deliver(target, body, fields)
         return CallbackDelivery(
             application_id=application_id,
-            event_type=order.event_type,
+            event_type=event_type,
             attempts=tuple(answer.outcome for answer in answers),
             is_json=answers[-1].is_json,
         )
@@ -410,11 +387,11 @@ class Emulator:
         except ValueError:
             return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
         if self._callbacks is None:
-            return json_reply(HTTPStatus.CONFLICT, {"error": NO_TARGET})
+            return json_reply(HTTPStatus.CONFLICT, {"error": "no_callback_target"})
         name = order.application_id
         if name is not None and self.world.number_of(name) is None:
-            return json_reply(HTTPStatus.NOT_FOUND, {"error": NO_SUCH_APPLICATION})
-        delivery = await self._fire(order, self._callbacks)
+            return json_reply(HTTPStatus.NOT_FOUND, {"error": "no_such_application"})
+        delivery = await self.fire_callback(name, order.event_type, update=order.update)
         return json_reply(HTTPStatus.OK, delivery)
 
     def _record(self, request: HttpRequest, status: int, fault: Fault | None) -> None:

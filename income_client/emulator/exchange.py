@@ -1,8 +1,8 @@
 """Requests and replies of the emulated service as values, and which addresses are local."""
 
-import ipaddress
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -10,6 +10,7 @@ import msgspec
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
+from income_client.hosts import is_this_machine, plain_host
 
 _LOCAL_URL: Final = re.compile(
     r"https?://(localhost|127(\.(0|[1-9][0-9]{0,2})){3}|\[::1\])"
@@ -91,20 +92,15 @@ def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
     )
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Say whether a host, with or without a port, is this machine and nothing else."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return False
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        ip = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    # Python versions differ on an IPv4 address within an IPv6 one.
-    return ip.is_loopback and getattr(ip, "ipv4_mapped", None) is None
+    plain = plain_host(f"[{name}]" if ":" in name else name) or ""
+    return is_this_machine(plain) or plain.endswith(".localhost")
 
 
 def check_local_address(name: str, url: object) -> None:

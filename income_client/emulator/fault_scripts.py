@@ -2,31 +2,28 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any, Final
 
 from income_client.errors import ConfigurationError
 from income_client.settings import check_whole
 
 from .api import Call
-from .faults import ANY, Fault, FaultKind
+from .faults import ANY, Fault
 from .rules import meant
 
 _LINE: Final = re.compile(r"(?P<call>\w+)\s*(?:\((?P<name>[^()]*)\))?\s*:(?P<steps>[^:]*)\Z")
 _STEP: Final = re.compile(
     r"(?P<what>\w+)(?:\s+retry-after=(?P<delay>\d+))?(?:\s+x\s*(?P<times>[1-9]\d*))?\Z"
 )
-_STEP_STATUS: Final = re.compile(r"[1-5]\d\d\Z")
-_STEP_KINDS: Final = ("reset", "drop", "cut", "stall", "garbage")
-_STEPS: Final = ("statuses from 100 to 599", "ok", "expired_token", *_STEP_KINDS)
-_RETRY_AFTER: Final = "retry-after"
+_STATUS: Final = re.compile(r"[1-5][0-9]{2}")
+_KINDS: Final = ("reset", "drop", "cut", "stall", "trickle", "garbage")
+_STEPS: Final = ("statuses from 100 to 599", "ok", "expired_token", *_KINDS)
 _INVALID_TOKEN: Final = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
 _SHARE: Final = re.compile(
-    r"(?P<what>[a-z0-9]+):(?P<share>[0-9]*\.?[0-9]+)(?P<percent>%?)(@(?P<call>[a-z_]+))?"
+    rf"(?P<what>[45][0-9]{{2}}|{'|'.join(_KINDS)})"
+    r":(?P<share>[0-9]*\.?[0-9]+)(?P<percent>%?)(@(?P<call>[a-z_]+))?"
 )
-_SHARE_STATUS: Final = re.compile(r"[45][0-9]{2}")
-_SHARE_KINDS: Final = (*_STEP_KINDS, FaultKind.TRICKLE.value)
 _SHARE_CALLS: Final = {
     "list": Call.LIST_APPLICATIONS.value,
     "application": Call.GET_APPLICATION.value,
@@ -45,7 +42,7 @@ def script(text: str) -> tuple[Fault, ...]:
             after the last step are served as usual. The call is list_applications,
             get_application, get_documents, token, file or any; ``get_application(app-1)``
             is about one application. A step is a status, ok, expired_token, reset,
-            drop, cut, stall or garbage, with ``retry-after=2`` or ``x3`` behind it.
+            drop, cut, stall, trickle or garbage, with ``retry-after=2`` or ``x3`` behind it.
 
     Raises:
         ConfigurationError: a line or a step cannot be read.
@@ -63,36 +60,34 @@ def _line_faults(line: str) -> Iterator[Fault]:
     for step in map(str.strip, found["steps"].split(",")):
         parts = _STEP.match(step)
         if parts is None:
-            raise ConfigurationError(_unreadable(step))
+            raise ConfigurationError(
+                "a step of a script is a status or a word, such as '503 retry-after=2 x3' or "
+                f"'reset', not {step!r}"
+            )
         times = int(parts["times"] or 1)
         # Requests that an earlier step falls on never come as far as this one.
         where: dict[str, Any] = {
             "call": found["call"], "named": named, "times": times, "skip": passed
         }  # fmt: skip
         what, delay = parts["what"], parts["delay"]
-        if _STEP_STATUS.match(what):
-            headers = {} if delay is None else {"Retry-After": delay}
-            yield Fault("status", status=int(what), headers=headers, **where)
-        elif delay is not None:
+        if delay is not None and not _STATUS.fullmatch(what):
             raise ConfigurationError("only a status has a retry-after")
-        elif what == "ok":
+        if what == "ok":
             passed += times
         elif what == "expired_token":
             yield Fault("status", status=401, headers=_INVALID_TOKEN, **where)
-        elif what in _STEP_KINDS:
-            yield Fault(what, **where)
         else:
-            raise ConfigurationError(f"there is no step {what}{meant(what, _STEPS)}")
+            yield _fault(what, retry_after=delay, **where)
 
 
-def _unreadable(step: str) -> str:
-    options = [option.partition("=")[0] for option in step.split()[1:]]
-    close = [name for name in options if get_close_matches(name, [_RETRY_AFTER])]
-    hint = f"; did you mean {_RETRY_AFTER}?" if close and _RETRY_AFTER not in close else ""
-    return (
-        "a step of a script is a status or a word, such as '503 retry-after=2 x3' or 'reset', "
-        f"not {step!r}{hint}"
-    )
+def _fault(what: str, *, retry_after: str | None, **where: Any) -> Fault:
+    """Return the fault that a word or a status stands for."""
+    if _STATUS.fullmatch(what):
+        headers = {} if retry_after is None else {"Retry-After": retry_after}
+        return Fault("status", status=int(what), headers=headers, **where)
+    if what in _KINDS:
+        return Fault(what, **where)
+    raise ConfigurationError(f"there is no fault {what}{meant(what, _STEPS)}")
 
 
 def fault_shares(text: str, *, seed: int = 7) -> tuple[Fault, ...]:
@@ -112,7 +107,8 @@ def fault_shares(text: str, *, seed: int = 7) -> tuple[Fault, ...]:
         found = _SHARE.fullmatch(part.strip())
         if found is None:
             raise ConfigurationError(
-                "faults have parts such as 500:0.05, cut:5% or 429:0.1@list, with commas between"
+                f"faults are statuses from 400 to 599, {', '.join(_KINDS)}, each with a share: "
+                "500:0.05, cut:5% or 429:0.1@list, with commas between"
             )
         share = float(found["share"]) / (100 if found["percent"] else 1)
         if share > 1:
@@ -126,17 +122,10 @@ def fault_shares(text: str, *, seed: int = 7) -> tuple[Fault, ...]:
             # A fault sees only what those before it have let pass.
             rate = min(1.0, share / free[call]) if share else 0.0
             free[call] -= share
-            faults.append(_shared(found["what"], call=call, rate=rate, seed=seed + place))
+            delay = "1" if found["what"] == "429" else None
+            where: dict[str, Any] = {"call": call, "rate": rate, "seed": seed + place}
+            faults.append(_fault(found["what"], retry_after=delay, times=None, **where))
     return tuple(faults)
-
-
-def _shared(what: str, **where: Any) -> Fault:
-    if _SHARE_STATUS.fullmatch(what):
-        headers = {"Retry-After": "1"} if what == "429" else {}
-        return Fault("status", status=int(what), headers=headers, times=None, **where)
-    if what in _SHARE_KINDS:
-        return Fault(what, times=None, **where)
-    raise ConfigurationError(f"a fault is a status from 400 to 599, {', '.join(_SHARE_KINDS)}")
 
 
 def outage(

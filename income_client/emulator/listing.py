@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Final, assert_never
 
-from attrs import field, frozen
+from attrs import frozen
 
 from .rules import FutureBounds, Order, ServiceRules, SpanClamp
 from .world import World
@@ -32,18 +32,6 @@ class Refused:
     """Name of the query parameter."""
     reason: str
     """What would have been accepted."""
-
-
-@frozen(kw_only=True)
-class Selection:
-    """The bounds that were applied and the rows within them, before any is written."""
-
-    after: int
-    """Lower bound in service seconds."""
-    before: int
-    """Upper bound in service seconds."""
-    numbers: Sequence[int] = field(repr=False)
-    """Application numbers, in the order of the rules."""
 
 
 def _applied_bounds(
@@ -102,8 +90,8 @@ def select_rows(
     before: int | None,
     limit: int,
     reference: str | None = None,
-) -> Selection | Refused:
-    """Answer a list question in application numbers (contract section 4.1); see `list_reply`."""
+) -> tuple[int, int, Sequence[int]] | Refused:
+    """Return the bounds that are applied and the application numbers (contract section 4.1)."""
     if rules.future is FutureBounds.REFUSE:
         for name, bound in (("updated_after", after), ("updated_before", before)):
             if bound is not None and bound > world.now:
@@ -122,7 +110,7 @@ def select_rows(
         is_late_enough = after is None or second - low >= (not rules.lower_closed)
         is_early_enough = before is None or high - second >= (not rules.upper_closed)
         numbers = (number,) if is_late_enough and is_early_enough else ()
-    return Selection(after=low, before=high, numbers=numbers)
+    return low, high, numbers
 
 
 def list_reply(
@@ -142,8 +130,8 @@ def list_reply(
         before: ``updated_before`` in service seconds, None if unset.
         limit: most ids to return.
     """
-    rows = select_rows(world, rules, after=after, before=before, limit=limit)
-    if isinstance(rows, Refused):
-        return rows
-    ids = tuple(map(world.id_of, rows.numbers))
-    return ListReply(after=rows.after, before=rows.before, ids=ids)
+    found = select_rows(world, rules, after=after, before=before, limit=limit)
+    if isinstance(found, Refused):
+        return found
+    low, high, numbers = found
+    return ListReply(after=low, before=high, ids=tuple(map(world.id_of, numbers)))

@@ -8,7 +8,7 @@ import enum
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from random import Random
@@ -22,9 +22,8 @@ from income_client.errors import ConfigurationError
 from income_client.settings import DownloadPolicy
 
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback
-from .payloads import DocumentFile
 from .times import moment_of, second_of, stamp
-from .world import World
+from .world import DocumentFile, World
 
 _PATH: Final = re.compile(r"/documents/(?P<document_id>[^/]+)/[^/]+\Z")
 _SIGNED: Final = re.compile(
@@ -72,7 +71,7 @@ class FileStorage:
     ``files_of`` returns the files of an application's number as they are now.
     """
 
-    def __init__(self, world: World, files_of: Callable[[int], Sequence[DocumentFile]]) -> None:
+    def __init__(self, world: World, files_of: Callable[[int], Iterable[DocumentFile]]) -> None:
         self.urls: dict[Region, str] = dict.fromkeys(Region, "http://127.0.0.1")
         self._world = world
         self._began = world.now

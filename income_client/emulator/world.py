@@ -1,4 +1,4 @@
-"""The applications of the emulated service by update time; knows no HTTP and no content."""
+"""The applications of the emulated service by update time; knows no HTTP."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -23,14 +23,6 @@ _LONGEST_NUMBER: Final = 12
 _HEX: Final = frozenset("0123456789abcdef")
 
 
-@frozen(order=True)
-class _Arrival:
-    due: int
-    number: int
-    version: int
-    second: int
-
-
 @frozen(kw_only=True)
 class Touched:
     """What a changed application was and how often it changed."""
@@ -39,6 +31,14 @@ class Touched:
     """Service second of the update that it began with."""
     version: int
     """Number of changes since."""
+
+
+@frozen
+class DocumentFile:
+    """What the host of files knows of a document."""
+
+    document_id: str
+    file_name: str
 
 
 @frozen
@@ -64,6 +64,14 @@ class Contents:
         """Iterate over its documents."""
         for documents in self.documents["documents"].values():
             yield from documents
+
+    def files(self) -> Iterator[DocumentFile]:
+        """Iterate over the files of those documents that have one here."""
+        for document in self.all_documents():
+            if not document.get("url"):
+                name = document["document_id"]
+                names = document.get("file_reference_ids", ())
+                yield DocumentFile(name, next(iter(names), f"{name}.pdf"))
 
 
 class World:
@@ -108,7 +116,8 @@ class World:
         self._number_by_document: dict[str, int] = {}
         self._touched: dict[int, Touched] = {}
         self._listed_at: dict[int, int] = {}
-        self._arrivals: list[_Arrival] = []
+        self._arrivals: list[tuple[int, int, int, int]] = []
+        """When an update shows in the list, of which number and version, and its own second."""
         self._shown: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -126,11 +135,7 @@ class World:
         return f"app-{(number * _STRIDE + self._offset) & _ID_MASK:010x}"
 
     def number_of(self, application_id: str) -> int | None:
-        """Return the number behind an id, None if there is no such application.
-
-        Args:
-            application_id: as the service gave it.
-        """
+        """Return the number behind an ``application_id``, None if there is no such application."""
         if application_id in self._number_by_id:
             return self._number_by_id[application_id]
         digits = application_id[4:]
@@ -142,11 +147,7 @@ class World:
         return number if number < self._invented else None
 
     def number_of_document(self, document_id: str) -> int | None:
-        """Return the number of the application that may have a document, None if there is none.
-
-        Args:
-            document_id: as the service gave it.
-        """
+        """Return the number of the application that may have ``document_id``, None for none."""
         if document_id in self._number_by_document:
             return self._number_by_document[document_id]
         kind, _, rest = document_id.partition("-")
@@ -172,10 +173,7 @@ class World:
         return number if known else None
 
     def updated_at(self, application_id: str) -> int:
-        """Return the service second of the last update, whether the list shows it yet or not.
-
-        Args:
-            application_id: of which application.
+        """Return the second of the last update of ``application_id``, in the list already or not.
 
         Raises:
             ConfigurationError: there is no such application.
@@ -279,17 +277,14 @@ class World:
         """
         added, _ = _read_added(application, documents)
         number = self.check_replacement(added.application_id, added.reference)
-        for document in self._added[number - self._invented].all_documents():
-            self._number_by_document.pop(str(document["document_id"]), None)
+        for file in self._added[number - self._invented].files():
+            self._number_by_document.pop(file.document_id, None)
         self._added[number - self._invented] = added
         self._index_files(number, added)
         return self.touch(added.application_id)
 
     def touch(self, application_id: str) -> int:
-        """Update an application now: a new version, and a new place in the list.
-
-        Args:
-            application_id: which one.
+        """Update the application ``application_id``: a new version, a new place in the list.
 
         Returns:
             The service second of the update.
@@ -304,7 +299,7 @@ class World:
         self._touched[number] = Touched(first=before.first, version=version)
         self._updated[number] = self.now
         due = self.now + self.rules.visibility_delay
-        heappush(self._arrivals, _Arrival(due, number, version, self.now))
+        heappush(self._arrivals, (due, number, version, self.now))
         self._show_arrivals()
         return self.now
 
@@ -350,9 +345,8 @@ class World:
         return [self._numbers[place] for place in places]
 
     def _index_files(self, number: int, added: Contents) -> None:
-        for document in added.all_documents():
-            if not document.get("url"):
-                self._number_by_document[str(document["document_id"])] = number
+        for file in added.files():
+            self._number_by_document[file.document_id] = number
 
     def _known(self, application_id: str) -> int:
         number = self.number_of(application_id)
@@ -361,12 +355,12 @@ class World:
         return number
 
     def _show_arrivals(self) -> None:
-        while self._arrivals and self._arrivals[0].due <= self.now:
-            arrival = heappop(self._arrivals)
+        while self._arrivals and self._arrivals[0][0] <= self.now:
+            _, number, version, second = heappop(self._arrivals)
             # An update that was held back longer than a later one never shows.
-            if arrival.version > self._shown.get(arrival.number, 0):
-                self._shown[arrival.number] = arrival.version
-                self._move(arrival.number, arrival.second)
+            if version > self._shown.get(number, 0):
+                self._shown[number] = version
+                self._move(number, second)
 
     def _move(self, number: int, second: int) -> None:
         listed = self.listed_second(number)

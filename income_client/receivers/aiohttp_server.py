@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl as tls
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from aiohttp import web
@@ -128,21 +128,15 @@ class _Listener:
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
         """Accept connections while the block inside runs; yields the port."""
-        bound = await _bound(host, port)
-        tasks = [asyncio.create_task(self._accept(each)) for each in bound]
-        try:
-            yield bound[0].getsockname()[1]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            for each in bound:
-                each.close()
-            beginning = {*self._tasks}
-            for task in beginning:
-                task.cancel()
-            if beginning:
-                await asyncio.wait(beginning)
+        with ExitStack() as sockets:
+            bound = await _bound(host, port, sockets)
+            tasks = [asyncio.create_task(self._accept(each)) for each in bound]
+            try:
+                yield bound[0].getsockname()[1]
+            finally:
+                ending = {task for task in (*tasks, *self._tasks) if task.cancel()}
+                if ending:
+                    await asyncio.wait(ending)
 
     async def _accept(self, listening: socket.socket) -> None:
         """Accept connections until cancelled."""
@@ -224,29 +218,25 @@ class _Connection(asyncio.Protocol):
             self.end()
 
 
-async def _bound(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of a host."""
+async def _bound(host: str, port: int, sockets: ExitStack) -> list[socket.socket]:
+    """Return a socket for each address of a host; the stack closes them."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     bound: list[socket.socket] = []
     missing: OSError | None = None
-    try:
-        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            try:
-                bound.append(socket.create_server(address, family=family, backlog=_BACKLOG))
-            except OSError as error:
-                # A name may have an address of IPv6 where the machine has none.
-                if error.errno not in _NO_SUCH_ADDRESS:
-                    raise
-                missing = error
-            else:
-                bound[-1].setblocking(False)  # noqa: FBT003 - as the standard library has it
-    except BaseException:
-        for each in bound:
-            each.close()
-        raise
+    for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+        try:
+            server = socket.create_server(address, family=family, backlog=_BACKLOG)
+        except OSError as error:
+            # A name may have an address of IPv6 where the machine has none.
+            if error.errno not in _NO_SUCH_ADDRESS:
+                raise
+            missing = error
+        else:
+            server.setblocking(False)  # noqa: FBT003 - as the standard library has it
+            bound.append(sockets.enter_context(server))
     if not bound and missing is not None:
         raise missing
     return bound

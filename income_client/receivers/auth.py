@@ -9,6 +9,7 @@ import hmac
 import ssl as tls
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,7 +35,6 @@ GivenKey: TypeAlias = Mapping[str, Any] | str | bytes | Secret
 ClaimValue: TypeAlias = str | int | bool
 """What a further claim may have to equal."""
 
-_ENCODINGS: Final = ("utf-8", "latin-1")
 _LEEWAY: Final = 30.0
 _LONGEST_ADDRESS: Final = 2048
 _LONGEST_AUTHORIZATION: Final = LONGEST_TOKEN + 16
@@ -65,7 +65,8 @@ class CallbackBasicAuth:
         pairs = (BasicAuth(username, password), *also)
         if not all(isinstance(pair, BasicAuth) for pair in pairs):
             raise ConfigurationError("also holds something that is not a BasicAuth")
-        self.__attrs_init__(tuple(digest for pair in pairs for digest in _digests(pair)))
+        digests = (pair_digests(pair.username, pair.password) for pair in pairs)
+        self.__attrs_init__(tuple(chain.from_iterable(digests)))
 
     def check(self, credentials: bytes) -> None:
         """Refuse wrong credentials, the header's text after ``Basic``, all in the same time."""
@@ -73,20 +74,24 @@ class CallbackBasicAuth:
             pair = base64.b64decode(credentials, validate=True)
         except binascii.Error:
             raise RefusedError(Refusal.AUTHORIZATION_UNREADABLE) from None
-        digest = sha256(pair).digest()
+        name, _, password = pair.partition(b":")
+        digest = pair_digest(name, password)
         # Every pair is compared, even after one fits.
         fits = [hmac.compare_digest(digest, known) for known in self._digests]
         if not any(fits):
             raise RefusedError(Refusal.PASSWORD_WRONG)
 
 
-def _digests(pair: BasicAuth) -> Iterator[bytes]:
-    # The name holds no colon, so that a pair has one reading. Which characters the
-    # service sends in which encoding is not shown (RFC 7617 leaves both).
-    text = f"{pair.username}:{pair.password.reveal()}"
-    for encoding in _ENCODINGS:
+def pair_digest(name: bytes, secret: bytes) -> bytes:
+    """Return a digest of a name and a secret that has one reading."""
+    return sha256(sha256(name).digest() + sha256(secret).digest()).digest()
+
+
+def pair_digests(name: str, secret: Secret) -> Iterator[bytes]:
+    """Yield the digests of a pair, in each encoding that it may come in (RFC 7617)."""
+    for encoding in ("utf-8", "latin-1"):
         try:
-            yield sha256(text.encode(encoding)).digest()
+            yield pair_digest(name.encode(encoding), secret.reveal().encode(encoding))
         except UnicodeEncodeError:
             continue
 
@@ -214,7 +219,11 @@ class CallbackGate:
         given = tuple(auth) if isinstance(auth, Iterable) else (auth,)
         for one in given:
             if not isinstance(one, CallbackAuth):
-                raise ConfigurationError(_mistaken(one))
+                raise ConfigurationError(
+                    "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of "
+                    "a CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, "
+                    f"or several of them, not {type(one).__name__}"
+                )
         networks = _one(given, CallbackSourceNetworks)
         if not given:
             raise ConfigurationError("auth is empty: anybody could send callbacks")
@@ -274,21 +283,6 @@ class CallbackGate:
                 return credentials.strip(b" ").decode()
             case _:
                 raise RefusedError(Refusal.SCHEME_NOT_ACCEPTED)
-
-
-def _mistaken(given: object) -> str:
-    """Say which of the four is meant by something else."""
-    name = type(given).__name__
-    meant = {
-        "BasicAuth": "CallbackBasicAuth(username, password)",
-        "CallbackTokenIssuer": "the issuer's .auth",
-        "OAuth2ClientCredentials": "CallbackTokenIssuer(client_id, client_secret).auth",
-    }.get(
-        name,
-        "a CallbackBasicAuth, CallbackBearerAuth, CallbackClientCertificate or "
-        "CallbackSourceNetworks, or several",
-    )
-    return f"auth: {name} cannot check callbacks; give {meant}"
 
 
 def _one(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:

@@ -9,8 +9,7 @@ import binascii
 import hmac
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
-from hashlib import sha256
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -20,7 +19,7 @@ from attrs import field, frozen
 from income_client.errors import ConfigurationError
 from income_client.settings import OAuth2ClientCredentials, Secret, is_number
 
-from .auth import CallbackBearerAuth
+from .auth import CallbackBearerAuth, pair_digest, pair_digests
 from .exchange import Answer, RequestHead, answer, without_arguments
 
 MAX_FORM_BYTES: Final = 8192
@@ -145,17 +144,18 @@ class CallbackTokenIssuer:
         return answer(HTTPStatus.OK, content, Pragma="no-cache")
 
     def _client_of(self, pairs: Iterable[tuple[bytes, bytes]]) -> _Client:
-        digests = [_digest(*pair) for pair in pairs]
-        found = None
+        digests = [pair_digest(*pair) for pair in pairs]
         # Every one is compared, even after one fits.
-        for client in self._clients:
-            for known in client.digests:
-                for digest in digests:
-                    if hmac.compare_digest(digest, known):
-                        found = client
-        if found is None:
+        found = [
+            client
+            for client in self._clients
+            for known in client.digests
+            for digest in digests
+            if hmac.compare_digest(digest, known)
+        ]
+        if not found:
             raise _TokenRequestError(_INVALID_CLIENT)
-        return found
+        return found[-1]
 
     def _token(self, client: _Client, *, now: float, nonce: bytes) -> str:
         from .jwt import sign  # noqa: PLC0415 - an extra
@@ -184,20 +184,8 @@ def _client(given: object) -> _Client:
         )
     # Not the secret itself: others than its owner see what is signed with it.
     key = hmac.digest(secret.encode(), _KEY_LABEL + client_id.encode(), "sha256")
-    digests = tuple(_digests(client_id, secret))
+    digests = tuple(pair_digests(client_id, given.client_secret))
     return _Client(client_id=client_id, digests=digests, key=Secret(key.hex()))
-
-
-def _digests(client_id: str, secret: str) -> Iterator[bytes]:
-    for encoding in ("utf-8", "latin-1"):
-        try:
-            yield _digest(client_id.encode(encoding), secret.encode(encoding))
-        except UnicodeEncodeError:
-            continue
-
-
-def _digest(client_id: bytes, client_secret: bytes) -> bytes:
-    return sha256(sha256(client_id).digest() + sha256(client_secret).digest()).digest()
 
 
 def _read_form(head: RequestHead, body: bytes) -> Mapping[bytes, bytes]:

@@ -37,10 +37,10 @@ def ip_address(text: str) -> IPAddress | None:
     return address
 
 
-def _networks(name: str, entries: Iterable[str]) -> tuple[IPNetwork, ...]:
+def _several(name: str, entries: Iterable[str]) -> tuple[str, ...]:
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ConfigurationError(f"{name} are several, such as ['198.51.100.7', '2001:db8::/32']")
-    return tuple(_network(name, entry) for entry in entries)
+    return tuple(entries)
 
 
 def _network(name: str, entry: object) -> IPNetwork:
@@ -81,9 +81,10 @@ class CallbackSourceNetworks:
 
     @without_arguments
     def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
-        found = _networks("source networks", networks)
-        if not found:
+        entries = _several("source networks", networks)
+        if not entries:
             raise ConfigurationError("source networks: none are given, so nothing could pass")
+        found = tuple(_network("source networks", entry) for entry in entries)
         self.__attrs_init__(found, bool(is_enough))
 
     def check(self, source: IPAddress) -> None:
@@ -108,11 +109,9 @@ class TrustedProxies:
     has_unix: bool
 
     def __init__(self, proxies: Iterable[str] = ()) -> None:
-        if isinstance(proxies, str) or not isinstance(proxies, Iterable):
-            raise ConfigurationError("trusted_proxies are several, such as ['127.0.0.1']")
-        entries = tuple(proxies)
-        found = _networks("trusted_proxies", (one for one in entries if one != UNIX_PEER))
-        self.__attrs_init__(found, UNIX_PEER in entries)
+        entries = _several("trusted_proxies", proxies)
+        networks = tuple(_network("trusted_proxies", one) for one in entries if one != UNIX_PEER)
+        self.__attrs_init__(networks, UNIX_PEER in entries)
 
     @property
     def are_any(self) -> bool:

@@ -6,15 +6,17 @@ a hint and nothing more.
 
 import asyncio
 import inspect
+import re
 import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from math import ceil
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
@@ -22,9 +24,10 @@ from income_client.errors import CallbackRejectedError, ConfigurationError
 from income_client.records.callbacks import Callback
 from income_client.settings import check_choice, check_count, check_not_negative, check_positive
 
-from .auth import CallbackAuth, CallbackGate
+from .auth import CallbackAuth, CallbackBearerAuth, CallbackGate, Verify
 from .endpoint import Body, QuietLog, TimeSource, is_cancelled, logger, read_body
 from .exchange import (
+    LONGEST_TOKEN,
     Answer,
     Refusal,
     RefusedError,
@@ -36,7 +39,10 @@ from .exchange import (
     without_arguments,
 )
 from .networks import TrustedProxies
-from .tokens import TokenCheck
+
+if TYPE_CHECKING:
+    from .jwks import FetchKeySet, KeySetCache
+    from .jwt import TokenKeys, TokenRules
 
 OnCallback: TypeAlias = Callable[[Callback], Awaitable[Any] | Any]
 """What is done about a callback, such as a poller's ``wake``."""
@@ -44,6 +50,8 @@ Outcome: TypeAlias = Refusal | None
 """What became of a run of it: None if it succeeded."""
 
 _TAKEN: Final = answer(HTTPStatus.OK)
+_VERIFY_SECONDS: Final = 10.0
+_BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 @frozen(kw_only=True)
@@ -287,16 +295,11 @@ def _check_handler(on_callback: object) -> None:
     if not callable(on_callback) or inspect.isasyncgenfunction(on_callback):
         raise ConfigurationError("on_callback must be a function that does not yield")
     try:
-        signature = inspect.signature(on_callback)
+        inspect.signature(on_callback).bind(None)
     except ValueError:  # some that are built in do not tell
         return
-    takes_one = True
-    try:
-        signature.bind(None)
     except TypeError:
-        takes_one = False
-    if not takes_one:
-        raise ConfigurationError("on_callback must take one argument, the Callback")
+        raise ConfigurationError("on_callback must take one argument, the Callback") from None
 
 
 def _place_of(error: BaseException) -> str:
@@ -304,6 +307,84 @@ def _place_of(error: BaseException) -> str:
     where = traceback.extract_tb(error.__traceback__, limit=-1)
     place = f" in {where[-1].filename}:{where[-1].lineno}" if where else ""
     return f"{type(error).__name__}{place}"
+
+
+class TokenCheck:
+    """Checks bearer tokens (contract section 5.2)."""
+
+    def __init__(
+        self, auth: CallbackBearerAuth, clock: TimeSource, *, fetch: "FetchKeySet | None" = None
+    ) -> None:
+        self._auth = auth
+        self._clock = clock
+        self._cache: KeySetCache | None = None
+        if auth.jwks_url is not None:
+            from . import jwks  # noqa: PLC0415 - only an address needs its library
+
+            self._cache = jwks.KeySetCache(
+                auth.jwks_url,
+                monotonic=clock.monotonic,
+                fetch=fetch or partial(jwks.fetch_key_set, tls=auth.ssl),
+            )
+
+    async def check(self, token: str) -> None:
+        """Refuse a token that is not to be believed."""
+        if len(token) > LONGEST_TOKEN or _BEARER.fullmatch(token) is None:
+            raise RefusedError(Refusal.TOKEN_UNREADABLE)
+        auth = self._auth
+        if auth.verify is not None:
+            await _ask(auth.verify, token)
+        elif auth.rules is None:
+            raise RefusedError(Refusal.TOKEN_REFUSED)
+        elif self._cache is not None:
+            await self._check_fetched(self._cache, token, auth.rules)
+        elif auth.keys is None or self._has_unknown_key(token, auth.keys, auth.rules):
+            raise RefusedError(Refusal.TOKEN_KEY_UNKNOWN)
+
+    async def _check_fetched(self, cache: "KeySetCache", token: str, rules: "TokenRules") -> None:
+        from .jwt import NO_KEYS  # noqa: PLC0415 - an extra
+
+        came_at = self._clock.monotonic()
+        if cache.current is None:
+            # What cannot be a good token is no reason to ask for keys.
+            self._has_unknown_key(token, NO_KEYS, rules)
+        keys = await cache.keys()
+        if self._has_unknown_key(token, keys, rules):
+            newer = await cache.newer_than(keys, since=came_at)
+            if self._has_unknown_key(token, newer, rules):
+                raise RefusedError(Refusal.TOKEN_KEY_UNKNOWN)
+
+    def _has_unknown_key(self, token: str, keys: "TokenKeys", rules: "TokenRules") -> bool:
+        """Say whether newer keys might help; refuse a token for any other reason."""
+        from .jwt import check_token  # noqa: PLC0415 - an extra
+
+        try:
+            check_token(token, keys, rules, now=self._clock.time())
+        except RefusedError as error:
+            if error.refusal is not Refusal.TOKEN_KEY_UNKNOWN:
+                raise
+            return True
+        return False
+
+
+async def _ask(verify: Verify, token: str) -> None:
+    """Refuse what is merely true in an `if`, such as claims that nobody looked at, as well."""
+    try:
+        async with asyncio.timeout(_VERIFY_SECONDS):
+            said: Any = verify(token)
+            if inspect.isawaitable(said):
+                said = await said
+    except (Exception, asyncio.CancelledError) as error:  # its text may show the token
+        if is_cancelled():
+            raise
+        logger.warning("verify failed with %s", type(error).__name__)
+        raise RefusedError(Refusal.VERIFIER_FAILED) from None
+    if said is True:
+        return
+    if said is False or said is None:
+        raise RefusedError(Refusal.TOKEN_REFUSED)
+    logger.warning("verify returned %s, not a bool", type(said).__name__)
+    raise RefusedError(Refusal.VERIFIER_FAILED)
 
 
 class SharedRuns:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
         make_paystub,
         make_record,
     )
-    from .requests import Requests
     from .runner import LoopRunner
-    from .service import IncomeService, ServiceFaults
+    from .service import IncomeService, Requests, ServiceFaults
     from .store_contract import check_checkpoint_store
 else:
     from income_client._lazy import lazy_names
@@ -57,9 +56,8 @@ NAMES: Final = {
     ".emulator.fault_scripts": "cut_body expired_token flaky outage script slow throttled",
     "clocks": "JumpingClock",
     "factories": "make_applicant make_application make_document make_paystub make_record",
-    "requests": "Requests",
     "runner": "LoopRunner",
-    "service": "IncomeService ServiceFaults",
+    "service": "IncomeService Requests ServiceFaults",
     "store_contract": "check_checkpoint_store",
 }
 """The modules, and what each gives."""

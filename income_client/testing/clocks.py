@@ -31,20 +31,12 @@ class JumpingClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward by hand.
-
-        Args:
-            seconds: how far.
-        """
+        """Move the clock forward by so many ``seconds``."""
         with self._moving:
             self._now += seconds
 
     def advance_to(self, moment: float) -> None:
-        """Move the clock forward to a moment, unless others have moved it further already.
-
-        Args:
-            moment: by `monotonic`, in seconds.
-        """
+        """Move the clock forward to a ``moment`` in seconds, unless it is there already."""
         with self._moving:
             self._now = max(self._now, moment)
 

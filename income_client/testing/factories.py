@@ -331,14 +331,9 @@ def _paystubs(
 
 def _named(applicant: Applicant) -> PaystubApplicant:
     home = applicant.address_info[0].address if applicant.address_info else _SOMEWHERE
+    parts = {name: getattr(home, name) for name in ("street_address", "city", "state", "zip")}
     return PaystubApplicant(
-        address=PaystubAddress(
-            street_address=home.street_address,
-            street_2=None,
-            city=home.city,
-            state=home.state,
-            zip=home.zip,
-        ),
+        address=PaystubAddress(**parts, street_2=None),
         first_name=applicant.first_name,
         middle_name=None,
         last_name=applicant.last_name,

@@ -154,7 +154,7 @@ def pytest_runtest_makereport(
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Show the requests behind a count that is not what was expected."""
-    known = sys.modules.get("income_client.testing.requests")
+    known = sys.modules.get("income_client.testing.service")
     if known is None:
         return None
     for side in (left, right):

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
 import msgspec
 from attrs import evolve, fields_dict
@@ -22,14 +22,21 @@ from income_client import (
     to_json,
 )
 from income_client.clock import Clock
-from income_client.emulator import CallbackDelivery, CallbackTarget, Emulator, Fault, ServiceRules
+from income_client.emulator import (
+    CallbackDelivery,
+    CallbackTarget,
+    Emulator,
+    Fault,
+    RecordedRequest,
+    ServiceRules,
+)
+from income_client.emulator.api import Call
 from income_client.emulator.fault_scripts import script
-from income_client.emulator.rules import check_names, names_of
+from income_client.emulator.rules import check_names, meant, names_of
 from income_client.emulator.times import moment_of
 
 from .clocks import JumpingClock, ServiceSideClock
 from .factories import INVENTED_ADDRESS, documents_of
-from .requests import Requests
 from .runner import LoopThread
 
 T = TypeVar("T")
@@ -37,7 +44,91 @@ FaultPlan: TypeAlias = str | Fault | Iterable[Fault]
 """A script as text, a fault, or several such as ``outage(30)`` returns."""
 _Documents: TypeAlias = ApplicationDocuments | Iterable[Document] | None
 
+_CALLS: Final = tuple(call.value for call in Call)
+_SHOWN: Final = 40
 _EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+class RequestCount(int):
+    """A number of requests that remembers which ones, for when a comparison of it fails."""
+
+    requests: "Requests"
+
+    def __new__(cls, requests: "Requests") -> Self:
+        """Count requests."""
+        made = super().__new__(cls, len(requests))
+        made.requests = requests
+        return made
+
+
+class Requests(Sequence[RecordedRequest]):
+    """Requests in order of arrival, as they were when this was made.
+
+    Args:
+        requests: what was asked.
+    """
+
+    def __init__(self, requests: Iterable[RecordedRequest] = ()) -> None:
+        self._requests = tuple(requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @overload
+    def __getitem__(self, place: int) -> RecordedRequest: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Requests": ...
+
+    def __getitem__(self, place: int | slice) -> "RecordedRequest | Requests":
+        if isinstance(place, slice):
+            return Requests(self._requests[place])
+        return self._requests[place]
+
+    def of(self, call: str, application_id: str | None = None) -> "Requests":
+        """Return those of one kind of call.
+
+        Args:
+            call: list_applications, get_application, get_documents, token, file, index,
+                control or unknown.
+            application_id: only those about this application.
+
+        Raises:
+            ConfigurationError: there is no such call.
+        """
+        if call not in _CALLS:
+            raise ConfigurationError(f"there is no call {call}{meant(call, _CALLS)}")
+        return Requests(
+            request
+            for request in self._requests
+            if request.name == call
+            and (application_id is None or application_id in request.path.split("/"))
+        )
+
+    def count(self, call: str, application_id: str | None = None) -> RequestCount:
+        """Return how many there are of one kind of call.
+
+        Args:
+            call: its name, as in `of`.
+            application_id: only those about this application.
+        """
+        return RequestCount(self.of(call, application_id))
+
+    @property
+    def failed(self) -> "Requests":
+        """Those that got no reply, or one that tells of a failure."""
+        return Requests(each for each in self if each.status == 0 or each.status >= 400)  # noqa: PLR2004 - where failures begin
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name} {each.status or each.fault}" for each in self[:_SHOWN])
+        return f"<{len(self)} requests: {', '.join(shown)}>"
+
+    def table(self) -> str:
+        """Return one line for each of the latest requests, for people to read."""
+        left_out = max(0, len(self) - _SHOWN)
+        lines = [f"({left_out} earlier ones)"] if left_out else []
+        lines += [_line(number, self[number]) for number in range(left_out, len(self))]
+        return "\n".join(lines or ["nothing was asked"])
 
 
 class ServiceFaults:
@@ -212,10 +303,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return moment_of(self._call(lambda: self._emulator.now))
 
     def advance(self, seconds: float) -> None:
-        """Move the service's time forward; tokens and addresses expire by it.
-
-        Args:
-            seconds: how far.
+        """Move the service's time forward by ``seconds``; tokens and addresses expire by it.
 
         Raises:
             ConfigurationError: that would be backward.
@@ -268,13 +356,10 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return self._call(lambda: self._update(record, documents))
 
     def touch(self, application_id: str) -> None:
-        """Update an application now; of an invented one an amount changes, too.
+        """Update the application ``application_id`` now; of an invented one an amount changes, too.
 
         Service time moves on by a second where it was updated in this very second before,
         so that every update differs from the one before.
-
-        Args:
-            application_id: which one.
 
         Raises:
             ConfigurationError: there is no such application.
@@ -286,10 +371,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         self._call(self._emulator.revoke_tokens)
 
     def content_of(self, document_id: str) -> bytes:
-        """Return the bytes of a document's file as they are now.
-
-        Args:
-            document_id: which one.
+        """Return the bytes of the file of the document ``document_id`` as they are now.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -297,10 +379,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return self._call(partial(self._emulator.content_of, document_id))
 
     def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's; addresses given out stay valid.
-
-        Args:
-            document_id: which one.
+        """Put another file in the place of that of ``document_id``; its addresses stay valid.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -341,23 +420,21 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         record = _with_documents(given, documents)
         if record.documents is None and record.application_id in self._added:
             record = evolve(record, documents=self._added[record.application_id].documents)
-        # What is refused leaves service time as it was.
-        _contents(record)
-        reference = record.application.application_reference_id
-        self._emulator.world.check_replacement(record.application_id, reference)
-        self._leave_the_second_of(record.application_id)
-        record = _updated_at(record, self._emulator.now)
+        is_same_second = self._is_updated_now(record.application_id)
         self._emulator.world.replace(*_contents(record))
+        if is_same_second:
+            self._touch(record.application_id)
+        record = _updated_at(record, self._emulator.now)
         self._added[record.application_id] = record
         return record
 
     def _touch(self, application_id: str) -> None:
-        self._leave_the_second_of(application_id)
+        if self._is_updated_now(application_id):
+            self._emulator.advance(1)
         self._emulator.touch(application_id)
 
-    def _leave_the_second_of(self, application_id: str) -> None:
-        if self._emulator.world.updated_at(application_id) >= self._emulator.now:
-            self._emulator.advance(1)
+    def _is_updated_now(self, application_id: str) -> bool:
+        return self._emulator.world.updated_at(application_id) >= self._emulator.now
 
     def _call(self, work: Callable[[], T]) -> T:
         return self._thread.call(work)
@@ -405,3 +482,11 @@ def _contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]
             if document["url"].startswith(INVENTED_ADDRESS):
                 del document["url"]
     return _EXACT.decode(to_json(record.application)), content
+
+
+def _line(number: int, request: RecordedRequest) -> str:
+    is_signed = request.name == Call.FILE.value
+    query = f"?{request.query}" if request.query and not is_signed else ""
+    fault = f"  (fault: {request.fault})" if request.fault else ""
+    status = request.status or "---"
+    return f"{number + 1:4}  {status}  {request.method} {request.path}{query}{fault}"

@@ -139,10 +139,9 @@ def test_a_line_of_a_script_is_about_one_call() -> None:
         ("get_application 500", "'call: step, step'"),
         ("get_application:", "'reset', not ''"),
         ("get_application: 500 twice", "not '500 twice'"),
-        ("get_application: resett", "no step resett; did you mean reset?"),
-        ("get_application: 500 retry=3", "not '500 retry=3'; did you mean retry-after?"),
+        ("get_application: resett", "no fault resett; did you mean reset?"),
         ("get_application: 500 x2 retry-after=3", "such as '503 retry-after=2 x3' or 'reset'"),
-        ("get_application: 999", "no step 999; there are statuses from 100 to 599, ok, expired"),
+        ("get_application: 999", "no fault 999; there are statuses from 100 to 599, ok, expired"),
         ("get_application: reset retry-after=2", "only a status has a retry-after"),
     ],
 )

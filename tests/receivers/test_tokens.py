@@ -10,7 +10,7 @@ import pytest
 
 from income_client.receivers.auth import CallbackBearerAuth
 from income_client.receivers.exchange import Refusal
-from income_client.receivers.tokens import TokenCheck
+from income_client.receivers.receiver import TokenCheck
 from tests.support.callback_requests import HandClock
 from tests.support.key_sets import GONE, URL, KeySetAtPlay
 from tests.support.refusals import refusal_in
@@ -225,7 +225,7 @@ async def test_a_cancelled_task_of_verify_is_its_failure() -> None:
 
 async def test_verify_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody unknown holds a request for ever."""
-    monkeypatch.setattr("income_client.receivers.tokens._VERIFY_SECONDS", 0.01)
+    monkeypatch.setattr("income_client.receivers.receiver._VERIFY_SECONDS", 0.01)
 
     async def hang(_text: str) -> bool:
         await asyncio.Event().wait()
