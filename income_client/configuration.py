@@ -342,8 +342,8 @@ def _table(path: Path) -> dict[str, Any]:
     name = name_of(path)
     text, status = read_content(path)
     table = parse_toml(text, name)
-    if _holds_secret(table) and (exposed := _exposed(path, status)):
-        raise ConfigurationError(f"{name} {exposed}")
+    if unsafe := _unsafe(path, status, holds_secret=_holds_secret(table)):
+        raise ConfigurationError(f"{name} {unsafe}")
     return table
 
 
@@ -399,17 +399,24 @@ def _holds_secret(table: dict[str, Any]) -> bool:
     )
 
 
-def _exposed(path: Path, status: os.stat_result) -> str | None:
+def _unsafe(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | None:
+    """Say why a file is not to be used, as far as its owner and its mode tell."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
-    if status.st_uid != os.geteuid():
+    if holds_secret and status.st_uid != os.geteuid():
         return "belongs to somebody else and holds a secret: it must be yours"
-    if status.st_mode & _OTHERS:
-        name = name_of(path)
-        is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
-        quoted = name if is_plain else shlex.quote(_printable(str(path)))
-        return f"can be read by others and holds a secret: chmod 600 {quoted}"
+    if holds_secret and status.st_mode & _OTHERS:
+        return f"can be read by others and holds a secret: chmod 600 {_quoted(path)}"
+    if status.st_mode & stat.S_IWOTH:
+        # The secret may come from the environment, and would go where this file says.
+        return f"can be changed by anybody: chmod o-w {_quoted(path)}"
     return None
+
+
+def _quoted(path: Path) -> str:
+    name = name_of(path)
+    is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
+    return name if is_plain else shlex.quote(_printable(str(path)))
 
 
 def _account(table: dict[str, Any], path: Path, whose: str) -> Account:
