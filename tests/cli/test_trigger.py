@@ -153,6 +153,15 @@ def test_what_is_not_an_emulator_is_reported(
     assert "INCOME_BASE_URL" in by_name.stderr
 
 
+def test_no_answer_is_a_formula(cli: Cli, income_service: IncomeService) -> None:
+    """Texts within a list are marked in CSV like others, whatever took the emulator's port."""
+    outcome = {"application_id": "a", "event_type": None, "attempts": ["=1+1"], "is_json": True}
+    with beside(serving(always(reply(200, json.dumps(outcome).encode())))) as server:
+        there = basic_variables(income_service, INCOME_BASE_URL=server.url)
+        ran = cli("trigger", "-o", "csv", env=there)
+    assert ran.lines[1] == '"a","","no","\'=1+1"'
+
+
 THERE: Final = {"INCOME_BASE_URL": NOBODY}
 NAMED: Final = {"INCOME_USERNAME": "x", "INCOME_PASSWORD": "hidden"}
 
