@@ -14,7 +14,7 @@ from .rules import meant
 
 _LINE: Final = re.compile(r"(?P<call>\w+)\s*(?:\((?P<name>[^()]*)\))?\s*:(?P<steps>[^:]*)\Z")
 _STEP: Final = re.compile(
-    r"(?P<what>\w+)(?:\s+retry-after=(?P<delay>\d+))?(?:\s+x\s*(?P<times>[1-9]\d*))?\Z"
+    r"(?P<what>\w+)(?:\s+retry-after=(?P<delay>\d+))?(?:\s+x\s*(?P<times>[1-9]\d{0,8}))?\Z"
 )
 _STEP_STATUS: Final = re.compile(r"[1-5]\d\d\Z")
 _STEP_KINDS: Final = ("reset", "drop", "cut", "stall", "garbage")
