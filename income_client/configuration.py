@@ -303,7 +303,8 @@ def _file_to_read(
     return own if own is not None and not environment.is_complete and own.exists() else None
 
 
-_MAX_BYTES: Final = 64 * 1024
+MAX_BYTES: Final = 64 * 1024
+"""Length of the longest settings file that is read."""
 _MAX_DEPTH: Final = 100
 _READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _OTHERS: Final = 0o077
@@ -339,10 +340,10 @@ def name_of(path: Path) -> str:
 
 def _table(path: Path) -> dict[str, Any]:
     name = name_of(path)
-    text, status = _text(path)
+    text, status = read_content(path)
     table = parse_toml(text, name)
-    if _holds_secret(table) and (exposed := _exposed(path, status)):
-        raise ConfigurationError(f"{name} {exposed}")
+    if unsafe := _unsafe(path, status, holds_secret=_holds_secret(table)):
+        raise ConfigurationError(f"{name} {unsafe}")
     return table
 
 
@@ -368,22 +369,23 @@ def _depth(text: bytes) -> int:
     return deepest
 
 
-def _text(path: Path) -> tuple[bytes, os.stat_result]:
+def read_content(path: Path) -> tuple[bytes, os.stat_result]:
+    """Return what a settings file holds, and its status; it must be a regular and short one."""
     name = name_of(path)
     try:
         descriptor = os.open(path, _READ)  # which does not wait for the writer of a pipe
         with open(descriptor, "rb") as file:  # noqa: PTH123 - the file that was looked at
             status = os.fstat(descriptor)
             is_file = stat.S_ISREG(status.st_mode)
-            text = file.read(_MAX_BYTES + 1) if is_file else b""
+            text = file.read(MAX_BYTES + 1) if is_file else b""
     except OSError as error:
         raise ConfigurationError(f"cannot read {name}: {_reason(error)}") from None
     except ValueError:
         raise ConfigurationError(f"cannot read {name}: it must be the path of a file") from None
     if not is_file:
         raise ConfigurationError(f"{name} is not a regular file")
-    if len(text) > _MAX_BYTES:
-        raise ConfigurationError(f"{name} is longer than {_MAX_BYTES // 1024} KiB")
+    if len(text) > MAX_BYTES:
+        raise ConfigurationError(f"{name} is longer than {MAX_BYTES // 1024} KiB")
     return text, status
 
 
@@ -397,17 +399,24 @@ def _holds_secret(table: dict[str, Any]) -> bool:
     )
 
 
-def _exposed(path: Path, status: os.stat_result) -> str | None:
+def _unsafe(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | None:
+    """Say why a file is not to be used, as far as its owner and its mode tell."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
-    if status.st_uid != os.geteuid():
+    if holds_secret and status.st_uid != os.geteuid():
         return "belongs to somebody else and holds a secret: it must be yours"
-    if status.st_mode & _OTHERS:
-        name = name_of(path)
-        is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
-        quoted = name if is_plain else shlex.quote(_printable(str(path)))
-        return f"can be read by others and holds a secret: chmod 600 {quoted}"
+    if holds_secret and status.st_mode & _OTHERS:
+        return f"can be read by others and holds a secret: chmod 600 {_quoted(path)}"
+    if status.st_mode & stat.S_IWOTH:
+        # The secret may come from the environment, and would go where this file says.
+        return f"can be changed by anybody: chmod o-w {_quoted(path)}"
     return None
+
+
+def _quoted(path: Path) -> str:
+    name = name_of(path)
+    is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
+    return name if is_plain else shlex.quote(_printable(str(path)))
 
 
 def _account(table: dict[str, Any], path: Path, whose: str) -> Account:

@@ -3,8 +3,8 @@
 import errno
 import os
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,30 @@ def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_folder(path: Path) -> Iterator[None]:
+    """Keep others that lock a folder out of it; `BlockingIOError` if one of them has it.
+
+    Where the system has no such locks, nothing is kept out.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:  # a file system without locks
+            pass
+        yield
     finally:
         os.close(descriptor)
 

@@ -7,11 +7,13 @@ by a crash is not locked, and counts for nothing.
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
 from attrs import frozen
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
@@ -22,6 +24,11 @@ from .options import MisuseError
 CALLBACK_PREFIX: Final = "INCOME_CALLBACK_"
 
 Announcer = Literal["emulate", "listen"]
+_ADDRESSES: Final[Mapping[Announcer, set[str]]] = {
+    "emulate": {"url"},
+    "listen": {"url", "token_url"},
+}
+"""What each of them announces besides credentials."""
 
 
 @frozen(kw_only=True)
@@ -99,18 +106,29 @@ def _withdraw(place: Path, own: os.stat_result) -> None:
 
 
 def announcement(name: Announcer) -> dict[str, str] | None:
-    """Return what the running command of a name has announced; None if there is none."""
+    """Return what the running command of a name has announced; None if there is none.
+
+    Where the folder is another user's, as under ``sudo -E``, so may the file be, and with it
+    the address that callbacks or credentials would go to: it counts for nothing then.
+    """
     # Nobody locks the file of a command that was killed.
-    with suppress(OSError, RuntimeError, ImportError):
+    with suppress(OSError, RuntimeError, ImportError, ValueError):
         import fcntl
 
         with os.fdopen(open_file(_place(name), os.O_RDONLY), "rb") as file:
+            if not _is_private(os.fstat(file.fileno())):
+                return None
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                facts: dict[str, str] = json.load(file)
-                return facts
+                facts = msgspec.json.decode(file.read(), type=dict[str, str])
+                return facts if facts.keys() >= _ADDRESSES[name] else None
     return None
+
+
+def _is_private(found: os.stat_result) -> bool:
+    is_own = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return is_own and stat.S_ISREG(found.st_mode)
 
 
 def _place(name: Announcer) -> Path:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from income_client import ConfigurationError, Secret
-from income_client.disk import make_folder, sync_folder, write_file
+from income_client.disk import locked_folder, make_folder, sync_folder, write_file
 
 from .config import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
@@ -59,15 +59,18 @@ def configure(
     Returns:
         The exit status.
     """
-    from income_client.configuration import default_file, name_of
+    from income_client.configuration import MAX_BYTES, default_file, name_of
 
+    if profile is not None and not (profile and profile.isprintable()):
+        raise MisuseError("--profile must be a name in printable characters")
     path = config or default_file()
     if path is None:
         raise MisuseError("--config is missing: there is no home folder")
     if client_id and username:
         raise MisuseError("--client-id and --username exclude each other")
     name = name_of(path)
-    text, table = _read(path, name)
+    content, table = _read(path, name)
+    text = content.decode().replace("\r\n", "\n")
     given = {
         "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
     }  # fmt: skip
@@ -76,24 +79,25 @@ def configure(
     changed = _edited(text, profile, settings)
     if not _is_as_meant(changed, table, profile, settings):
         raise MisuseError(f"{name} is written in a way that cannot be changed here: edit it")
-    _save(path, changed, profile, is_checked=not no_check)
+    if len(changed.encode()) > MAX_BYTES:
+        raise MisuseError(f"{name} would be longer than {MAX_BYTES // 1024} KiB, and not be read")
+    _save(path, content, changed, profile, is_checked=not no_check)
     say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
     if not profile and not config and os.environ.get("INCOME_BASE_URL"):
         say("INCOME_BASE_URL is set, and overrides it")
     return ExitStatus.DONE
 
 
-def _read(path: Path, name: str) -> tuple[str, dict[str, Any]]:
-    from income_client.configuration import parse_toml
+def _read(path: Path, name: str) -> tuple[bytes, dict[str, Any]]:
+    from income_client.configuration import parse_toml, read_content
 
     try:
-        text = path.read_bytes() if path.exists() else b""
-        table = parse_toml(text, name)
+        content = read_content(path)[0] if path.exists() else b""
+        return content, parse_toml(content, name)
     except OSError as error:
         raise MisuseError(f"cannot read {name}: {reason_of(error)}") from None
     except ConfigurationError as error:
         raise MisuseError(str(error)) from None
-    return text.decode().replace("\r\n", "\n"), table
 
 
 def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:
@@ -172,20 +176,26 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         raise MisuseError(f"{name} {fault}") from None
 
 
-def _save(path: Path, text: str, profile: str | None, *, is_checked: bool) -> None:
+def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_checked: bool) -> None:
     """Put the file in its place, whole, once a request with its settings has succeeded."""
     place = path.resolve()  # a link to a file that is kept elsewhere stays one
     part = place.with_name(f".{place.name}.new")
     try:
         make_folder(place.parent)
-        write_file(part, text.encode())
-        try:
-            if is_checked:
-                asyncio.run(_check(Connection(config=part, profile=profile)))
-            part.replace(place)
-            sync_folder(place.parent)
-        finally:
-            part.unlink(missing_ok=True)
+        with locked_folder(place.parent):
+            write_file(part, text.encode())
+            try:
+                if is_checked:
+                    asyncio.run(_check(Connection(config=part, profile=profile)))
+                # What somebody has saved since it was read would be lost.
+                if _read(place, str(path))[0] != before:
+                    raise MisuseError(f"{path} has changed meanwhile: nothing was saved")
+                part.replace(place)
+                sync_folder(place.parent)
+            finally:
+                part.unlink(missing_ok=True)
+    except BlockingIOError:
+        raise MisuseError(f"another configure is at work on {path}: nothing was saved") from None
     except OSError as error:
         raise MisuseError(f"cannot write {path}: {reason_of(error)}") from None
 

@@ -278,15 +278,19 @@ def overfull(second: "Window") -> str:
 async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
     """Yield the id in each line of standard input: an id alone, or JSON that has one."""
     number = 0
-    rest = b""
+    rest = bytearray()
     while piece := await _read(descriptor):
-        *lines, rest = (rest + piece).split(b"\n")
+        rest += piece
+        if b"\n" not in piece:
+            continue  # looking through a long line at every piece would take its square
+        *lines, last = bytes(rest).split(b"\n")
+        rest = bytearray(last)
         for line in lines:
             number += 1
             if line.strip():
                 yield _id_in(line.strip(), number)
     if rest.strip():
-        yield _id_in(rest.strip(), number + 1)
+        yield _id_in(bytes(rest).strip(), number + 1)
 
 
 async def _read(descriptor: int) -> bytes:

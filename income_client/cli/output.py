@@ -178,7 +178,8 @@ def csv_line(values: Iterable[object]) -> bytes:
 
 def _csv_cell(value: object) -> str:
     text = _text(value, "T")
-    return _FORMULA.sub(r"\g<0>'", printable(text)) if isinstance(value, str) else text
+    is_text = isinstance(value, str | list | tuple)
+    return _FORMULA.sub(r"\g<0>'", printable(text)) if is_text else text
 
 
 def inert(text: bytes) -> bytes:

@@ -114,5 +114,7 @@ def _failed(outcome: int | str, code: str = "") -> OrderFailedError:
         return OrderFailedError(code)
     if outcome == HTTPStatus.UNAUTHORIZED:
         return OrderFailedError("unauthorized")
+    if outcome == HTTPStatus.TOO_MANY_REQUESTS or outcome in _SERVER_ERRORS:
+        return OrderFailedError("unavailable")
     is_answer = isinstance(outcome, int) or outcome == "unreadable"
     return OrderFailedError("no_emulator" if is_answer else "nobody")

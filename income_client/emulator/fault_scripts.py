@@ -13,7 +13,7 @@ from .rules import meant
 
 _LINE: Final = re.compile(r"(?P<call>\w+)\s*(?:\((?P<name>[^()]*)\))?\s*:(?P<steps>[^:]*)\Z")
 _STEP: Final = re.compile(
-    r"(?P<what>\w+)(?:\s+retry-after=(?P<delay>\d+))?(?:\s+x\s*(?P<times>[1-9]\d*))?\Z"
+    r"(?P<what>\w+)(?:\s+retry-after=(?P<delay>\d+))?(?:\s+x\s*(?P<times>[1-9]\d{0,8}))?\Z"
 )
 _STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _KINDS: Final = ("reset", "drop", "cut", "stall", "trickle", "garbage")

@@ -18,6 +18,9 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
     All methods lead there, since the endpoint itself refuses all but POST. The size
     of a body is limited by the endpoint, whatever ``client_max_size`` says.
 
+    aiohttp logs a request that it cannot read with the line at fault, which may be that of the
+    credentials: ``logger=`` of `aiohttp.web.AppRunner` decides where that goes.
+
     Args:
         receiver: a `CallbackReceiver`, or a `CallbackTokenIssuer` for its token address.
         path: as aiohttp's routes have it, such as ``/callbacks``.

@@ -12,7 +12,15 @@ from typing import Final, Protocol, TypeAlias
 
 from income_client.errors import ConfigurationError
 
-from .exchange import UNIX_PEER, Answer, Refusal, RefusedError, RequestHead, answer
+from .exchange import (
+    UNIX_PEER,
+    Answer,
+    Refusal,
+    RefusedError,
+    RequestHead,
+    answer,
+    check_framing,
+)
 from .issuer import MAX_FORM_BYTES, CallbackTokenIssuer
 
 PEER_EXTENSION: Final = "income_client.connection"
@@ -110,6 +118,7 @@ class _TokenEndpoint:
     async def answer(self, head: RequestHead, body: Body) -> Answer:
         """Answer with a token, or say why not."""
         try:
+            check_framing(head)
             form = await read_body(body, max_bytes=MAX_FORM_BYTES, seconds=_FORM_SECONDS)
         except RefusedError as error:
             return answer(error.refusal.status, Connection="close")

@@ -123,6 +123,7 @@ class Refusal(enum.Enum):
     TOKEN_REFUSED = (401, "a token that the verify callable refuses")
     KEYS_UNAVAILABLE = (503, "the keys of tokens cannot be had now")
     VERIFIER_FAILED = (503, "the verify callable failed, or did not return a bool")
+    FRAMING = (400, "both a Content-Length and a Transfer-Encoding")
     CONTENT_TYPE = (415, "a content type that is not JSON")
     CONTENT_ENCODING = (415, "a body that is compressed")
     TOO_LARGE = (413, "the body is too large")
@@ -176,12 +177,22 @@ def without_arguments(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
+def check_framing(head: RequestHead) -> None:
+    """Refuse a body with two lengths, which some servers take (RFC 9112, section 6.3).
+
+    A proxy before them may take the other one, and what follows for a request of somebody else.
+    """
+    if head.values(b"transfer-encoding") and head.values(b"content-length"):
+        raise RefusedError(Refusal.FRAMING)
+
+
 def check_content(head: RequestHead, *, max_body_bytes: int) -> None:
     """Refuse a body that is not even read.
 
     One without a content type is read: what the service sends is not specified, and what is
     not JSON is refused all the same.
     """
+    check_framing(head)
     encodings = head.values(b"content-encoding")
     if any(encoding.lower() not in (b"", b"identity") for encoding in encodings):
         raise RefusedError(Refusal.CONTENT_ENCODING)

@@ -66,6 +66,11 @@ async def ask_page(
     """Make one list call (contract section 4.1); no bounds leave both to the service."""
     after = None if bounds is None else bounds.after
     before = None if bounds is None else bounds.before
+    if any(not FIRST_SECOND <= one <= LAST_SECOND for one in (after, before) if one is not None):
+        # A caller's bounds are checked: only what the service echoed leads there.
+        raise UnexpectedResponseError(
+            "list_applications: the bounds applied lead beyond the calendar"
+        )
     request = list_applications(
         updated_after=None if after is None else wire_time(after),
         updated_before=None if before is None else wire_time(before),

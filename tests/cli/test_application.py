@@ -607,6 +607,20 @@ def test_an_impossible_place_is_reported_at_once(
     assert len(income_service.requests) == 0
 
 
+def test_only_a_regular_file_is_replaced(
+    write: Write, folder: Path, income_service: IncomeService
+) -> None:
+    """Root would put the page in the place of a device."""
+    os.mkfifo(folder / "pipe")
+    (folder / "link.html").symlink_to("pipe")
+    for name in ("pipe", "link.html"):
+        status, _, said = write(name, "--overwrite")
+        assert (status, "not a regular file" in said) == (1, True)
+    assert (folder / "pipe").is_fifo()
+    assert (folder / "link.html").is_symlink()
+    assert len(income_service.requests) == 0
+
+
 def test_no_page_is_left_of_a_failure(
     write: Write, folder: Path, income_service: IncomeService
 ) -> None:

@@ -1,5 +1,6 @@
 """``configure``: address and credentials are asked for, tried and saved for their owner alone."""
 
+import os
 import stat
 import tomllib
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final
 import pytest
 
 from income_client import IncomeClient
+from income_client.disk import locked_folder
 from income_client.testing import IncomeService
 from tests.support.cli import Cli, Terminal
 from tests.support.processes import environment, started
@@ -156,6 +158,9 @@ def test_what_does_not_work_is_not_saved(
         (("--base-url", NOWHERE, "--auth-url", "ftp://x", "--client-id", "one"), "--auth-url"),
         (("--client-id", "one", "--username", "two"), "--username"),
         (("--client-secret", "in argv"), "--client-secret"),
+        (("--base-url", NOWHERE, "--client-id", "one", "--profile", ""), "--profile"),
+        (("--base-url", NOWHERE, "--client-id", "one", "--profile", "a\nb"), "--profile"),
+        (("--base-url", NOWHERE, "--client-id", "one", "--profile", "\udcff"), "--profile"),
     ],
 )
 def test_misuse_names_the_option(
@@ -186,6 +191,45 @@ def test_a_file_that_cannot_be_changed_stays_as_it_is(text: str, cli: Cli, file:
     ran = cli("configure", *options, stdin="secret\n")
     assert (ran.status, file.read_text("utf-8")) == (2, text)
     assert "config.toml" in ran.stderr
+
+
+def test_only_a_regular_file_is_replaced(cli: Cli) -> None:
+    """Root would put the settings in the place of a device, and a pipe would never end."""
+    pipe = cli.folder / "pipe"
+    os.mkfifo(pipe)
+    options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check", "--config", str(pipe))
+    ran = cli("configure", *options, stdin="secret\n")
+    assert (ran.status, "not a regular file" in ran.stderr) == (2, True)
+    assert pipe.is_fifo()
+
+
+def test_what_could_not_be_read_is_not_saved(cli: Cli, file: Path) -> None:
+    """A file that is too long would take all profiles with it."""
+    options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check")
+    assert cli("configure", *options, stdin="secret\n").status == 0
+    before = file.read_text("utf-8")
+    ran = cli("configure", *options, "--profile", "x", stdin="x" * 70_000)
+    assert (ran.status, "64 KiB" in ran.stderr) == (2, True)
+    assert file.read_text("utf-8") == before
+
+
+def test_two_at_once_lose_nothing(cli: Cli, file: Path) -> None:
+    """One that would undo what another has saved meanwhile, or is saving, saves nothing."""
+    options = ("configure", "--base-url", NOWHERE, "--client-id", "new", "--no-check")
+    file.parent.mkdir(parents=True)
+    env = {**environment(), "HOME": str(cli.folder / "home")}
+    with started(*options, env=env, terminal=Terminal(), owns_terminal=True) as process:
+        process.stderr.wait_for("(not shown): ")
+        assert cli(*options, "--profile", "x", stdin="secret\n").status == 0
+        before = file.read_text("utf-8")
+        process.type("other\n")
+        ran = process.wait()
+    assert (ran.status, "changed meanwhile" in ran.screen) == (2, True)
+    with locked_folder(file.parent):
+        late = cli(*options, stdin="other\n")
+    assert (late.status, "another configure" in late.stderr) == (2, True)
+    assert file.read_text("utf-8") == before
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 @few

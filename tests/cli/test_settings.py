@@ -218,6 +218,7 @@ REFUSED: Final[dict[str, tuple[tuple[str, ...], int, str]]] = {
     "others start": (TOP, 0o601, OPEN),
     "others read a proxy": (('proxy = "http://user:canary@127.0.0.1:1"',), 0o644, OPEN),
     "others read a profile": (("[profiles.x]", 'password = "canary"'), 0o644, OPEN),
+    "anybody writes": (TOP[:1], 0o606, "can be changed by anybody: chmod o-w '{file}'"),
     "no TOML": (('client_secret = "canary\0"',), 0o600, "TOML (line 1, column 24)"),
     "no UTF-8": (('client_secret = "canary\udcff"',), 0o600, "TOML"),
     "too deep": (("x = " + "[" * 5000,), 0o600, "nested too deeply"),

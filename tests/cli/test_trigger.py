@@ -1,9 +1,12 @@
 """``income-client trigger`` has a running emulator send callbacks."""
 
+import fcntl
 import json
+import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -162,6 +165,15 @@ def test_an_emulator_that_fails_is_not_taken_for_something_else(
     assert "try again" in ran.stderr
 
 
+def test_no_answer_is_a_formula(cli: Cli, income_service: IncomeService) -> None:
+    """Texts within a list are marked in CSV like others, whatever took the emulator's port."""
+    outcome = {"application_id": "a", "event_type": None, "attempts": ["=1+1"], "is_json": True}
+    with beside(serving(always(reply(200, json.dumps(outcome).encode())))) as server:
+        there = basic_variables(income_service, INCOME_BASE_URL=server.url)
+        ran = cli("trigger", "-o", "csv", env=there)
+    assert ran.lines[1] == '"a","","no","\'=1+1"'
+
+
 THERE: Final = {"INCOME_BASE_URL": NOBODY}
 NAMED: Final = {"INCOME_USERNAME": "x", "INCOME_PASSWORD": "hidden"}
 
@@ -263,3 +275,47 @@ def test_a_killed_emulator_is_not_found(shell: dict[str, str]) -> None:
     with started("emulate", "--applications", "1", env=shell) as emulator:
         emulator.stdout.wait_for("# Its files")
         assert "has nowhere to send" in run("trigger", env=shell).stderr
+
+
+@contextmanager
+def announcing(
+    shell: dict[str, str], name: str, content: bytes, mode: int = 0o600
+) -> Iterator[int]:
+    """Hold a file as a running command does; yields its descriptor."""
+    place = announcement(shell, name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content)
+    place.chmod(mode)
+    with place.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+HERE: Final = json.dumps({"url": NOBODY, "USERNAME": "a", "PASSWORD": "b"}).encode()
+
+
+def test_an_announcement_of_somebody_else_is_not_believed(shell: dict[str, str]) -> None:
+    """Whoever can write the file would choose where credentials and callbacks go."""
+    with announcing(shell, "emulate", HERE):
+        assert "nobody answers" in run("trigger", env=shell).stderr
+    with announcing(shell, "emulate", HERE, mode=0o622):
+        assert "no emulator is running" in run("trigger", env=shell).stderr
+    if os.geteuid() == 0:
+        with announcing(shell, "emulate", HERE) as descriptor:
+            os.fchown(descriptor, 65534, 65534)
+            assert "no emulator is running" in run("trigger", env=shell).stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"url": 1}', HERE.replace(b"url", b"x")],
+)
+def test_a_damaged_announcement_is_none(content: bytes, shell: dict[str, str]) -> None:
+    """Neither what asks an emulator nor what looks for a listener fails on it."""
+    with announcing(shell, "emulate", content), announcing(shell, "listen", content):
+        assert "no emulator is running" in run("trigger", env=shell).stderr
+        with started("emulate", "--applications", "1", env=shell) as emulator:
+            emulator.stdout.wait_for("# Its files")
+            assert "has nowhere to send" in run("trigger", env=shell).stderr
+            emulator.send(signal.SIGTERM)
+            assert emulator.wait().status == 0

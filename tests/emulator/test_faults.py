@@ -143,6 +143,7 @@ def test_a_line_of_a_script_is_about_one_call() -> None:
         ("get_application: 500 x2 retry-after=3", "such as '503 retry-after=2 x3' or 'reset'"),
         ("get_application: 999", "no fault 999; there are statuses from 100 to 599, ok, expired"),
         ("get_application: reset retry-after=2", "only a status has a retry-after"),
+        (f"any: 503 x{'9' * 5000}", "a step of a script"),
     ],
 )
 def test_a_script_that_cannot_be_read_is_refused(text: str, message: str) -> None:

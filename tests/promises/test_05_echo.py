@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import ApplicationPaginator, DecodeError, IncomeClient, UnexpectedResponseError
+from income_client import (
+    ApplicationPaginator,
+    DecodeError,
+    IncomeClient,
+    MemoryCheckpointStore,
+    UnexpectedResponseError,
+)
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
 from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving, text_of
@@ -255,6 +261,29 @@ async def test_a_malformed_echo_is_an_error(number: int, malformed: str) -> None
         with pytest.raises(DecodeError):
             await collect(paginator, found)
         assert await rest_of(service, client, paginator) | set(found) == service.ids
+
+
+@pytest.mark.parametrize(
+    ("until", "before"), [(None, -62_135_596_800), (None, 0), (None, None), (BASE + 5_000, 0)]
+)
+async def test_an_echo_at_the_end_of_the_calendar_is_an_error(
+    until: int | None, before: int | None
+) -> None:
+    """The seconds behind it cannot be asked for, and what failed at that was no error of ours."""
+    service = ListService(rows=rows_at([BASE + 1]), now=BASE + DAY)
+
+    def spoil(_: Query, page: Page) -> Reply:
+        upper = page.before if before is None else before
+        return Page(after=253_402_300_799, before=upper, ids=())
+
+    service.twist = spoil
+    async with serving(service) as client:
+        with pytest.raises(UnexpectedResponseError, match="calendar"):
+            await collect(walk(client, BASE - 1, until), [])
+        poller = client.poll(MemoryCheckpointStore(), start="1970-01-01", once=True)
+        with pytest.raises(UnexpectedResponseError):
+            await anext(poller)
+    assert len(service.queries) < 100
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from income_client import CallbackTokenIssuer
+from income_client.receivers import CallbackReceiver
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.endpoint import Endpoint
+from income_client.receivers.endpoint import Endpoint, endpoint_of
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER
 from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.support.callback_certificates import Papers, der_of
 from tests.support.callback_endpoints import Refusing, Telling
+from tests.support.callback_requests import AUTHORIZATION, BASIC, Heard
 from tests.support.callback_servers import (
     connected,
     heard,
@@ -160,6 +163,26 @@ async def test_trailers_are_no_headers(http: Any) -> None:
         assert head.values(b"x-forwarded-for") == ()
         assert head.values(b"host") == (b"x",)
     assert len(endpoint.heads) == 2
+
+
+@pytest.mark.parametrize("path", ["/callbacks", "/token"])
+@pytest.mark.parametrize("http", ["aiohttp", *PROTOCOLS])
+async def test_a_body_with_two_lengths_hides_no_request(path: str, http: str) -> None:
+    """A proxy may take the other length, and send what it hides as somebody's own request."""
+    callbacks = Heard()
+    receiver = CallbackReceiver(callbacks, auth=BASIC)
+    issuer = endpoint_of(CallbackTokenIssuer("client", "s" * 32))
+    async with (
+        served(receiver if path == "/callbacks" else issuer, http) as url,
+        connected(url) as (reader, writer),
+    ):
+        hidden = request_bytes(b"{}", headers=(("Authorization", AUTHORIZATION),))
+        fields = (("Authorization", AUTHORIZATION), ("Transfer-Encoding", "chunked"))
+        two = request_bytes(b"0\r\n\r\n" + hidden, headers=fields)
+        writer.write(two.replace(b"/callbacks", path.encode(), 1))
+        assert (await heard(reader)).status == 400
+        assert await reader.read() == b""
+    assert callbacks.callbacks == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])

@@ -86,6 +86,9 @@ def _check_place(path: Path, *, overwrite: bool) -> None:
     """Make sure that a file may be written, before anything is requested."""
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder")
+    if path.exists() and not path.is_file():
+        # A pipe or a device, in whose place the page would be put.
+        raise ConfigurationError(f"{path} is not a regular file")
     if not path.absolute().parent.is_dir():
         raise ConfigurationError(f"no such folder: {path.absolute().parent}")
     if not overwrite and os.path.lexists(path):
