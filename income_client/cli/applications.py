@@ -7,11 +7,12 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 from rich.text import Text
 
+from income_client import ConfigurationError
+
 from .config import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
     Bounds,
-    MisuseError,
     Moment,
     When,
     ends_before_it_begins,
@@ -65,7 +66,7 @@ async def applications(
         The exit status.
     """
     if ends_before_it_begins(updated_after, updated_before):
-        raise MisuseError("--updated-after is later than --updated-before")
+        raise ConfigurationError("--updated-after is later than --updated-before")
     line = StatusLine()
     alone = COLUMNS[0].key if quiet else None
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)

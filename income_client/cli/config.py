@@ -18,7 +18,6 @@ from cyclopts import Parameter
 
 from income_client import ConfigurationError, IncomeClientError, Secret
 
-from .options import MisuseError
 from .output import printable
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Ready:
     auth: "BasicAuth | OAuth2ClientCredentials"
 
     def client(self, **options: Unpack["ClientOptions"]) -> "IncomeClient":
-        """Return a client of the service; an invalid setting raises a `MisuseError`."""
+        """Return a client of the service; an invalid setting raises a `ConfigurationError`."""
         from .service_client import ServiceClient
 
         account = self.configuration.account
@@ -64,7 +63,7 @@ class Ready:
             self.configuration.complete(options)
             client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **options)
         except ConfigurationError as error:
-            raise MisuseError(self.configuration.placed(error.message)) from None
+            raise ConfigurationError(self.configuration.placed(error.message)) from None
         client.service = authority_of(address)
         client.token_endpoint = authority_of(account.auth_url or address)
         client.through = authority_of(options.get("proxy") or "")
@@ -77,21 +76,18 @@ def connect(
     """Return a client of the configured service.
 
     If only the secret is missing, a person at a terminal is asked for it. What is missing or
-    invalid raises a `MisuseError`.
+    invalid raises a `ConfigurationError`.
     """
     return made_ready(connection).client(**options)
 
 
 def made_ready(connection: Connection | None = None) -> Ready:
-    """Return what `connect` makes a client of, or raise its `MisuseError`."""
+    """Return what `connect` makes a client of, or raise its `ConfigurationError`."""
     from income_client.configuration import from_file
 
     connection = connection or Connection()
-    try:
-        found = _completed(from_file(connection.profile, connection.config))
-        return Ready(configuration=found, auth=found.auth())
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
+    found = _completed(from_file(connection.profile, connection.config))
+    return Ready(configuration=found, auth=found.auth())
 
 
 def _completed(found: "Configuration") -> "Configuration":

@@ -17,7 +17,7 @@ from income_client.disk import make_folder, sync_folder, write_file
 
 from .config import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
-from .options import MisuseError, Switch
+from .options import Switch
 from .output import printable, reason_of, say
 
 _SECRETS: Final = {"client_id": "client_secret", "username": "password"}
@@ -63,9 +63,9 @@ def configure(
 
     path = config or default_file()
     if path is None:
-        raise MisuseError("--config is missing: there is no home folder")
+        raise ConfigurationError("--config is missing: there is no home folder")
     if client_id and username:
-        raise MisuseError("--client-id and --username exclude each other")
+        raise ConfigurationError("--client-id and --username exclude each other")
     name = name_of(path)
     text, table = _read(path, name)
     given = {
@@ -75,7 +75,7 @@ def configure(
     _check_settings(settings)
     changed = _edited(text, profile, settings)
     if not _is_as_meant(changed, table, profile, settings):
-        raise MisuseError(f"{name} is written in a way that cannot be changed here: edit it")
+        raise ConfigurationError(f"{name} is written in a way that cannot be changed here: edit it")
     _save(path, changed, profile, is_checked=not no_check)
     say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
     if not profile and not config and os.environ.get("INCOME_BASE_URL"):
@@ -90,9 +90,7 @@ def _read(path: Path, name: str) -> tuple[str, dict[str, Any]]:
         text = path.read_bytes() if path.exists() else b""
         table = parse_toml(text, name)
     except OSError as error:
-        raise MisuseError(f"cannot read {name}: {reason_of(error)}") from None
-    except ConfigurationError as error:
-        raise MisuseError(str(error)) from None
+        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}") from None
     return text.decode().replace("\r\n", "\n"), table
 
 
@@ -137,7 +135,7 @@ def _answer(question: str, default: str | None) -> str | None:
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
-        raise MisuseError("nothing was saved")
+        raise ConfigurationError("nothing was saved")
     return line.strip() or default
 
 
@@ -150,17 +148,19 @@ def _secret(words: str) -> str | None:
 
 
 def _check_settings(settings: Mapping[str, str | None]) -> None:
-    """Raise a `MisuseError` that names the option of an invalid or missing setting."""
+    """Raise a `ConfigurationError` that names the option of an invalid or missing setting."""
     from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
 
     kind = "client_id" if settings["client_id"] else "username"
     name, secret = settings[kind], settings[_SECRETS[kind]]
     if not settings["base_url"]:
-        raise MisuseError("--base-url is missing")
+        raise ConfigurationError("--base-url is missing")
     if not name:
-        raise MisuseError("--client-id or --username is missing")
+        raise ConfigurationError("--client-id or --username is missing")
     if not secret:
-        raise MisuseError("the secret is missing: type it in, or pipe it into standard input")
+        raise ConfigurationError(
+            "the secret is missing: type it in, or pipe it into standard input"
+        )
     try:
         make = BasicAuth if kind == "username" else OAuth2ClientCredentials
         auth = make(name, Secret(secret))
@@ -169,7 +169,7 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         key, _, fault = error.message.partition(" ")
         has_option = key in settings and key not in _SECRETS.values()
         name = f"--{key.replace('_', '-')}" if has_option else key
-        raise MisuseError(f"{name} {fault}") from None
+        raise ConfigurationError(f"{name} {fault}") from None
 
 
 def _save(path: Path, text: str, profile: str | None, *, is_checked: bool) -> None:
@@ -187,7 +187,7 @@ def _save(path: Path, text: str, profile: str | None, *, is_checked: bool) -> No
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise MisuseError(f"cannot write {path}: {reason_of(error)}") from None
+        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}") from None
 
 
 async def _check(connection: Connection) -> None:

@@ -10,7 +10,6 @@ from cyclopts import Parameter
 from income_client import ConfigurationError
 
 from .exit_status import ExitStatus
-from .options import MisuseError
 from .output import Column, OutputOption, QuietOption, RowWriter, say
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def _existing(store: Path) -> "SQLiteCheckpointStore | None":
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise MisuseError("--store: this must be the path of a file") from None
+        raise ConfigurationError("--store: this must be the path of a file") from None
     return checkpoints if store.exists() else None
 
 
@@ -89,7 +88,7 @@ async def _is_known(checkpoints: "SQLiteCheckpointStore", name: str) -> bool:
     try:
         return bool((await checkpoints.load(name)).version)
     except ConfigurationError as error:
-        raise MisuseError(f"--name: {error.message}") from None
+        raise ConfigurationError(f"--name: {error.message}") from None
 
 
 def _row(letter: "DeadLetter") -> Mapping[str, object]:

@@ -26,7 +26,6 @@ from .exit_status import ExitStatus
 from .export_part import Part
 from .options import (
     BEGINNING,
-    MisuseError,
     Moment,
     Switch,
     When,
@@ -123,13 +122,13 @@ async def export(
         The exit status.
     """
     if pages and not documents:
-        raise MisuseError("--pages is about documents, and cannot be combined with --no-documents")
+        raise ConfigurationError("--pages cannot be combined with --no-documents")
     if ends_before_it_begins(updated_after, updated_before):
-        raise MisuseError("--updated-after is later than --updated-before")
+        raise ConfigurationError("--updated-after is later than --updated-before")
     if format_ == "parquet":
         _check_pyarrow()
     elif to.suffix.lower() in _OTHER_FORMATS:
-        raise MisuseError(f"--to {to.name}: JSON lines are written, or --format parquet")
+        raise ConfigurationError(f"--to {to.name}: JSON lines are written, or --format parquet")
     ready = made_ready(connection)
     request = {
         "service": (ready.configuration.account.base_url or "").rstrip("/"),
@@ -237,7 +236,7 @@ class _Export:
             if begun[name] != value
         )
         if differences:
-            raise MisuseError(
+            raise ConfigurationError(
                 f"{self._part.folder} was begun with {differences}: "
                 "resume with its arguments, or delete it to begin again"
             )
@@ -293,7 +292,7 @@ class _Export:
         )
         before = min(before, present)
         if after > before:
-            raise MisuseError(
+            raise ConfigurationError(
                 f"the span begins at {after.isoformat()}, and ends before, "
                 f"at {before.isoformat()}; it is {present.isoformat()} at the service"
             )

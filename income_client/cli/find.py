@@ -9,7 +9,6 @@ from income_client import ConfigurationError
 from .applications import COLUMNS, write_summary
 from .config import Connection, connect
 from .exit_status import ExitStatus
-from .options import MisuseError
 from .output import OutputOption, QuietOption, RowWriter, say
 
 
@@ -43,7 +42,7 @@ async def find(
             found = await client.find_application(reference)
         except ConfigurationError as error:
             message = error.message.replace("application_reference_id", "REFERENCE")
-            raise MisuseError(message) from None
+            raise ConfigurationError(message) from None
     if found is None:
         say(f"no application has the reference {reference}")
         return ExitStatus.FAILED

@@ -15,7 +15,7 @@ from attrs import frozen
 from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
 from cyclopts.types import NonNegativeFloat
 
-from income_client import ConfigurationError
+from income_client import ConfigurationError, IncomeClientError
 
 from .output import reason_of
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
         IncomeClient,
         Window,
     )
-
-
-class MisuseError(ConfigurationError):
-    """Invalid arguments or configuration: the command exits with 2."""
 
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
@@ -154,7 +150,7 @@ async def span_between(
 ) -> Bounds:
     """Return the bounds that are meant, by the service's own present.
 
-    A span that begins in the future, or ends before it begins, raises a `MisuseError`.
+    A span that begins in the future, or ends before it begins, raises a `ConfigurationError`.
     """
     present = BEGINNING
     if after not in (None, Moment()) or (before is not None and before.back is not None):
@@ -166,11 +162,11 @@ async def span_between(
     if bounds.after is not None and bounds.after != BEGINNING:
         begins = service_time(bounds.after)
         if begins > present:
-            raise MisuseError(
+            raise ConfigurationError(
                 f"{begins.isoformat()} is in the future: it is {present.isoformat()} at the service"
             )
         if bounds.before is not None and begins > service_time(bounds.before, up=True):
-            raise MisuseError("--updated-after is later than --updated-before")
+            raise ConfigurationError("--updated-after is later than --updated-before")
     return bounds
 
 
@@ -243,7 +239,7 @@ class Chosen:
         return () if self._changed is None else self._changed.saturated
 
     async def ids(self) -> AsyncIterator[str]:
-        """Yield them; standard input without ids raises a `ConfigurationError`."""
+        """Yield them; standard input without ids raises an `IncomeClientError`."""
         for one in self._named:
             yield one
         if self._has_input:
@@ -304,7 +300,7 @@ async def _read(descriptor: int) -> bytes:
     try:
         return await asyncio.wrap_future(future)
     except OSError as error:
-        raise ConfigurationError(f"standard input cannot be read: {reason_of(error)}") from None
+        raise IncomeClientError(f"standard input cannot be read: {reason_of(error)}") from None
 
 
 def _id_in(line: bytes, number: int) -> str:
@@ -317,7 +313,7 @@ def _id_in(line: bytes, number: int) -> str:
     except (AttributeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, str) or not found:
-        raise ConfigurationError(f"line {number:,} of standard input has no id of an application")
+        raise IncomeClientError(f"line {number:,} of standard input has no id of an application")
     return found
 
 

@@ -34,7 +34,7 @@ from income_client import (
 
 from .config import Connection, connect
 from .exit_status import ExitStatus
-from .options import NOW, MisuseError, Moment, Seconds, Switch, When, span_between
+from .options import NOW, Moment, Seconds, Switch, When, span_between
 from .output import (
     AlignedLines,
     OutputLines,
@@ -109,7 +109,7 @@ async def poll(
         The exit status.
     """
     if pages and not documents:
-        raise MisuseError("--pages cannot be combined with --no-documents")
+        raise ConfigurationError("--pages cannot be combined with --no-documents")
     start = start or NOW
     line = StatusLine()
     filter_log(_is_said_here_alone)
@@ -155,7 +155,7 @@ async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise MisuseError("--store: this cannot be the path of a file") from None
+        raise ConfigurationError("--store: this cannot be the path of a file") from None
     try:
         stored = await checkpoints.load(name)
     except CheckpointError as error:
@@ -163,7 +163,7 @@ async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
         reason = f"there is no folder {store.parent}" if is_lost else error.message
         raise IncomeClientError(f"--store: {reason}") from None
     except ConfigurationError as error:
-        raise MisuseError(f"--name: {error.message}") from None
+        raise ConfigurationError(f"--name: {error.message}") from None
     return checkpoints, bool(stored.version)
 
 

@@ -11,7 +11,6 @@ from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
 from .callback_options import announcement, credentials_from
 from .exit_status import ExitStatus
-from .options import MisuseError
 from .output import Column, OutputOption, RowWriter, say
 
 _SILENCE: Final = 2.0
@@ -89,12 +88,9 @@ async def trigger(
     from income_client.emulator.exchange import check_local_address
 
     url, auth = _emulator()
-    try:
-        check_local_address("INCOME_BASE_URL", url)
-        order = CallbackOrder(application_id=application_id, event_type=event, update=update)
-        emulator = RemoteEmulator(url, auth)
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
+    check_local_address("INCOME_BASE_URL", url)
+    order = CallbackOrder(application_id=application_id, event_type=event, update=update)
+    emulator = RemoteEmulator(url, auth)
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):
@@ -120,11 +116,11 @@ def _emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:
     else:
         running = announcement("emulate")
         if running is None:
-            raise MisuseError("no emulator is running here, and INCOME_BASE_URL is not set")
+            raise ConfigurationError("no emulator is running here, and INCOME_BASE_URL is not set")
         url, credentials = running["url"], credentials_from(running)
     auth = credentials.oauth2 or credentials.basic
     if auth is None:
-        raise MisuseError(
+        raise ConfigurationError(
             "set INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and "
             "INCOME_PASSWORD, as emulate prints them"
         )

@@ -5,10 +5,10 @@ import secrets
 from contextlib import aclosing
 from pathlib import Path
 
-from income_client import ConfigurationError, to_json
+from income_client import ConfigurationError, IncomeClientError, to_json
 from income_client.cli.config import Connection, connect
 from income_client.cli.exit_status import ExitStatus
-from income_client.cli.options import MisuseError, Switch, TableOrJson
+from income_client.cli.options import Switch, TableOrJson
 from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
 from income_client.disk import put, sync_folder, write_file
 
@@ -52,16 +52,13 @@ async def application(
     """
     if html is not None:
         if output == "json":
-            raise MisuseError("--html writes a page, not JSON: leave --output json out")
+            raise ConfigurationError("--html writes a page, not JSON: leave --output json out")
         _check_place(html, overwrite=overwrite)
     async with (
         connect(connection) as client,
         aclosing(client.fetch_records([application_id])) as records,
     ):
-        try:
-            record = await anext(records)
-        except ConfigurationError as error:
-            raise MisuseError(error.message) from None
+        record = await anext(records)
     if output == "json":
         OutputLines().write(inert(to_json(record if addresses else without_addresses(record))))
         return ExitStatus.DONE
@@ -85,11 +82,11 @@ async def application(
 def _check_place(path: Path, *, overwrite: bool) -> None:
     """Make sure that a file may be written, before anything is requested."""
     if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder")
+        raise IncomeClientError(f"{path} is a folder")
     if not path.absolute().parent.is_dir():
-        raise ConfigurationError(f"no such folder: {path.absolute().parent}")
+        raise IncomeClientError(f"no such folder: {path.absolute().parent}")
     if not overwrite and os.path.lexists(path):
-        raise ConfigurationError(_taken(path))
+        raise IncomeClientError(_taken(path))
 
 
 def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
@@ -106,9 +103,9 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
             part.unlink(missing_ok=True)
         sync_folder(path.absolute().parent)
     except FileExistsError:
-        raise ConfigurationError(_taken(path)) from None
+        raise IncomeClientError(_taken(path)) from None
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}") from None
+        raise IncomeClientError(f"cannot write {path}: {reason_of(error)}") from None
 
 
 def _taken(path: Path) -> str:

@@ -15,10 +15,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from income_client import IncomeClientError, RateLimitedError
+from income_client import ConfigurationError, IncomeClientError, RateLimitedError
 from income_client.cli.config import Connection, Ready, authority_of, made_ready
 from income_client.cli.exit_status import ExitStatus
-from income_client.cli.options import MisuseError, TableOrJson
+from income_client.cli.options import TableOrJson
 from income_client.cli.output import counted, print_lines, printable, say, write_text
 from income_client.cli.progress import Stages
 
@@ -78,7 +78,7 @@ async def doctor(
 
     try:
         service = Service(made_ready(connection))  # may ask for a secret
-    except MisuseError as error:
+    except ConfigurationError as error:
         findings = {
             "configuration": Finding(Verdict.FAILED, error.message, _CONFIGURE),
             "proxy": _proxies(None),

@@ -45,7 +45,6 @@ from income_client.cli.options import (
     DocumentTypes,
     IdArgument,
     Known,
-    MisuseError,
     Moment,
     Switch,
     TypesOption,
@@ -181,7 +180,7 @@ async def download(
             # Only for its checks, before a folder is made: nothing begins until it is iterated.
             client.download_all((), to, names=names)
         except ConfigurationError as error:
-            raise MisuseError(f"--names: {error.message}") from None
+            raise ConfigurationError(f"--names: {error.message}") from None
         changed = None
         if not applications:
             span = await span_between(client, updated_after, updated_before)
@@ -221,13 +220,13 @@ async def download(
 def _check(applications: tuple[str, ...], after: Moment | None, before: Moment | None) -> None:
     has_span = after is not None or before is not None
     if has_span and applications:
-        raise MisuseError("either APPLICATION_IDs, or --updated-after and --updated-before")
+        raise ConfigurationError("either APPLICATION_IDs, or --updated-after and --updated-before")
     if not has_span and not applications:
-        raise MisuseError(
+        raise ConfigurationError(
             "name one APPLICATION_ID or more, - for standard input, or a span: --updated-after"
         )
     if ends_before_it_begins(after, before):
-        raise MisuseError("--updated-after is later than --updated-before")
+        raise ConfigurationError("--updated-after is later than --updated-before")
 
 
 def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
