@@ -79,7 +79,7 @@ async def applications(
                 if limit is None or not await _write_page(client, span, rows, limit):
                     await _write_all(walk, rows, limit)
     finally:
-        line.clear()
+        line.stop()
     for window in walk.saturated:
         say(overfull(window))
     if not rows.rows and not quiet:

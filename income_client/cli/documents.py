@@ -89,7 +89,7 @@ async def documents(
                         _write(found, entry, rows, keeps_address=addresses)
                     line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
-        line.clear()
+        line.stop()
     if failures:
         return ExitStatus.FAILED
     if types.missing is not None:

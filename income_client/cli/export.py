@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import income_client
 from income_client import AuthenticationError, ConfigurationError, IncomeClientError
@@ -36,11 +35,11 @@ from .options import (
 from .output import (
     OutputLines,
     counted,
-    error_screen,
     reason_of,
     say,
     without_addresses,
 )
+from .progress import Bars
 from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
@@ -320,7 +319,7 @@ class _Export:
             concurrency=concurrency,
             on_error="yield",
         )
-        with _progress() as progress:
+        with Bars() as progress:
             task = progress.add_task("Exporting", total=1.0, count="")
             done = 0.0
             try:
@@ -422,7 +421,7 @@ class _Export:
         """Write the lines as Parquet files into the part, and return how many rows each has."""
         try:
             with (
-                _progress() as progress,
+                Bars() as progress,
                 self._part.lines.open("rb") as lines,
                 income_client.ParquetTables(self._part.empty_tables()) as tables,
             ):
@@ -438,22 +437,6 @@ class _Export:
                 f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
             ) from None
         return tables.rows
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=18),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[count]}"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=error_screen(),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        disable=not error_screen().is_for_progress,
-    )
 
 
 def _json(manifest: dict[str, Any]) -> bytes:

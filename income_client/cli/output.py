@@ -8,7 +8,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import date, datetime
 from functools import cache
 from itertools import pairwise, repeat
@@ -210,7 +210,7 @@ class Screen(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print as `Console.print` does; standard output that takes no more is an error."""
-        with self._turn(), nullcontext() if self.stderr else _writing():
+        with nullcontext() if self.stderr else _writing():
             super().print(*objects, **options)
 
     def on_broken_pipe(self) -> None:
@@ -230,14 +230,6 @@ class Screen(Console):
         mode = os.fstat(sys.stdout.fileno()).st_mode
         is_alone = stat.S_ISREG(mode) or stat.S_ISCHR(mode)
         return self.file.isatty() and not self.is_dumb_terminal and is_alone
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        # What a thread draws between a message's erasing and its writing would not be erased.
-        with ExitStack() as stack:
-            for drawn in tuple(self._render_hooks):
-                stack.enter_context(getattr(drawn, "_lock", nullcontext()))
-            yield
 
 
 @cache

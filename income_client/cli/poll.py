@@ -114,7 +114,7 @@ async def poll(
     line = StatusLine()
     filter_log(_is_said_here_alone)
     checkpoints, is_known = await _opened(store, name)
-    if line.is_shown:
+    if not line.disable:
         _say_where_it_begins(name, start, is_known=is_known)
     watch = _Watch(checkpoints, name, line)
     async with connect(connection, on_event=watch.take) as client:
@@ -257,7 +257,7 @@ class _Watch:
             yield
         finally:
             drawing.cancel()
-            self._line.clear()
+            self._line.stop()
         self._print_losses()
         self._line.draw([*_facts(poller.status)])
         self._line.leave()

@@ -20,7 +20,7 @@ from income_client.cli.config import Connection, Ready, authority_of, made_ready
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import TableOrJson
 from income_client.cli.output import counted, print_lines, printable, say, write_text
-from income_client.cli.progress import Stages
+from income_client.cli.progress import Bars
 
 from .network import Finding, Server, UnansweredError, Verdict
 
@@ -116,9 +116,10 @@ async def _examine(service: "Service") -> dict[str, Finding]:
     for name, (check, needs) in CHECKS.items():
         checks.append((name, partial(check, service), needs or connections))
     stopped = (Verdict.FAILED, Verdict.SKIPPED)
-    with Stages() as stages, stages.stage("Checking", total=len(checks)) as stage:
+    with Bars() as bars:
+        bar = bars.add_task("Checking", total=len(checks), count="")
         for done, (name, one, needed) in enumerate(checks):
-            stage.reach(done, name)
+            bars.update(bar, completed=done, count=name)
             missing = next((each for each in needed if findings[each].verdict in stopped), None)
             if missing is None:
                 findings[name] = await _found(one)

@@ -57,11 +57,11 @@ from income_client.cli.output import (
     OutputLines,
     QuietOption,
     counted,
-    error_screen,
     printable,
     reason_of,
     say,
 )
+from income_client.cli.progress import Bars
 from income_client.cli.signals import Stoppable, StopSignals
 
 from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
@@ -348,12 +348,13 @@ class _Run:
             time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z",
         )
         if not file.was_there or self._manifest.find(entry.key) != entry:
-            await asyncio.to_thread(self._write, entry)
-
-    def _write(self, entry: ManifestEntry) -> None:
-        path = self._folder / entry.path
-        if not self._bars.print_path(path):
+            path = self._folder / entry.path
+            is_printed = self._bars.print_path(path)
             # In this order a crash may repeat a path, and never leaves one out.
+            await asyncio.to_thread(self._write, entry, None if is_printed else path)
+
+    def _write(self, entry: ManifestEntry, path: Path | None) -> None:
+        if path is not None:
             self._lines.write(os.fsencode(path))
             self._lines.keep()
         try:
@@ -382,17 +383,16 @@ class _Run:
         say(_with_ids(str(error), failure.application_id or "", failure.document_id))
 
 
-class _Bars(Progress):
+class _Bars(Bars):
     """A bar for each file on its way, and one above them for all applications."""
 
     def __init__(self, *, is_wanted: bool) -> None:
-        screen = error_screen()
         self._all = Progress(
             TextColumn("{task.completed:,.0f} of {task.description}"),
             BarColumn(bar_width=18),
             TextColumn("{task.fields[count]}"),
             TimeElapsedColumn(),
-            console=screen,
+            auto_refresh=False,
         )
         self._task = self._all.add_task("", count="")
         super().__init__(
@@ -404,23 +404,14 @@ class _Bars(Progress):
             BarColumn(bar_width=18),
             DownloadColumn(),
             TransferSpeedColumn(),
-            console=screen,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            disable=not (is_wanted and screen.is_for_progress),
+            is_wanted=is_wanted,
         )
-        # Paths and bars on one terminal have to take turns.
-        self._is_shared = not self.disable and sys.stdout.isatty()
         self._by_key: dict[FileKey, TaskID] = {}
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield what is drawn, from top to bottom."""
         yield self._all
         yield from super().get_renderables()
-
-    def refresh(self) -> None:
-        """Leave it to the thread that draws: two at once would spoil paths between the bars."""
 
     def stop(self) -> None:
         """Take all bars away."""
@@ -461,9 +452,9 @@ class _Bars(Progress):
 
     def print_path(self, path: Path) -> bool:
         """Print a path above the bars if they are where standard output leads."""
-        if self._is_shared:
+        if self.is_shared:
             self.console.print(Text(str(path)), soft_wrap=True)
-        return self._is_shared
+        return self.is_shared
 
 
 def _key(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
