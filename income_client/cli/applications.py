@@ -20,8 +20,9 @@ from .options import (
     service_time,
     span_between,
 )
-from .output import Column, OutputOption, QuietOption, RowWriter, counted, say
+from .output import counted, say
 from .progress import StatusLine
+from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
     from income_client import ApplicationPaginator, ApplicationSummary, Event, IncomeClient

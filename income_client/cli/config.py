@@ -87,7 +87,12 @@ def made_ready(connection: Connection | None = None) -> Ready:
 
     connection = connection or Connection()
     found = _completed(from_file(connection.profile, connection.config))
-    return Ready(configuration=found, auth=found.auth())
+    try:
+        return Ready(configuration=found, auth=found.auth())
+    except ConfigurationError as error:
+        if not (found.account.base_url or found.account.kinds):
+            error.add_note("(income-client configure asks for it)")
+        raise
 
 
 def _completed(found: "Configuration") -> "Configuration":

@@ -10,7 +10,8 @@ from cyclopts import Parameter
 from income_client import ConfigurationError
 
 from .exit_status import ExitStatus
-from .output import Column, OutputOption, QuietOption, RowWriter, say
+from .output import say
+from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
     from income_client import DeadLetter, SQLiteCheckpointStore

@@ -12,8 +12,9 @@ from rich.text import Text
 from .config import Connection, connect, described
 from .exit_status import ExitStatus
 from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
-from .output import Column, OutputOption, QuietOption, RowWriter, counted, say
+from .output import counted, say
 from .progress import StatusLine
+from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
     from income_client import ApplicationDocuments, Document, DocumentEntry

@@ -9,7 +9,8 @@ from income_client import ConfigurationError
 from .applications import COLUMNS, write_summary
 from .config import Connection, connect
 from .exit_status import ExitStatus
-from .output import OutputOption, QuietOption, RowWriter, say
+from .output import say
+from .rows import OutputOption, QuietOption, RowWriter
 
 
 async def find(

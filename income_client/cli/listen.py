@@ -46,8 +46,9 @@ from income_client.receivers import (
 from .callback_options import CALLBACK_PREFIX, Credentials, announced, credentials_from
 from .exit_status import ExitStatus
 from .options import Switch
-from .output import AlignedLines, OutputLines, UnwritableError, printable, reason_of, say
+from .output import OutputLines, UnwritableError, printable, reason_of, say
 from .progress import filter_log
+from .rows import AlignedLines
 from .signals import StopSignals
 
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")

@@ -35,16 +35,9 @@ from income_client import (
 from .config import Connection, connect
 from .exit_status import ExitStatus
 from .options import NOW, Moment, Seconds, Switch, When, span_between
-from .output import (
-    AlignedLines,
-    OutputLines,
-    counted,
-    duration,
-    inert,
-    say,
-    without_addresses,
-)
+from .output import OutputLines, counted, duration, inert, say, without_addresses
 from .progress import StatusLine, filter_log
+from .rows import AlignedLines
 from .signals import StopSignals
 
 if TYPE_CHECKING:
@@ -173,7 +166,7 @@ def _say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
         if start == NOW:
             begins = "now"
         elif start.back:
-            begins = f"{start.text} ago"
+            begins = f"{duration(start.back.total_seconds())} ago"
         say(f"{name!r} is new, and begins {begins}")
     elif start != NOW:
         say(f"--start is ignored: {name!r} is known, and resumes where it was")

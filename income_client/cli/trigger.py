@@ -11,17 +11,12 @@ from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
 from .callback_options import announcement, credentials_from
 from .exit_status import ExitStatus
-from .output import Column, OutputOption, RowWriter, say
+from .output import say
+from .rows import Column, OutputOption, RowWriter
 
 _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""
 _STILL_SENDING: Final = "not delivered so far; the emulator tries again, for half a minute in all"
-_HINTS: Final = {
-    "NO_TARGET": "; start income-client listen, or give emulate --callbacks URL",
-    "NOBODY": "; is INCOME_BASE_URL that of a running emulator?",
-    "NO_EMULATOR": "; INCOME_BASE_URL must be that of an emulator",
-    "NOT_AUTHORIZED": "; INCOME_BASE_URL is that of another one, perhaps",
-}
 _COLUMNS: Final = (
     Column("application_id", "Application"),
     Column("event_type", "Event"),
@@ -98,7 +93,7 @@ async def trigger(
             try:
                 outcome = await emulator.fire(order)
             except OrderFailedError as error:
-                say(f"{error.fault.value}{_HINTS.get(error.fault.name, '')}")
+                say(error.fault.value)
                 is_refused = error.fault is OrderFault.NOT_AUTHORIZED
                 return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
             finally:

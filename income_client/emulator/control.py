@@ -61,10 +61,15 @@ class CallbackOrder:
 class OrderFault(enum.Enum):
     """Why an order was not carried out."""
 
-    NOBODY = "nobody answers there"
-    NO_EMULATOR = "what answers there is not an emulator that fires callbacks"
-    NOT_AUTHORIZED = "the emulator does not accept the credentials"
-    NO_TARGET = "the emulator has nowhere to send callbacks to"
+    NOBODY = "nobody answers there; is INCOME_BASE_URL that of a running emulator?"
+    NO_EMULATOR = "what answers there is not an emulator; INCOME_BASE_URL must be that of one"
+    NOT_AUTHORIZED = (
+        "the emulator does not accept the credentials; INCOME_BASE_URL may be that of another one"
+    )
+    NO_TARGET = (
+        "the emulator has nowhere to send callbacks to; "
+        "start income-client listen, or give emulate --callbacks URL"
+    )
     NO_SUCH_APPLICATION = "the emulator has no application of this id"
 
 

@@ -185,7 +185,7 @@ def _proxies(ready: Ready | None) -> Finding:
         return Finding(Verdict.OK, f"{used}; {unused}" if names else used)
     if not names:
         return Finding(Verdict.OK, "none")
-    advice = "if a proxy is the only way out, set INCOME_PROXY, or IncomeClient(proxy=...) in code"
+    advice = "if a proxy is the only way out, set INCOME_PROXY (in code, the client's proxy)"
     return Finding(Verdict.NOTE, unused, advice)
 
 

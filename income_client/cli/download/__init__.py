@@ -53,15 +53,9 @@ from income_client.cli.options import (
     overfull,
     span_between,
 )
-from income_client.cli.output import (
-    OutputLines,
-    QuietOption,
-    counted,
-    printable,
-    reason_of,
-    say,
-)
+from income_client.cli.output import OutputLines, counted, printable, reason_of, say
 from income_client.cli.progress import Bars
+from income_client.cli.rows import QuietOption
 from income_client.cli.signals import Stoppable, StopSignals
 
 from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
