@@ -7,15 +7,12 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 from rich.text import Text
 
-from income_client import ConfigurationError
-
 from .config import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
     Bounds,
     Moment,
     When,
-    ends_before_it_begins,
     overfull,
     service_time,
     span_between,
@@ -62,12 +59,7 @@ async def applications(
         output: Format of the output.
         quiet: Print ids only, one a line.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
-    if ends_before_it_begins(updated_after, updated_before):
-        raise ConfigurationError("--updated-after is later than --updated-before")
     line = StatusLine()
     alone = COLUMNS[0].key if quiet else None
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)

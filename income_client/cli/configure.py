@@ -55,9 +55,6 @@ def configure(
         no_check: Save the settings without a request.
         config: Configuration file. Default: $INCOME_CONFIG or
             ~/.config/income-client/config.toml.
-
-    Returns:
-        The exit status.
     """
     from income_client.configuration import default_file, name_of
 

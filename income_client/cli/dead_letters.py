@@ -55,9 +55,6 @@ async def dead_letters(
         name: Name of the poller in that file.
         output: Format of the output.
         quiet: Print ids of applications only, one a line.
-
-    Returns:
-        The exit status.
     """
     checkpoints = _existing(store)
     if checkpoints is None:

@@ -48,9 +48,6 @@ async def demo(
     Args:
         applications: Number of applications of the service.
         seed: Random seed of the invented data.
-
-    Returns:
-        The exit status.
     """
     # The help needs no server and no client.
     from income_client.emulator import Emulator

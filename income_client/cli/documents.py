@@ -60,9 +60,6 @@ async def documents(
         output: Format of the output.
         quiet: Print ids of documents only, one a line.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
     from income_client import AuthenticationError, FetchFailure
 

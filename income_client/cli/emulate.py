@@ -172,9 +172,6 @@ async def emulate(
         callback_certificate: File with the client certificate that they use.
         callback_key: File with its private key.
         callback_ca: File with the authorities that the server is checked by.
-
-    Returns:
-        The exit status.
     """
     target = _target(callbacks, callback_token_url, callback_certificate, callback_key, callback_ca)
     played = () if faults is None else _faults(faults, seed)

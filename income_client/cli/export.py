@@ -28,7 +28,6 @@ from .options import (
     Moment,
     Switch,
     When,
-    ends_before_it_begins,
     read_moment,
     service_time,
 )
@@ -116,14 +115,9 @@ async def export(
         concurrency: requests about applications in flight at a time.
         allow_missing: write the file even if applications could not be read.
         connection: the service.
-
-    Returns:
-        The exit status.
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")
-    if ends_before_it_begins(updated_after, updated_before):
-        raise ConfigurationError("--updated-after is later than --updated-before")
     if format_ == "parquet":
         _check_pyarrow()
     elif to.suffix.lower() in _OTHER_FORMATS:

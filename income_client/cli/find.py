@@ -33,9 +33,6 @@ async def find(
         output: Format of the output.
         quiet: Print the id only.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
     rows = RowWriter(COLUMNS, output, quiet=COLUMNS[0].key if quiet else None)
     async with connect(connection) as client:

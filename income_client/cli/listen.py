@@ -116,9 +116,6 @@ async def listen(
         forward_to: Address on this machine that each callback is posted to first.
         payload: Include the payload, which may hold personal data.
         show_personal_data: Write the JSON to a terminal too.
-
-    Returns:
-        The exit status.
     """
     # They load aiohttp, which the help does not need.
     from income_client.receivers.aiohttp import routes

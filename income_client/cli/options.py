@@ -132,19 +132,6 @@ class Bounds:
     before: datetime | None
 
 
-def ends_before_it_begins(after: Moment | None, before: Moment | None) -> bool:
-    """Say whether two bounds contradict each other, whatever the service's present is."""
-    if after is None or before is None:
-        return False
-    if after.back is not None and before.back is not None:
-        return after.back < before.back
-    if after.at is None or before.at is None:
-        return False
-    # If only one of them has a zone, the service must be asked first.
-    has_zones = after.at.utcoffset() is not None, before.at.utcoffset() is not None
-    return has_zones[0] == has_zones[1] and after.at > before.at
-
-
 async def span_between(
     client: "IncomeClient", after: Moment | None, before: Moment | None
 ) -> Bounds:
@@ -201,21 +188,13 @@ IdArgument = Annotated[
 """One of several ids, or a hyphen for those on standard input."""
 
 
-@frozen(kw_only=True)
-class Known:
-    """How many applications there are so far, and whether these are all."""
-
-    count: int
-    is_all: bool
-
-
 class Chosen:
     """The applications that a command is about: their ids, each once, as they become known.
 
     Args:
         named: ids on the command line, ``-`` for those on standard input.
         changed: a walk over those that changed in a span.
-        on_known: called with how many there are, each time that this changes.
+        on_known: called with how many there are so far, and whether these are all.
     """
 
     def __init__(
@@ -223,7 +202,7 @@ class Chosen:
         named: Iterable[str] = (),
         changed: "ApplicationPaginator | None" = None,
         *,
-        on_known: Callable[[Known], object] = lambda _: None,
+        on_known: Callable[[int, bool], object] = lambda *_: None,
     ) -> None:
         named = tuple(named)
         self._named = tuple(dict.fromkeys(one for one in named if one != STANDARD_INPUT))
@@ -261,7 +240,7 @@ class Chosen:
         return True
 
     def _report(self, *, is_all: bool) -> None:
-        self._on_known(Known(count=len(self._seen), is_all=is_all))
+        self._on_known(len(self._seen), is_all)
 
 
 def overfull(second: "Window") -> str:

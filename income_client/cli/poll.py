@@ -97,9 +97,6 @@ async def poll(
         show_personal_data: Write the JSON, with personal data, to a terminal too.
         addresses: Include the addresses of files; anyone who has one can read the file.
         connection: Which service.
-
-    Returns:
-        The exit status.
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")

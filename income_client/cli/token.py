@@ -54,9 +54,6 @@ async def token(
         connection: which service, and whose credentials.
         output: Output format.
         reveal: Print the token itself, and nothing else.
-
-    Returns:
-        The exit status.
     """
     ready = made_ready(connection)
     if ready.configuration.account.username is not None:

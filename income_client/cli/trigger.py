@@ -69,9 +69,6 @@ async def trigger(
         update: Change the application first, so that there is an update. Default: --update.
         count: How many to send, one after the other.
         output: Form of the output. Default: a table on a terminal, otherwise jsonl.
-
-    Returns:
-        The exit status.
     """
     # It loads aiohttp, which the help does not need.
     from income_client.emulator.control import (

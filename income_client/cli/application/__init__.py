@@ -46,14 +46,9 @@ async def application(
         output: Format of the output.
         addresses: Include the signed addresses of files in JSON, with which anyone can read them.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
-    if html is not None:
-        if output == "json":
-            raise ConfigurationError("--html writes a page, not JSON: leave --output json out")
-        _check_place(html, overwrite=overwrite)
+    if html is not None and output == "json":
+        raise ConfigurationError("--html writes a page, not JSON: leave --output json out")
     async with (
         connect(connection) as client,
         aclosing(client.fetch_records([application_id])) as records,
@@ -79,16 +74,6 @@ async def application(
     return ExitStatus.DONE
 
 
-def _check_place(path: Path, *, overwrite: bool) -> None:
-    """Make sure that a file may be written, before anything is requested."""
-    if path.is_dir():
-        raise IncomeClientError(f"{path} is a folder")
-    if not path.absolute().parent.is_dir():
-        raise IncomeClientError(f"no such folder: {path.absolute().parent}")
-    if not overwrite and os.path.lexists(path):
-        raise IncomeClientError(_taken(path))
-
-
 def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
@@ -103,10 +88,6 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
             part.unlink(missing_ok=True)
         sync_folder(path.absolute().parent)
     except FileExistsError:
-        raise IncomeClientError(_taken(path)) from None
+        raise IncomeClientError(f"{path} is there already; --overwrite replaces it") from None
     except OSError as error:
         raise IncomeClientError(f"cannot write {path}: {reason_of(error)}") from None
-
-
-def _taken(path: Path) -> str:
-    return f"{path} is there already; --overwrite replaces it"

@@ -70,9 +70,6 @@ async def doctor(
     Args:
         connection: which service, and whose credentials.
         output: Output format.
-
-    Returns:
-        The exit status.
     """
     from .service import CHECKS, MOST_SECONDS, Service
 

@@ -44,12 +44,10 @@ from income_client.cli.options import (
     Chosen,
     DocumentTypes,
     IdArgument,
-    Known,
     Moment,
     Switch,
     TypesOption,
     When,
-    ends_before_it_begins,
     overfull,
     span_between,
 )
@@ -160,9 +158,6 @@ async def download(
         allow_private_networks: allow these hosts to be in private networks.
         quiet: show neither progress nor summary, only failures.
         connection: the service.
-
-    Returns:
-        The exit status.
     """
     _check(applications, updated_after, updated_before)
     async with connect(
@@ -219,8 +214,6 @@ def _check(applications: tuple[str, ...], after: Moment | None, before: Moment |
         raise ConfigurationError(
             "name one APPLICATION_ID or more, - for standard input, or a span: --updated-after"
         )
-    if ends_before_it_begins(after, before):
-        raise ConfigurationError("--updated-after is later than --updated-before")
 
 
 def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
@@ -414,12 +407,10 @@ class _Bars(Bars):
             self.end(key)
         super().stop()
 
-    def expect(self, known: Known) -> None:
+    def expect(self, count: int, is_all: bool) -> None:
         """Have the bar of all be of as many applications as are known by now."""
-        text = counted(known.count, "application")
-        if not known.is_all:
-            text = f"{known.count:,}+ applications"
-        self._all.update(self._task, total=known.count, description=text)
+        text = counted(count, "application") if is_all else f"{count:,}+ applications"
+        self._all.update(self._task, total=count, description=text)
 
     def end_application(self) -> None:
         """Count an application as done."""
