@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from attrs import define, field
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 from rich.bar import Bar
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -34,8 +34,8 @@ _BAR_WIDTH: Final = 32
 
 async def demo(
     *,
-    applications: Annotated[int, Parameter(validator=Number(gte=1))] = 5000,
-    seed: int = 7,
+    applications: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 5000,
+    seed: Annotated[int, Parameter(metavar="NUMBER")] = 7,
 ) -> int:
     """Read an emulated service and check the result.
 

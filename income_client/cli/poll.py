@@ -96,7 +96,7 @@ async def poll(
         pages: Include the pages block of each document.
         show_personal_data: Write the JSON, with personal data, to a terminal too.
         addresses: Include the addresses of files; anyone who has one can read the file.
-        connection: Which service.
+        connection: The service.
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")

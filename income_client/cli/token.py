@@ -51,8 +51,8 @@ async def token(
     Example: income-client token
 
     Args:
-        connection: which service, and whose credentials.
-        output: Output format.
+        connection: The service.
+        output: Format of the output.
         reveal: Print the token itself, and nothing else.
     """
     ready = made_ready(connection)

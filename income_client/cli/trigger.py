@@ -5,7 +5,7 @@ import os
 from typing import Annotated, Final
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
@@ -31,7 +31,7 @@ async def trigger(
     *,
     event: Annotated[str, Parameter(metavar="EVENT")] = "income_calculations",
     update: Annotated[bool, Parameter(negative="--no-update", show_default=False)] = True,
-    count: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=1))] = 1,
+    count: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 1,
     output: OutputOption = None,
 ) -> int:
     """Have a running emulator send callbacks, and show what came of each.
@@ -68,7 +68,7 @@ async def trigger(
         event: The event that they report.
         update: Change the application first, so that there is an update. Default: --update.
         count: How many to send, one after the other.
-        output: Form of the output. Default: a table on a terminal, otherwise jsonl.
+        output: Format of the output.
     """
     # It loads aiohttp, which the help does not need.
     from income_client.emulator.control import (

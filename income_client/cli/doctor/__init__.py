@@ -68,8 +68,8 @@ async def doctor(
     Example: income-client doctor --output json
 
     Args:
-        connection: which service, and whose credentials.
-        output: Output format.
+        connection: The service.
+        output: Format of the output.
     """
     from .service import CHECKS, MOST_SECONDS, Service
 

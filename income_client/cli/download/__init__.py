@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.progress import (
@@ -114,7 +114,7 @@ async def download(
     names: Annotated[
         str, Parameter(validator=_check_names, metavar="TEMPLATE")
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
-    concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 8,
+    concurrency: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 8,
     overwrite: Switch = False,
     allow_host: Annotated[
         tuple[str, ...],
@@ -142,22 +142,22 @@ async def download(
     income-client applications -q | income-client download - --to files
 
     Args:
-        applications: ids, or - for ids on standard input.
-        to: folder for the files; made if there is none.
-        updated_after: instead of ids: applications updated after this time, as 7d or 2026-01-31.
-        updated_before: the same, before this time.
-        type_: only documents of this type, such as paystub; may be repeated.
-        names: template of the names of files. Fields: application_id, document_type, document_id,
+        applications: Ids of applications; - reads them from standard input.
+        to: Folder for the files; made if there is none.
+        updated_after: Instead of ids: applications updated after this time, as 7d or 2026-01-31.
+        updated_before: The same, before this time.
+        type_: Only documents of this type, such as paystub. May be repeated.
+        names: Template of the names of files. Fields: application_id, document_type, document_id,
             file, file_reference_id and ext; without a folder it must end with .{ext}. Files that
             the manifest lists stay where they are.
-        concurrency: downloads at a time.
-        overwrite: compare files that are there too, and replace those that differ.
-        allow_host: another host that files may come from, as name, *.domain, address or with
-            :port; may be repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also
+        concurrency: Downloads at a time.
+        overwrite: Compare files that are there too, and replace those that differ.
+        allow_host: Another host that files may come from, as name, *.domain, address or with
+            :port. May be repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also
             allows http and private networks, for any host allowed.
-        allow_private_networks: allow these hosts to be in private networks.
-        quiet: show neither progress nor summary, only failures.
-        connection: the service.
+        allow_private_networks: Allow these hosts to be in private networks.
+        quiet: Show neither progress nor summary, only failures.
+        connection: The service.
     """
     _check(applications, updated_after, updated_before)
     async with connect(
