@@ -133,7 +133,9 @@ async def listen(
     if not is_local and context is None:
         say("no --certificate: without TLS before it, the network can read the credentials")
     stop = Event()
-    issuer = _issuer(credentials)
+    issuer, client = None, credentials.oauth2
+    if client is not None:
+        issuer = CallbackTokenIssuer(client.client_id, client.client_secret)
     forward = None
     if forward_to is not None:
         check_local_address("--forward-to", forward_to)
@@ -197,11 +199,6 @@ def _tls(
     if not (certificate is None and key is None and client_ca is None):
         raise ConfigurationError("TLS needs --certificate and --key")
     return None
-
-
-def _issuer(credentials: Credentials) -> CallbackTokenIssuer | None:
-    client = credentials.oauth2
-    return None if client is None else CallbackTokenIssuer(client.client_id, client.client_secret)
 
 
 def _checks(

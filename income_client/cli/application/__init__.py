@@ -88,6 +88,7 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
             part.unlink(missing_ok=True)
         sync_folder(path.absolute().parent)
     except FileExistsError:
-        raise IncomeClientError(f"{path} is there already; --overwrite replaces it") from None
+        advice = "" if path.is_dir() else "; --overwrite replaces it"
+        raise IncomeClientError(f"{path} is there already{advice}") from None
     except OSError as error:
         raise IncomeClientError(f"cannot write {path}: {reason_of(error)}") from None
