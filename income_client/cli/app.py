@@ -18,6 +18,7 @@ from rich.text import Text
 
 from income_client import (
     AuthenticationError,
+    ConfigurationError,
     IncomeClientError,
     PermissionDeniedError,
     ServerError,
@@ -28,7 +29,6 @@ from income_client import (
 )
 
 from .exit_status import ExitStatus
-from .options import MisuseError
 from .output import Screen, error_screen, printable, say
 from .progress import show_log
 
@@ -148,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _status_of(error: IncomeClientError) -> ExitStatus:
-    if isinstance(error, MisuseError):
+    if isinstance(error, ConfigurationError):
         return ExitStatus.MISUSED
     return ExitStatus.REFUSED if isinstance(error, _REFUSALS) else ExitStatus.FAILED
 

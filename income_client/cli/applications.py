@@ -11,16 +11,15 @@ from .config import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
     Bounds,
-    MisuseError,
     Moment,
     When,
-    ends_before_it_begins,
     overfull,
     service_time,
     span_between,
 )
-from .output import Column, OutputOption, QuietOption, RowWriter, counted, say
+from .output import counted, say
 from .progress import StatusLine
+from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
     from income_client import ApplicationPaginator, ApplicationSummary, Event, IncomeClient
@@ -60,12 +59,7 @@ async def applications(
         output: Format of the output.
         quiet: Print ids only, one a line.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
-    if ends_before_it_begins(updated_after, updated_before):
-        raise MisuseError("--updated-after is later than --updated-before")
     line = StatusLine()
     alone = COLUMNS[0].key if quiet else None
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
@@ -78,7 +72,7 @@ async def applications(
                 if limit is None or not await _write_page(client, span, rows, limit):
                     await _write_all(walk, rows, limit)
     finally:
-        line.clear()
+        line.stop()
     for window in walk.saturated:
         say(overfull(window))
     if not rows.rows and not quiet:

@@ -19,8 +19,6 @@ from attrs import frozen
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
 from income_client.disk import make_folder, new_file, open_file
 
-from .options import MisuseError
-
 CALLBACK_PREFIX: Final = "INCOME_CALLBACK_"
 
 Announcer = Literal["emulate", "listen"]
@@ -60,7 +58,7 @@ def credentials_from(variables: Mapping[str, str], prefix: str = "") -> Credenti
             oauth2=oauth2 and OAuth2ClientCredentials(*oauth2),
         )
     except ConfigurationError as error:
-        raise MisuseError(f"{prefix}...: {error.message}") from None
+        raise ConfigurationError(f"{prefix}...: {error.message}") from None
 
 
 def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Secret] | None:
@@ -69,7 +67,7 @@ def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Se
         return None
     for variable, value in zip((name, secret), values, strict=True):
         if not value:
-            raise MisuseError(f"{variable} is not set")
+            raise ConfigurationError(f"{variable} is not set")
     return values[0] or "", Secret(values[1] or "")
 
 

@@ -17,9 +17,6 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
 
     Args:
         shell: Name of the shell.
-
-    Returns:
-        The exit status.
     """
     from .app import command_line
 

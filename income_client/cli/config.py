@@ -18,7 +18,6 @@ from cyclopts import Parameter
 
 from income_client import ConfigurationError, IncomeClientError, Secret
 
-from .options import MisuseError
 from .output import printable
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Ready:
     auth: "BasicAuth | OAuth2ClientCredentials"
 
     def client(self, **options: Unpack["ClientOptions"]) -> "IncomeClient":
-        """Return a client of the service; an invalid setting raises a `MisuseError`."""
+        """Return a client of the service; an invalid setting raises a `ConfigurationError`."""
         from .service_client import ServiceClient
 
         account = self.configuration.account
@@ -67,7 +66,7 @@ class Ready:
             self.configuration.complete(options)
             client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **options)
         except ConfigurationError as error:
-            raise MisuseError(self.configuration.placed(error.message)) from None
+            raise ConfigurationError(self.configuration.placed(error.message)) from None
         client.service = authority_of(address)
         client.token_endpoint = authority_of(account.auth_url or address)
         client.through = authority_of(options.get("proxy") or "")
@@ -80,26 +79,23 @@ def connect(
     """Return a client of the configured service.
 
     If only the secret is missing, a person at a terminal is asked for it. What is missing or
-    invalid raises a `MisuseError`.
+    invalid raises a `ConfigurationError`.
     """
     return made_ready(connection).client(**options)
 
 
 def made_ready(connection: Connection | None = None) -> Ready:
-    """Return what `connect` makes a client of, or raise its `MisuseError`."""
+    """Return what `connect` makes a client of, or raise its `ConfigurationError`."""
     from income_client.configuration import from_file
 
     connection = connection or Connection()
-    has_address = True
+    configuration = _completed(from_file(connection.profile, connection.config))
     try:
-        found = _completed(from_file(connection.profile, connection.config))
-        has_address = bool(found.account.base_url)
-        return Ready(configuration=found, auth=found.auth())
+        return Ready(configuration=configuration, auth=configuration.auth())
     except ConfigurationError as error:
-        failure = MisuseError(error.message)
-        if not has_address:
-            failure.add_note(_FIRST_STEPS)
-        raise failure from None
+        if not configuration.account.base_url:
+            error.add_note(_FIRST_STEPS)
+        raise
 
 
 def _completed(found: "Configuration") -> "Configuration":

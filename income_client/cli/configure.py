@@ -17,7 +17,7 @@ from income_client.disk import locked_folder, make_folder, sync_folder, write_fi
 
 from .config import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
-from .options import MisuseError, Switch
+from .options import Switch
 from .output import printable, reason_of, say
 
 _SECRETS: Final = {"client_id": "client_secret", "username": "password"}
@@ -55,19 +55,16 @@ def configure(
         no_check: Save the settings without a request.
         config: Configuration file. Default: $INCOME_CONFIG or
             ~/.config/income-client/config.toml.
-
-    Returns:
-        The exit status.
     """
     from income_client.configuration import MAX_BYTES, default_file, name_of
 
     if profile is not None and not (profile and profile.isprintable()):
-        raise MisuseError("--profile must be a name in printable characters")
+        raise ConfigurationError("--profile must be a name in printable characters")
     path = config or default_file()
     if path is None:
-        raise MisuseError("--config is missing: there is no home folder")
+        raise ConfigurationError("--config is missing: there is no home folder")
     if client_id and username:
-        raise MisuseError("--client-id and --username exclude each other")
+        raise ConfigurationError("--client-id and --username exclude each other")
     name = name_of(path)
     content, table = _read(path, name)
     text = content.decode().replace("\r\n", "\n")
@@ -78,9 +75,10 @@ def configure(
     _check_settings(settings)
     changed = _edited(text, profile, settings)
     if not _is_as_meant(changed, table, profile, settings):
-        raise MisuseError(f"{name} is written in a way that cannot be changed here: edit it")
+        raise ConfigurationError(f"{name} is written in a way that cannot be changed here: edit it")
     if len(changed.encode()) > MAX_BYTES:
-        raise MisuseError(f"{name} would be longer than {MAX_BYTES // 1024} KiB, and not be read")
+        longest = f"{MAX_BYTES // 1024} KiB"
+        raise ConfigurationError(f"{name} would be longer than {longest}, and not be read")
     _save(path, content, changed, profile, is_checked=not no_check)
     say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
     if not profile and not config and os.environ.get("INCOME_BASE_URL"):
@@ -95,9 +93,7 @@ def _read(path: Path, name: str) -> tuple[bytes, dict[str, Any]]:
         content = read_content(path)[0] if path.exists() else b""
         return content, parse_toml(content, name)
     except OSError as error:
-        raise MisuseError(f"cannot read {name}: {reason_of(error)}") from None
-    except ConfigurationError as error:
-        raise MisuseError(str(error)) from None
+        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}") from None
 
 
 def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:
@@ -141,7 +137,7 @@ def _answer(question: str, default: str | None) -> str | None:
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
-        raise MisuseError("nothing was saved")
+        raise ConfigurationError("nothing was saved")
     return line.strip() or default
 
 
@@ -154,17 +150,19 @@ def _secret(words: str) -> str | None:
 
 
 def _check_settings(settings: Mapping[str, str | None]) -> None:
-    """Raise a `MisuseError` that names the option of an invalid or missing setting."""
+    """Raise a `ConfigurationError` that names the option of an invalid or missing setting."""
     from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
 
     kind = "client_id" if settings["client_id"] else "username"
     name, secret = settings[kind], settings[_SECRETS[kind]]
     if not settings["base_url"]:
-        raise MisuseError("--base-url is missing")
+        raise ConfigurationError("--base-url is missing")
     if not name:
-        raise MisuseError("--client-id or --username is missing")
+        raise ConfigurationError("--client-id or --username is missing")
     if not secret:
-        raise MisuseError("the secret is missing: type it in, or pipe it into standard input")
+        raise ConfigurationError(
+            "the secret is missing: type it in, or pipe it into standard input"
+        )
     try:
         make = BasicAuth if kind == "username" else OAuth2ClientCredentials
         auth = make(name, Secret(secret))
@@ -173,7 +171,7 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         key, _, fault = error.message.partition(" ")
         has_option = key in settings and key not in _SECRETS.values()
         name = f"--{key.replace('_', '-')}" if has_option else key
-        raise MisuseError(f"{name} {fault}") from None
+        raise ConfigurationError(f"{name} {fault}") from None
 
 
 def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_checked: bool) -> None:
@@ -189,15 +187,16 @@ def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_check
                     asyncio.run(_check(Connection(config=part, profile=profile)))
                 # What somebody has saved since it was read would be lost.
                 if _read(place, str(path))[0] != before:
-                    raise MisuseError(f"{path} has changed meanwhile: nothing was saved")
+                    raise ConfigurationError(f"{path} has changed meanwhile: nothing was saved")
                 part.replace(place)
                 sync_folder(place.parent)
             finally:
                 part.unlink(missing_ok=True)
     except BlockingIOError:
-        raise MisuseError(f"another configure is at work on {path}: nothing was saved") from None
+        fault = f"another configure is at work on {path}: nothing was saved"
+        raise ConfigurationError(fault) from None
     except OSError as error:
-        raise MisuseError(f"cannot write {path}: {reason_of(error)}") from None
+        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}") from None
 
 
 async def _check(connection: Connection) -> None:

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from income_client import ConfigurationError
 
 from .exit_status import ExitStatus
-from .options import MisuseError
-from .output import Column, OutputOption, QuietOption, RowWriter, say
+from .output import say
+from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
     from income_client import DeadLetter, SQLiteCheckpointStore
@@ -55,9 +55,6 @@ async def dead_letters(
         name: Name of the poller in that file.
         output: Format of the output.
         quiet: Print ids of applications only, one a line.
-
-    Returns:
-        The exit status.
     """
     checkpoints = _existing(store)
     if checkpoints is None:
@@ -81,7 +78,7 @@ def _existing(store: Path) -> "SQLiteCheckpointStore | None":
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise MisuseError("--store: this must be the path of a file") from None
+        raise ConfigurationError("--store: this must be the path of a file") from None
     return checkpoints if store.exists() else None
 
 
@@ -89,7 +86,7 @@ async def _is_known(checkpoints: "SQLiteCheckpointStore", name: str) -> bool:
     try:
         return bool((await checkpoints.load(name)).version)
     except ConfigurationError as error:
-        raise MisuseError(f"--name: {error.message}") from None
+        raise ConfigurationError(f"--name: {error.message}") from None
 
 
 def _row(letter: "DeadLetter") -> Mapping[str, object]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from attrs import define, field
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 from rich.bar import Bar
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,7 +17,7 @@ from income_client import ApplicationRecord, YearlyIncome
 
 from .exit_status import ExitStatus
 from .output import print_lines
-from .progress import Stages
+from .progress import Bars
 
 if TYPE_CHECKING:
     from income_client.emulator import Emulator
@@ -34,8 +34,8 @@ _BAR_WIDTH: Final = 32
 
 async def demo(
     *,
-    applications: Annotated[int, Parameter(validator=Number(gte=1))] = 5000,
-    seed: int = 7,
+    applications: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 5000,
+    seed: Annotated[int, Parameter(metavar="NUMBER")] = 7,
 ) -> int:
     """Read an emulated service and check the result.
 
@@ -48,16 +48,13 @@ async def demo(
     Args:
         applications: Number of applications of the service.
         seed: Random seed of the invented data.
-
-    Returns:
-        The exit status.
     """
     # The help needs no server and no client.
     from income_client.emulator import Emulator
 
     async with Emulator(applications, seed=seed, latency=_LATENCY, time_flows=True) as service:
-        with Stages() as stages:
-            found = await _read(service, stages)
+        with Bars() as bars:
+            found = await _read(service, bars)
     mistakes = _mistakes(found, service)
     print_lines(Group(*_summary(found, service), _verdict(mistakes)))
     return ExitStatus.FAILED if mistakes else ExitStatus.DONE
@@ -78,7 +75,7 @@ class _Found:
     seconds: float = 0.0
 
 
-async def _read(service: "Emulator", stages: Stages) -> _Found:
+async def _read(service: "Emulator", bars: Bars) -> _Found:
     """Walk the whole list, then read the records of the last few days."""
     from income_client import IncomeClient
 
@@ -89,20 +86,21 @@ async def _read(service: "Emulator", stages: Stages) -> _Found:
         now = (await client.get_application_page(limit=1)).updated_before
         found.present_year = now.year
         paginator = client.list_applications(updated_after=now - _ALL)
-        with stages.stage("Walking the list", total=1) as stage:
-            async for page in paginator.pages():
-                found.ids += [row.application_id for row in page.applications]
-                stage.reach(paginator.progress.covered_fraction, f"{len(found.ids):,} applications")
-            stage.reach(1, f"{len(found.ids):,} applications")
+        bar = bars.add_task("Walking the list", total=1, count="")
+        async for page in paginator.pages():
+            found.ids += [row.application_id for row in page.applications]
+            count = f"{len(found.ids):,} applications"
+            bars.update(bar, completed=paginator.progress.covered_fraction, count=count)
+        bars.update(bar, completed=1)
         found.list_requests = paginator.progress.requests
         recent = [row async for row in client.list_applications(updated_after=now - _RECENT)]
         found.recent = frozenset(row.application_id for row in recent)
-        with stages.stage("Reading records", total=len(recent)) as stage:
-            async for record in client.fetch_records(recent, concurrency=_IN_FLIGHT):
-                found.records.append(record)
-                found.documents += len([*record.documents.all()]) if record.documents else 0
-                count = len(found.records)
-                stage.reach(count, f"{count:,} records, {found.documents:,} documents")
+        bar = bars.add_task("Reading records", total=len(recent), count="")
+        async for record in client.fetch_records(recent, concurrency=_IN_FLIGHT):
+            found.records.append(record)
+            found.documents += len([*record.documents.all()]) if record.documents else 0
+            count = f"{len(found.records):,} records, {found.documents:,} documents"
+            bars.update(bar, advance=1, count=count)
     found.seconds = perf_counter() - began
     return found
 

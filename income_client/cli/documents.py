@@ -12,8 +12,9 @@ from rich.text import Text
 from .config import Connection, connect, described
 from .exit_status import ExitStatus
 from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
-from .output import Column, OutputOption, QuietOption, RowWriter, counted, say
+from .output import counted, say
 from .progress import StatusLine
+from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
     from income_client import ApplicationDocuments, Document, DocumentEntry
@@ -59,9 +60,6 @@ async def documents(
         output: Format of the output.
         quiet: Print ids of documents only, one a line.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
     from income_client import AuthenticationError, FetchFailure
 
@@ -89,7 +87,7 @@ async def documents(
                         _write(found, entry, rows, keeps_address=addresses)
                     line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
-        line.clear()
+        line.stop()
     if failures:
         return ExitStatus.FAILED
     if types.missing is not None:

@@ -32,7 +32,7 @@ from .callback_options import (
     credentials_from,
 )
 from .exit_status import ExitStatus
-from .options import NOW, MisuseError, Switch, When, service_time
+from .options import NOW, Switch, When, service_time
 from .output import reason_of, say, write_text
 from .signals import StopSignals
 
@@ -172,9 +172,6 @@ async def emulate(
         callback_certificate: File with the client certificate that they use.
         callback_key: File with its private key.
         callback_ca: File with the authorities that the server is checked by.
-
-    Returns:
-        The exit status.
     """
     target = _target(callbacks, callback_token_url, callback_certificate, callback_key, callback_ca)
     played = () if faults is None else _faults(faults, seed)
@@ -217,7 +214,7 @@ def _faults(text: str, seed: int) -> "tuple[Fault, ...]":
     try:
         return fault_shares(text, seed=seed)
     except ConfigurationError as error:
-        raise MisuseError(f"--faults: {error.message}") from None
+        raise ConfigurationError(f"--faults: {error.message}") from None
 
 
 def _say_faults(service: "Emulator") -> None:
@@ -330,23 +327,20 @@ def _target(
     has_tls = any(path is not None for path in (certificate, key, ca))
     if url is None:
         if has_tls or token_url is not None:
-            raise MisuseError("options of callbacks need --callbacks")
+            raise ConfigurationError("options of callbacks need --callbacks")
         return None
-    try:
-        check_local_address("--callbacks", url)
-        if token_url is not None:
-            check_local_address("--callback-token-url", token_url)
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
+    check_local_address("--callbacks", url)
+    if token_url is not None:
+        check_local_address("--callback-token-url", token_url)
     if has_tls and not any(one and one.startswith("https:") for one in (url, token_url)):
-        raise MisuseError("certificates need an https address in --callbacks")
+        raise ConfigurationError("certificates need an https address in --callbacks")
     known = credentials_from(os.environ, CALLBACK_PREFIX)
     if token_url is not None and known.oauth2 is None:
-        raise MisuseError(
+        raise ConfigurationError(
             "--callback-token-url needs INCOME_CALLBACK_CLIENT_ID and INCOME_CALLBACK_CLIENT_SECRET"
         )
     if token_url is None and known.basic is None and known.oauth2 is not None:
-        raise MisuseError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
+        raise ConfigurationError("INCOME_CALLBACK_CLIENT_ID needs --callback-token-url")
     return emulator.CallbackTarget(
         url,
         auth=known.basic if token_url is None else known.oauth2,
@@ -357,7 +351,7 @@ def _target(
 
 def _client_context(certificate: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext:
     if (certificate is None) is not (key is None):
-        raise MisuseError("--callback-certificate and --callback-key go together")
+        raise ConfigurationError("--callback-certificate and --callback-key go together")
     context = ssl.create_default_context()
     try:
         if ca is not None:

@@ -1,4 +1,4 @@
-"""``income-client export``: every application that changed in a span, as one file or as tables."""
+"""``income-client export``: applications updated in a period, as one file or as tables."""
 
 import asyncio
 import json
@@ -14,9 +14,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import income_client
 from income_client import AuthenticationError, ConfigurationError, IncomeClientError
@@ -26,22 +25,21 @@ from .exit_status import ExitStatus
 from .export_part import Part
 from .options import (
     BEGINNING,
-    MisuseError,
     Moment,
     Switch,
     When,
-    ends_before_it_begins,
+    overfull,
     read_moment,
     service_time,
 )
 from .output import (
     OutputLines,
     counted,
-    error_screen,
     reason_of,
     say,
     without_addresses,
 )
+from .progress import Bars
 from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
@@ -79,25 +77,27 @@ async def export(
     to: Annotated[Path, Parameter(validator=_place)],
     updated_after: When | None = None,
     updated_before: When | None = None,
-    format_: Annotated[Literal["jsonl", "parquet"], Parameter(name="--format")] = "jsonl",
-    documents: bool = True,
+    format_: Annotated[
+        Literal["jsonl", "parquet"], Parameter(name="--format", metavar="FORMAT")
+    ] = "jsonl",
+    documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     addresses: Switch = False,
-    concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 16,
+    concurrency: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 16,
     allow_missing: Switch = False,
     connection: Connection | None = None,
 ) -> int:
-    """Write every application that changed in a span to one file.
+    """Write every application updated in a period to one file.
 
     JSON lines hold all that the service has. With --format parquet, a folder of
     five tables is written (see the README): applications, applicants,
     income_sources, documents and paystub_amounts. A manifest beside the lines, or
-    among the tables, has the span and what is missing.
+    among the tables, has the period and what is missing.
 
     The file is complete, or not there. Records are kept in a folder beside it,
     PATH.part, until it is complete: to resume after any interruption, run the
-    same command again. The span ends at the service's present when the first run
-    began; the summary says where the next export begins. Applications that cannot
+    same command again. The period ends when the first run began, by the service's
+    time; the summary says where the next export begins. Applications that cannot
     be read are retried by the next run. Until then there is no file, unless
     --allow-missing is given.
 
@@ -108,28 +108,23 @@ async def export(
     Example: income-client export --to june.jsonl --updated-after 2026-06-01
 
     Args:
-        to: file, or for Parquet the folder; nothing may be there yet.
-        updated_after: start of the span, such as 2026-06-01 or 7d (default: the beginning).
-        updated_before: end of the span (default, and latest: the service's present).
+        to: File, or for Parquet the folder; nothing may be there yet.
+        updated_after: Start of the period, as 2026-06-01 or 7d. Default: the beginning of time.
+        updated_before: End of the period. Default, and latest: the present.
         format_: JSON lines, or five Parquet files (needs the extra "parquet").
-        documents: include the documents.
-        pages: include the pages of each document.
-        addresses: include the addresses of files: who has one can read the file until it expires.
-        concurrency: requests about applications in flight at a time.
-        allow_missing: write the file even if applications could not be read.
-        connection: the service.
-
-    Returns:
-        The exit status.
+        documents: Include the documents. Default: --documents.
+        pages: Include the pages of each document.
+        addresses: Include the signed addresses of files, with which anyone can read them.
+        concurrency: Applications to read at a time.
+        allow_missing: Write the file even if applications could not be read.
+        connection: The service.
     """
     if pages and not documents:
-        raise MisuseError("--pages is about documents, and cannot be combined with --no-documents")
-    if ends_before_it_begins(updated_after, updated_before):
-        raise MisuseError("--updated-after is later than --updated-before")
+        raise ConfigurationError("--pages cannot be combined with --no-documents")
     if format_ == "parquet":
         _check_pyarrow()
     elif to.suffix.lower() in _OTHER_FORMATS:
-        raise MisuseError(
+        raise ConfigurationError(
             f"--to {to.name}: export writes JSON lines, or a folder of tables with --format parquet"
         )
     ready = made_ready(connection)
@@ -239,7 +234,7 @@ class _Export:
             if begun[name] != value
         )
         if differences:
-            raise MisuseError(
+            raise ConfigurationError(
                 f"{self._part.folder} was begun with {differences}: "
                 "resume with its arguments, or delete it to begin again"
             )
@@ -295,8 +290,8 @@ class _Export:
         )
         before = min(before, present)
         if after > before:
-            raise MisuseError(
-                f"the span begins at {after.isoformat()}, and ends before, "
+            raise ConfigurationError(
+                f"the period begins at {after.isoformat()}, and ends before, "
                 f"at {before.isoformat()}; it is {present.isoformat()} at the service"
             )
         span = {
@@ -323,7 +318,7 @@ class _Export:
             concurrency=concurrency,
             on_error="yield",
         )
-        with _progress() as progress:
+        with Bars() as progress:
             task = progress.add_task("Exporting", total=1.0, count="")
             done = 0.0
             try:
@@ -341,10 +336,7 @@ class _Export:
         if self._stop.is_stopped:
             raise _StoppedError
         for second in walk.saturated:
-            say(
-                f"{second.starts_at.isoformat()}: more applications were updated in this second "
-                "than can be listed"
-            )
+            say(overfull(second))
         return walk.saturated
 
     async def _wanted(
@@ -425,7 +417,7 @@ class _Export:
         """Write the lines as Parquet files into the part, and return how many rows each has."""
         try:
             with (
-                _progress() as progress,
+                Bars() as progress,
                 self._part.lines.open("rb") as lines,
                 income_client.ParquetTables(self._part.empty_tables()) as tables,
             ):
@@ -441,22 +433,6 @@ class _Export:
                 f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
             ) from None
         return tables.rows
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=18),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[count]}"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=error_screen(),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        disable=not error_screen().is_for_progress,
-    )
 
 
 def _json(manifest: dict[str, Any]) -> bytes:

@@ -9,8 +9,8 @@ from income_client import ConfigurationError
 from .applications import COLUMNS, write_summary
 from .config import Connection, connect
 from .exit_status import ExitStatus
-from .options import MisuseError
-from .output import OutputOption, QuietOption, RowWriter, say
+from .output import say
+from .rows import OutputOption, QuietOption, RowWriter
 
 
 async def find(
@@ -33,9 +33,6 @@ async def find(
         output: Format of the output.
         quiet: Print the id only.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
     rows = RowWriter(COLUMNS, output, quiet=COLUMNS[0].key if quiet else None)
     async with connect(connection) as client:
@@ -43,7 +40,7 @@ async def find(
             found = await client.find_application(reference)
         except ConfigurationError as error:
             message = error.message.replace("application_reference_id", "REFERENCE")
-            raise MisuseError(message) from None
+            raise ConfigurationError(message) from None
     if found is None:
         say(f"no application has the reference {reference}")
         return ExitStatus.FAILED

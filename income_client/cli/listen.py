@@ -45,9 +45,10 @@ from income_client.receivers import (
 
 from .callback_options import CALLBACK_PREFIX, Credentials, announced, credentials_from
 from .exit_status import ExitStatus
-from .options import MisuseError, Switch
-from .output import AlignedLines, OutputLines, UnwritableError, printable, reason_of, say
+from .options import Switch
+from .output import OutputLines, UnwritableError, printable, reason_of, say
 from .progress import filter_log
+from .rows import AlignedLines
 from .signals import StopSignals
 
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
@@ -115,9 +116,6 @@ async def listen(
         forward_to: Address on this machine that each callback is posted to first.
         payload: Include the payload, which may hold personal data.
         show_personal_data: Write the JSON to a terminal too.
-
-    Returns:
-        The exit status.
     """
     # They load aiohttp, which the help does not need.
     from income_client.receivers.aiohttp import routes
@@ -135,18 +133,17 @@ async def listen(
     if not is_local and context is None:
         say("no --certificate: without TLS before it, the network can read the credentials")
     stop = Event()
-    try:
-        issuer = _issuer(credentials)
-        forward = None
-        if forward_to is not None:
-            check_local_address("--forward-to", forward_to)
-            forward = _Forwarding(forward_to, credentials.basic, issuer)
-        intake = _Intake(text_of, forward, stop.set)
-        pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=not has_pins)
-        checks = [*_checks(credentials, issuer, network), *([pins] if client_ca else [])]
-        receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
+    issuer, client = None, credentials.oauth2
+    if client is not None:
+        issuer = CallbackTokenIssuer(client.client_id, client.client_secret)
+    forward = None
+    if forward_to is not None:
+        check_local_address("--forward-to", forward_to)
+        forward = _Forwarding(forward_to, credentials.basic, issuer)
+    intake = _Intake(text_of, forward, stop.set)
+    pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=not has_pins)
+    checks = [*_checks(credentials, issuer, network), *([pins] if client_ca else [])]
+    receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
     filter_log(_with_peer)
     signals = StopSignals(stop.set)
     served = routes(receiver, path) + ([] if issuer is None else routes(issuer, token_path))
@@ -187,26 +184,21 @@ async def _begun(server: Awaitable[str], where: str) -> str:
 def _check_paths(path: str, token_path: str) -> None:
     for name, one in (("--path", path), ("--token-path", token_path)):
         if _PATH.fullmatch(one) is None:
-            raise MisuseError(f"{name} must be a path such as /callbacks")
+            raise ConfigurationError(f"{name} must be a path such as /callbacks")
     if path == token_path:
-        raise MisuseError("--path and --token-path are the same")
+        raise ConfigurationError("--path and --token-path are the same")
 
 
 def _tls(
     certificate: Path | None, key: Path | None, client_ca: Path | None, *, has_pins: bool
 ) -> ssl.SSLContext | None:
     if has_pins and client_ca is None:
-        raise MisuseError("--subject and --san need --client-ca")
+        raise ConfigurationError("--subject and --san need --client-ca")
     if certificate is not None and key is not None:
         return callback_ssl_context(certificate, key, client_ca)
     if not (certificate is None and key is None and client_ca is None):
-        raise MisuseError("TLS needs --certificate and --key")
+        raise ConfigurationError("TLS needs --certificate and --key")
     return None
-
-
-def _issuer(credentials: Credentials) -> CallbackTokenIssuer | None:
-    client = credentials.oauth2
-    return None if client is None else CallbackTokenIssuer(client.client_id, client.client_secret)
 
 
 def _checks(
@@ -222,7 +214,7 @@ def _checks(
 
 def _made_up(*, is_local: bool) -> Credentials:
     if not is_local:
-        raise MisuseError(
+        raise ConfigurationError(
             "other machines can connect: set INCOME_CALLBACK_USERNAME and "
             "INCOME_CALLBACK_PASSWORD, or INCOME_CALLBACK_CLIENT_ID and "
             "INCOME_CALLBACK_CLIENT_SECRET"
@@ -242,7 +234,7 @@ def _text_of(*, payload: bool, show_personal_data: bool) -> Callable[[Callback],
     if show_personal_data or not sys.stdout.isatty():
         return partial(_json, payload=payload)
     if payload:
-        raise MisuseError("--payload on a terminal needs --show-personal-data")
+        raise ConfigurationError("--payload on a terminal needs --show-personal-data")
     return partial(_masked, AlignedLines())
 
 
@@ -315,7 +307,7 @@ class _Forwarding:
         """Raise if this leads back to where callbacks come in, by any name and spelling."""
         here, there = URL(own), URL(self._url)
         if (there.port, there.path) == (here.port, here.path):
-            raise MisuseError("--forward-to leads back here")
+            raise ConfigurationError("--forward-to leads back here")
 
     async def post(self, callback: Callback) -> None:
         """Post a callback, and raise unless the answer is 200."""

@@ -15,7 +15,7 @@ from attrs import frozen
 from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
 from cyclopts.types import NonNegativeFloat
 
-from income_client import ConfigurationError
+from income_client import ConfigurationError, IncomeClientError
 
 from .output import reason_of
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
         IncomeClient,
         Window,
     )
-
-
-class MisuseError(ConfigurationError):
-    """Invalid arguments or configuration: the command exits with 2."""
 
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
@@ -136,25 +132,12 @@ class Bounds:
     before: datetime | None
 
 
-def ends_before_it_begins(after: Moment | None, before: Moment | None) -> bool:
-    """Say whether two bounds contradict each other, whatever the service's present is."""
-    if after is None or before is None:
-        return False
-    if after.back is not None and before.back is not None:
-        return after.back < before.back
-    if after.at is None or before.at is None:
-        return False
-    # If only one of them has a zone, the service must be asked first.
-    has_zones = after.at.utcoffset() is not None, before.at.utcoffset() is not None
-    return has_zones[0] == has_zones[1] and after.at > before.at
-
-
 async def span_between(
     client: "IncomeClient", after: Moment | None, before: Moment | None
 ) -> Bounds:
     """Return the bounds that are meant, by the service's own present.
 
-    A span that begins in the future, or ends before it begins, raises a `MisuseError`.
+    A span that begins in the future, or ends before it begins, raises a `ConfigurationError`.
     """
     present = BEGINNING
     if after not in (None, Moment()) or (before is not None and before.back is not None):
@@ -166,11 +149,11 @@ async def span_between(
     if bounds.after is not None and bounds.after != BEGINNING:
         begins = service_time(bounds.after)
         if begins > present:
-            raise MisuseError(
+            raise ConfigurationError(
                 f"{begins.isoformat()} is in the future: it is {present.isoformat()} at the service"
             )
         if bounds.before is not None and begins > service_time(bounds.before, up=True):
-            raise MisuseError("--updated-after is later than --updated-before")
+            raise ConfigurationError("--updated-after is later than --updated-before")
     return bounds
 
 
@@ -207,21 +190,13 @@ IdArgument = Annotated[
 """One of several ids, or a hyphen for those on standard input."""
 
 
-@frozen(kw_only=True)
-class Known:
-    """How many applications there are so far, and whether these are all."""
-
-    count: int
-    is_all: bool
-
-
 class Chosen:
     """The applications that a command is about: their ids, each once, as they become known.
 
     Args:
         named: ids on the command line, ``-`` for those on standard input.
         changed: a walk over those that changed in a span.
-        on_known: called with how many there are, each time that this changes.
+        on_known: called with how many there are so far, and whether these are all.
     """
 
     def __init__(
@@ -229,7 +204,7 @@ class Chosen:
         named: Iterable[str] = (),
         changed: "ApplicationPaginator | None" = None,
         *,
-        on_known: Callable[[Known], object] = lambda _: None,
+        on_known: Callable[[int, bool], object] = lambda *_: None,
     ) -> None:
         named = tuple(named)
         self._named = tuple(dict.fromkeys(one for one in named if one != STANDARD_INPUT))
@@ -245,7 +220,7 @@ class Chosen:
         return () if self._changed is None else self._changed.saturated
 
     async def ids(self) -> AsyncIterator[str]:
-        """Yield them; standard input without ids raises a `ConfigurationError`."""
+        """Yield them; standard input without ids raises an `IncomeClientError`."""
         for one in self._named:
             yield one
         if self._has_input:
@@ -267,7 +242,7 @@ class Chosen:
         return True
 
     def _report(self, *, is_all: bool) -> None:
-        self._on_known(Known(count=len(self._seen), is_all=is_all))
+        self._on_known(len(self._seen), is_all)
 
 
 def overfull(second: "Window") -> str:
@@ -310,7 +285,7 @@ async def _read(descriptor: int) -> bytes:
     try:
         return await asyncio.wrap_future(future)
     except OSError as error:
-        raise ConfigurationError(f"standard input cannot be read: {reason_of(error)}") from None
+        raise IncomeClientError(f"standard input cannot be read: {reason_of(error)}") from None
 
 
 def _id_in(line: bytes, number: int) -> str:

@@ -34,17 +34,10 @@ from income_client import (
 
 from .config import Connection, connect
 from .exit_status import ExitStatus
-from .options import NOW, MisuseError, Moment, Seconds, Switch, When, span_between
-from .output import (
-    AlignedLines,
-    OutputLines,
-    counted,
-    duration,
-    inert,
-    say,
-    without_addresses,
-)
+from .options import NOW, Moment, Seconds, Switch, When, span_between
+from .output import OutputLines, counted, duration, inert, say, without_addresses
 from .progress import StatusLine, filter_log
+from .rows import AlignedLines
 from .signals import StopSignals
 
 if TYPE_CHECKING:
@@ -103,18 +96,15 @@ async def poll(
         pages: Include the pages block of each document.
         show_personal_data: Write the JSON, with personal data, to a terminal too.
         addresses: Include the addresses of files; anyone who has one can read the file.
-        connection: Which service.
-
-    Returns:
-        The exit status.
+        connection: The service.
     """
     if pages and not documents:
-        raise MisuseError("--pages cannot be combined with --no-documents")
+        raise ConfigurationError("--pages cannot be combined with --no-documents")
     start = start or NOW
     line = StatusLine()
     filter_log(_is_said_here_alone)
     checkpoints, is_known = await _opened(store, name)
-    if line.is_shown:
+    if not line.disable:
         _say_where_it_begins(name, start, is_known=is_known)
     watch = _Watch(checkpoints, name, line)
     async with connect(connection, on_event=watch.take) as client:
@@ -155,7 +145,7 @@ async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise MisuseError("--store: this cannot be the path of a file") from None
+        raise ConfigurationError("--store: this cannot be the path of a file") from None
     try:
         stored = await checkpoints.load(name)
     except CheckpointError as error:
@@ -163,7 +153,7 @@ async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
         reason = f"there is no folder {store.parent}" if is_lost else error.message
         raise IncomeClientError(f"--store: {reason}") from None
     except ConfigurationError as error:
-        raise MisuseError(f"--name: {error.message}") from None
+        raise ConfigurationError(f"--name: {error.message}") from None
     return checkpoints, bool(stored.version)
 
 
@@ -173,7 +163,7 @@ def _say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
         if start == NOW:
             begins = "now"
         elif start.back:
-            begins = f"{start.text} ago"
+            begins = f"{duration(start.back.total_seconds())} ago"
         say(f"{name!r} is new, and begins {begins}")
     elif start != NOW:
         say(f"--start is ignored: {name!r} is known, and resumes where it was")
@@ -257,7 +247,7 @@ class _Watch:
             yield
         finally:
             drawing.cancel()
-            self._line.clear()
+            self._line.stop()
         self._print_losses()
         self._line.draw([*_facts(poller.status)])
         self._line.leave()

@@ -1,111 +1,107 @@
 """Progress on standard error, where it is a terminal, and the package's log."""
 
+import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.console import RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from .output import error_screen, printable, say
 
 _PACKAGE: Final = "income_client"
-_DRAWN_A_SECOND: Final = 10
+_DRAW_SECONDS: Final = 0.1
 
 
-class StatusLine:
-    """One line that shows how far a command is; nothing where progress is not drawn."""
+class Bars(Progress):
+    """Bars on standard error; nothing where progress is not drawn.
+
+    The event loop draws them, so that messages and paths never get in between.
+
+    Attributes:
+        is_shared: whether lines of output go to the same terminal.
+    """
+
+    def __init__(self, *columns: ProgressColumn, is_wanted: bool = True) -> None:
+        screen = error_screen()
+        super().__init__(
+            *columns,
+            console=screen,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not (is_wanted and screen.is_for_progress),
+        )
+        self.is_shared: bool = not self.disable and sys.stdout.isatty()
+        self._next: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def get_default_columns(cls) -> tuple[ProgressColumn, ...]:
+        """Return the columns of a bar with a count beside it."""
+        return (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=18),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[count]}"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+        )
+
+    def start(self) -> None:
+        """Draw it from now on."""
+        super().start()
+        if not self.disable:
+            self._draw_again()
+
+    def stop(self) -> None:
+        """Take it away."""
+        if self._next is not None:
+            self._next.cancel()
+        super().stop()
+
+    def _draw_again(self) -> None:
+        self.refresh()
+        self._next = asyncio.get_running_loop().call_later(_DRAW_SECONDS, self._draw_again)
+
+
+class StatusLine(Bars):
+    """One line that shows how far a command is, from when it is first drawn."""
 
     def __init__(self) -> None:
-        self._screen = error_screen()
-        self.is_shown: bool = self._screen.is_for_progress
-        # On the same terminal, a line of output would end up in the middle of this one.
-        self._is_shared = self.is_shown and sys.stdout.isatty()
         self._text = Text()
-        self._live: Live | None = None
+        super().__init__()
 
     @property
     def is_drawn(self) -> bool:
         """Whether it is there at the moment."""
-        return self._live is not None
+        return self.live.is_started
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield what is drawn."""
+        yield self._text
 
     def draw(self, parts: Sequence[Text | str]) -> None:
         """Show these parts in place of what is there; what has no room at the end is cut."""
-        if not self.is_shown:
-            return
         self._text = Text("  ", no_wrap=True, overflow="ellipsis").join(
             part if isinstance(part, Text) else Text(part) for part in parts
         )
-        if self._live is not None:
-            self._live.update(self._text)
-            return
-        self._live = Live(
-            self._text,
-            console=self._screen,
-            transient=True,
-            refresh_per_second=_DRAWN_A_SECOND,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._live.start()
-
-    def clear(self) -> None:
-        """Take the line away until it is drawn again."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if not self.is_drawn:
+            self.start()
 
     def make_way(self) -> None:
         """Take the line away if standard output is about to write to the same terminal."""
-        if self._is_shared:
-            self.clear()
+        if self.is_shared:
+            self.stop()
 
     def leave(self) -> None:
         """End the line with what it shows last; what comes next is below it."""
-        if self._live is not None:
-            self.clear()
-            self._screen.print(self._text)
-
-
-class Stage:
-    """One progress bar."""
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
-
-    def reach(self, completed: float, count: str) -> None:
-        """Move the bar, in units of the stage's total, and say a count beside it."""
-        self._progress.update(self._task, completed=completed, count=count)
-
-
-class Stages(Progress):
-    """Progress bars, one after the other; nothing where progress is not drawn."""
-
-    def __init__(self) -> None:
-        screen = error_screen()
-        super().__init__(
-            TextColumn("{task.description:<16}"),
-            BarColumn(bar_width=18),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[count]:<31}"),
-            TimeElapsedColumn(),
-            console=screen,
-            disable=not screen.is_for_progress,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-
-    @contextmanager
-    def stage(self, name: str, total: float) -> Iterator[Stage]:
-        """Show a bar for what happens inside."""
-        task = self.add_task(name, total=total, count="")
-        yield Stage(self, task)
-        self.stop_task(task)
+        if self.is_drawn:
+            self.stop()
+            self.console.print(self._text)
 
 
 class _LogLines(logging.Handler):

@@ -51,12 +51,9 @@ async def token(
     Example: income-client token
 
     Args:
-        connection: which service, and whose credentials.
-        output: Output format.
+        connection: The service.
+        output: Format of the output.
         reveal: Print the token itself, and nothing else.
-
-    Returns:
-        The exit status.
     """
     ready = made_ready(connection)
     if ready.configuration.account.username is not None:

@@ -5,25 +5,18 @@ import os
 from typing import Annotated, Final
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
 from .callback_options import announcement, credentials_from
 from .exit_status import ExitStatus
-from .options import MisuseError
-from .output import Column, OutputOption, RowWriter, say
+from .output import say
+from .rows import Column, OutputOption, RowWriter
 
 _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""
 _STILL_SENDING: Final = "not delivered so far; the emulator tries again, for half a minute in all"
-_HINTS: Final = {
-    "no_callback_target": "; start income-client listen, or give emulate --callbacks URL",
-    "nobody": "; is INCOME_BASE_URL that of a running emulator?",
-    "no_emulator": "; INCOME_BASE_URL must be that of an emulator",
-    "unavailable": "; with emulate --faults, try again",
-    "unauthorized": "; INCOME_BASE_URL is that of another one, perhaps",
-}
 _COLUMNS: Final = (
     Column("application_id", "Application"),
     Column("event_type", "Event"),
@@ -38,7 +31,7 @@ async def trigger(
     *,
     event: Annotated[str, Parameter(metavar="EVENT")] = "income_calculations",
     update: Annotated[bool, Parameter(negative="--no-update", show_default=False)] = True,
-    count: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=1))] = 1,
+    count: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 1,
     output: OutputOption = None,
 ) -> int:
     """Have a running emulator send callbacks, and show what came of each.
@@ -75,22 +68,16 @@ async def trigger(
         event: The event that they report.
         update: Change the application first, so that there is an update. Default: --update.
         count: How many to send, one after the other.
-        output: Form of the output. Default: a table on a terminal, otherwise jsonl.
-
-    Returns:
-        The exit status.
+        output: Format of the output.
     """
     # It loads aiohttp, which the help does not need.
     from income_client.emulator.control import CallbackOrder, OrderFailedError, RemoteEmulator
     from income_client.emulator.exchange import check_local_address
 
     url, auth = _emulator()
-    try:
-        check_local_address("INCOME_BASE_URL", url)
-        order = CallbackOrder(application_id=application_id, event_type=event, update=update)
-        emulator = RemoteEmulator(url, auth)
-    except ConfigurationError as error:
-        raise MisuseError(error.message) from None
+    check_local_address("INCOME_BASE_URL", url)
+    order = CallbackOrder(application_id=application_id, event_type=event, update=update)
+    emulator = RemoteEmulator(url, auth)
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):
@@ -98,7 +85,7 @@ async def trigger(
             try:
                 outcome = await emulator.fire(order)
             except OrderFailedError as error:
-                say(f"{error}{_HINTS.get(error.reason, '')}")
+                say(str(error))
                 is_refused = error.reason == "unauthorized"
                 return ExitStatus.REFUSED if is_refused else ExitStatus.FAILED
             finally:
@@ -116,14 +103,14 @@ def _emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:
     else:
         running = announcement("emulate")
         if running is None:
-            raise MisuseError(
+            raise ConfigurationError(
                 "no emulator is running here, and INCOME_BASE_URL is not set; "
                 "start income-client emulate in another terminal"
             )
         url, credentials = running["url"], credentials_from(running)
     auth = credentials.oauth2 or credentials.basic
     if auth is None:
-        raise MisuseError(
+        raise ConfigurationError(
             "set INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and "
             "INCOME_PASSWORD, as emulate prints them"
         )

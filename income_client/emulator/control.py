@@ -28,12 +28,17 @@ from .exchange import check_local_address
 _TIMEOUT: Final = 600.0
 """Seconds for an order: longer than a callback that is sent again and again."""
 _REASONS: Final = {
-    "no_callback_target": "the emulator has nowhere to send callbacks to",
+    "no_callback_target": (
+        "the emulator has nowhere to send callbacks to; "
+        "start income-client listen, or give emulate --callbacks URL"
+    ),
     "no_such_application": "the emulator has no application of this id",
-    "unauthorized": "the emulator does not accept the credentials",
-    "unavailable": "what answers there fails at the moment",
-    "no_emulator": "what answers there is not an emulator that fires callbacks",
-    "nobody": "nobody answers there",
+    "unauthorized": (
+        "the emulator does not accept the credentials; INCOME_BASE_URL may be that of another one"
+    ),
+    "unavailable": "what answers there fails at the moment; with emulate --faults, try again",
+    "no_emulator": "what answers there is not an emulator; INCOME_BASE_URL must be that of one",
+    "nobody": "nobody answers there; is INCOME_BASE_URL that of a running emulator?",
 }
 """Why an order was not carried out; the first three are errors in the emulator's replies."""
 _SERVER_ERRORS: Final = range(500, 600)

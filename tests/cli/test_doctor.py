@@ -17,7 +17,7 @@ from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli, Ran, Terminal
-from tests.support.fronts import Change, changing, proxying, terminating, unchanged
+from tests.support.fronts import Change, changing, proxying, terminating
 from tests.support.served import served
 
 NOW: Final = int(datetime(2026, 6, 30, 12, tzinfo=UTC).timestamp())
@@ -453,19 +453,13 @@ def test_clocks_are_compared(ahead: int, verdict: str, cli: Cli) -> None:
     [
         (without_date, "clock", "skipped"),
         (without_date, "service time", "skipped"),
-        (unchanged, "keep-alive", "ok"),
-        (
-            lambda piece: piece.replace(b"\r\nDate: ", b"\r\nConnection: close\r\nDate: "),
-            "keep-alive",
-            "note",
-        ),
     ],
-    ids=["no Date", "no Date to compare with", "kept", "closed"],
+    ids=["no Date", "no Date to compare with"],
 )
-def test_replies_tell_of_clocks_and_connections(
+def test_replies_tell_of_clocks(
     change: Change, check: str, verdict: str, doctor: Doctor, income_service: IncomeService
 ) -> None:
-    """Without a Date there is no clock to compare; a closed connection costs another one."""
+    """Without a Date there is no clock to compare."""
     with beside(changing(income_service.url, replies=change)) as port:
         _, found = doctor(INCOME_BASE_URL=f"http://127.0.0.1:{port}")
     assert found[check]["verdict"] == verdict

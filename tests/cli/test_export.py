@@ -296,7 +296,6 @@ def test_another_folder_in_the_place_of_the_part_is_left_alone(
     [
         (("--pages", "--no-documents"), "--pages"),
         (("--updated-after", "yesterday"), "--updated-after"),
-        (("--updated-after", "1d", "--updated-before", "7d"), "--updated-before"),
         (("--format", "csv"), "csv"),
     ],
     ids=spelt,

@@ -7,9 +7,8 @@ import logging
 import os
 import re
 import socket
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -19,10 +18,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.live import Live
 
 from income_client import DeadLetter, SQLiteCheckpointStore, Window
-from income_client.cli.output import Screen
 from income_client.testing import IncomeService, LoopRunner
 from tests.support.cli import Cli, Running, Terminal
 
@@ -294,26 +291,3 @@ def test_progress_is_drawn_beside_no_pipe(
     assert ran.status == 0
     assert is_drawn(ran.screen) is (stdout in ("file", "null", "terminal"))
     assert not is_drawn(ran.stdout)
-
-
-def test_messages_and_what_is_drawn_take_turns() -> None:
-    """What another thread would draw in the middle of a message waits until that is written."""
-    written = io.StringIO()
-    screen = Screen(file=written, stderr=True, force_terminal=True, width=80, height=24)
-    is_drawn = threading.Event()
-
-    class Message:
-        def __rich_console__(self, *_: object) -> Iterator[str]:
-            drawing.start()
-            is_drawn.wait(0.2)
-            yield "message"
-
-    def draw() -> None:
-        live.update("one\ntwo\nthree", refresh=True)
-        is_drawn.set()
-
-    with Live("one", console=screen, auto_refresh=False, transient=True) as live:
-        drawing = threading.Thread(target=draw)
-        screen.print(Message())
-        drawing.join()
-    assert Terminal().standing(written.getvalue().replace("\n", "\r\n")) == ["message"]

@@ -478,6 +478,13 @@ def test_the_highest_place_wins(case: str, cli: Cli, places: Places, tmp_path: P
     assert (ended.status, asked(places)) == (0, [wins])
 
 
+def test_configure_is_named_where_nothing_is_set(cli: Cli) -> None:
+    """Who begins learns what asks for address and credentials."""
+    ran = cli(*LIST)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "income-client configure" in ran.stderr
+
+
 def test_a_file_given_by_hand_needs_its_own_credentials(
     cli: Cli, places: Places, tmp_path: Path
 ) -> None:

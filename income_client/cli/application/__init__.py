@@ -5,10 +5,10 @@ import secrets
 from contextlib import aclosing
 from pathlib import Path
 
-from income_client import ConfigurationError, to_json
+from income_client import ConfigurationError, IncomeClientError, to_json
 from income_client.cli.config import Connection, connect
 from income_client.cli.exit_status import ExitStatus
-from income_client.cli.options import MisuseError, Switch, TableOrJson
+from income_client.cli.options import Switch, TableOrJson
 from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
 from income_client.disk import put, sync_folder, write_file
 
@@ -46,22 +46,14 @@ async def application(
         output: Format of the output.
         addresses: Include the signed addresses of files in JSON, with which anyone can read them.
         connection: The service.
-
-    Returns:
-        The exit status.
     """
-    if html is not None:
-        if output == "json":
-            raise MisuseError("--html writes a page, not JSON: leave --output json out")
-        _check_place(html, overwrite=overwrite)
+    if html is not None and output == "json":
+        raise ConfigurationError("--html writes a page, not JSON: leave --output json out")
     async with (
         connect(connection) as client,
         aclosing(client.fetch_records([application_id])) as records,
     ):
-        try:
-            record = await anext(records)
-        except ConfigurationError as error:
-            raise MisuseError(error.message) from None
+        record = await anext(records)
     if output == "json":
         OutputLines().write(inert(to_json(record if addresses else without_addresses(record))))
         return ExitStatus.DONE
@@ -82,21 +74,11 @@ async def application(
     return ExitStatus.DONE
 
 
-def _check_place(path: Path, *, overwrite: bool) -> None:
-    """Make sure that a file may be written, before anything is requested."""
-    if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder")
-    if path.exists() and not path.is_file():
-        # A pipe or a device, in whose place the page would be put.
-        raise ConfigurationError(f"{path} is not a regular file")
-    if not path.absolute().parent.is_dir():
-        raise ConfigurationError(f"no such folder: {path.absolute().parent}")
-    if not overwrite and os.path.lexists(path):
-        raise ConfigurationError(_taken(path))
-
-
 def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Write a file that only its owner can read, whole or not at all."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # A pipe or a device, in whose place the page would be put.
+        raise IncomeClientError(f"{path} is not a regular file")
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
     try:
         write_file(part, content)
@@ -109,10 +91,7 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
             part.unlink(missing_ok=True)
         sync_folder(path.absolute().parent)
     except FileExistsError:
-        raise ConfigurationError(_taken(path)) from None
+        advice = "" if path.is_dir() else "; --overwrite replaces it"
+        raise IncomeClientError(f"{path} is there already{advice}") from None
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}") from None
-
-
-def _taken(path: Path) -> str:
-    return f"{path} is there already; --overwrite replaces it"
+        raise IncomeClientError(f"cannot write {path}: {reason_of(error)}") from None

@@ -1,9 +1,10 @@
 """An application as one HTML file that needs no other, has no script and loads nothing."""
 
 from decimal import Decimal
+from functools import cache
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from .view import RecordView, TimeLine, amount_text
 
@@ -15,8 +16,9 @@ _UNITS: Final = ((10**9, "B"), (10**6, "M"), (1000, "k"))
 _HUGE: Final = 10**12
 
 
-def page(view: RecordView) -> bytes:
-    """Return the page of an application, in UTF-8."""
+@cache
+def _template() -> Template:
+    """Return the page's template, which takes longer to parse than to fill in."""
     environment = Environment(
         loader=PackageLoader("income_client.cli.application", ""),
         autoescape=True,
@@ -25,11 +27,15 @@ def page(view: RecordView) -> bytes:
         lstrip_blocks=True,
     )
     environment.filters.update(amount=amount_text, short=_short_text)
-    template = environment.get_template("page.html.jinja")
+    return environment.get_template("page.html.jinja")
+
+
+def page(view: RecordView) -> bytes:
+    """Return the page of an application, in UTF-8."""
     years = [year for person in view.applicants for year in person.years]
     # What is called the same has the same colour: a key of colours names it once.
     kinds = dict.fromkeys(kind for person in view.applicants for kind in person.kinds)
-    text = template.render(
+    text = _template().render(
         view=view,
         together=view.together,
         line=TimeLine.of(view.documents),

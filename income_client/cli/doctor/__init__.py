@@ -15,12 +15,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from income_client import IncomeClientError, RateLimitedError
+from income_client import ConfigurationError, IncomeClientError, RateLimitedError
 from income_client.cli.config import Connection, Ready, authority_of, made_ready
 from income_client.cli.exit_status import ExitStatus
-from income_client.cli.options import MisuseError, TableOrJson
+from income_client.cli.options import TableOrJson
 from income_client.cli.output import counted, print_lines, printable, say, write_text
-from income_client.cli.progress import Stages
+from income_client.cli.progress import Bars
 
 from .network import Finding, Server, UnansweredError, Verdict
 
@@ -68,17 +68,14 @@ async def doctor(
     Example: income-client doctor --output json
 
     Args:
-        connection: which service, and whose credentials.
-        output: Output format.
-
-    Returns:
-        The exit status.
+        connection: The service.
+        output: Format of the output.
     """
     from .service import CHECKS, MOST_SECONDS, Service
 
     try:
         service = Service(made_ready(connection))  # may ask for a secret
-    except MisuseError as error:
+    except ConfigurationError as error:
         findings = {
             "configuration": Finding(Verdict.FAILED, error.message, _CONFIGURE),
             "proxy": _proxies(None),
@@ -116,9 +113,10 @@ async def _examine(service: "Service") -> dict[str, Finding]:
     for name, (check, needs) in CHECKS.items():
         checks.append((name, partial(check, service), needs or connections))
     stopped = (Verdict.FAILED, Verdict.SKIPPED)
-    with Stages() as stages, stages.stage("Checking", total=len(checks)) as stage:
+    with Bars() as bars:
+        bar = bars.add_task("Checking", total=len(checks), count="")
         for done, (name, one, needed) in enumerate(checks):
-            stage.reach(done, name)
+            bars.update(bar, completed=done, count=name)
             missing = next((each for each in needed if findings[each].verdict in stopped), None)
             if missing is None:
                 findings[name] = await _found(one)
@@ -184,7 +182,7 @@ def _proxies(ready: Ready | None) -> Finding:
         return Finding(Verdict.OK, f"{used}; {unused}" if names else used)
     if not names:
         return Finding(Verdict.OK, "none")
-    advice = "if a proxy is the only way out, set INCOME_PROXY, or IncomeClient(proxy=...) in code"
+    advice = "if a proxy is the only way out, set INCOME_PROXY (in code, the client's proxy)"
     return Finding(Verdict.NOTE, unused, advice)
 
 

@@ -108,8 +108,6 @@ class Service:
         self._throttled: RateLimitedError | None = None
         self._token_lifetime: float | None = None
         # Seen by the client's hooks
-        self._requests = 0
-        self._connections = 0
         self._dates: list[_Offset] = []
         # Learnt from one check for the next
         self._presents: list[_Offset] = []
@@ -137,20 +135,15 @@ class Service:
         async def on_end(
             _: Any, context: SimpleNamespace, reply: aiohttp.TraceRequestEndParams
         ) -> None:
-            self._requests += 1
             if reply.url.host == host:
                 # A missing or invalid header is as good as none.
                 with suppress(KeyError, ValueError, TypeError, OverflowError):
                     date = parsedate_to_datetime(reply.response.headers["Date"])
                     self._dates.append(_offset_since(context.sent_at, date))
 
-        async def on_connected(*_: Any) -> None:
-            self._connections += 1
-
         trace = aiohttp.TraceConfig()
         trace.on_request_start.append(on_start)
         trace.on_request_end.append(on_end)
-        trace.on_connection_create_end.append(on_connected)
         return trace
 
     async def _ask(self, method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -359,7 +352,7 @@ class Service:
         hidden = await self._hidden() if rows < LARGEST and self._samples else None
         if hidden:
             problem = f"a page of {rows} rows, fewer than the limit, hid {hidden} or more"
-            advice = f"applications get lost: give limit={rows} to walks, and {_OWNER}"
+            advice = f"applications get lost: in code, list them with a limit of {rows}; {_OWNER}"
             return Finding(Verdict.FAILED, problem, advice)
         for given, asked in ((rows, LARGEST), (small, limit)):
             if given > asked:
@@ -396,17 +389,13 @@ class Service:
         after, before = self._first.updated_after, self._first.updated_before
         if abs(before - self._present) > _FURTHEST_ZONE:
             text = "without bounds the list ends before the present"
-            advice = (
-                "get_application_page needs bounds to show anything new; walks and polls send them"
-            )
-            return Finding(Verdict.NOTE, text, advice)
+            return Finding(Verdict.NOTE, text, _GIVE_BOUNDS)
         if after <= BEGINNING:
             return Finding(Verdict.OK, "without bounds the list covers all time")
         text = (
             f"without bounds the list covers the last {duration((before - after).total_seconds())}"
         )
-        advice = "get_application_page needs bounds to show more; walks and polls send them"
-        return Finding(Verdict.NOTE, text, advice)
+        return Finding(Verdict.NOTE, text, _GIVE_BOUNDS)
 
     async def check_service_time(self) -> Finding:
         """Compare the present that the list answers with the Date headers."""
@@ -426,10 +415,13 @@ class Service:
         if not is_close:
             text += f", {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} Date"
         if shift:
-            return Finding(Verdict.WARNING, text, "give IncomeClient that service_timezone")
+            advice = (
+                "in code, set the client's service_timezone; give commands times without a zone"
+            )
+            return Finding(Verdict.WARNING, text, advice)
         if is_close:
             return Finding(Verdict.OK, text)
-        advice = f"polls use the earlier of both: keep settle above {abs(apart):.0f} s"
+        advice = f"polls use the earlier of both: keep --settle above {abs(apart):.0f} s"
         return Finding(Verdict.NOTE, text, advice)
 
     async def check_latency(self) -> Finding:
@@ -444,7 +436,7 @@ class Service:
         )
         if middle < _QUICK:
             return Finding(Verdict.OK, text)
-        advice = "allow more calls at a time (concurrency=), and run nearer to the service"
+        advice = "allow more requests at a time (--concurrency), and run nearer to the service"
         return Finding(Verdict.NOTE if middle < _SLOW else Verdict.WARNING, text, advice)
 
     async def check_rate_limits(self) -> Finding:
@@ -454,19 +446,8 @@ class Service:
         after = self._throttled.retry_after
         wait = "" if after is None else f"; it asks to wait {after:g} s"
         text = f"429 Too Many Requests at call {self.calls}{wait}"
-        advice = "keep below the limit with IncomeClient(max_rate=...), then run doctor again"
+        advice = "use --concurrency 1 (in code, the client's max_rate), then run doctor again"
         return Finding(Verdict.WARNING, text, advice)
-
-    async def check_keep_alive(self) -> Finding:
-        """Say whether a connection serves more than one request."""
-        if self._requests <= 1:
-            return Finding(Verdict.SKIPPED, "one request only")
-        requests = counted(self._requests, "request")
-        text = f"{requests} on {counted(self._connections, 'connection')}"
-        if self._connections * 2 <= self._requests:
-            return Finding(Verdict.OK, text)
-        advice = "connections are not kept open between requests, which makes calls slower"
-        return Finding(Verdict.NOTE, text, advice)
 
 
 CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str, ...]]]] = {
@@ -479,11 +460,11 @@ CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str
     "service time": (Service.check_service_time, ("credentials",)),
     "latency": (Service.check_latency, ("credentials",)),
     "rate limits": (Service.check_rate_limits, ()),
-    "keep-alive": (Service.check_keep_alive, ()),
 }
 """Checks in their order, and those that they need; a connection if none."""
 
 _OWNER: Final = "tell the service's owner"
+_GIVE_BOUNDS: Final = "in code, a single page needs bounds to show more; all commands send them"
 _ADVICE: Final[dict[type[IncomeClientError], str]] = {
     PermissionDeniedError: "the credentials are right, and do not allow this: ask the service's "
     "owner what the account may read, and from which addresses",

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.progress import (
@@ -44,25 +44,16 @@ from income_client.cli.options import (
     Chosen,
     DocumentTypes,
     IdArgument,
-    Known,
-    MisuseError,
     Moment,
     Switch,
     TypesOption,
     When,
-    ends_before_it_begins,
     overfull,
     span_between,
 )
-from income_client.cli.output import (
-    OutputLines,
-    QuietOption,
-    counted,
-    error_screen,
-    printable,
-    reason_of,
-    say,
-)
+from income_client.cli.output import OutputLines, counted, printable, reason_of, say
+from income_client.cli.progress import Bars
+from income_client.cli.rows import QuietOption
 from income_client.cli.signals import Stoppable, StopSignals
 
 from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
@@ -116,7 +107,7 @@ async def download(
     names: Annotated[
         str, Parameter(validator=_check_names, metavar="TEMPLATE")
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
-    concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 8,
+    concurrency: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 8,
     overwrite: Switch = False,
     allow_host: Annotated[
         tuple[str, ...],
@@ -144,25 +135,22 @@ async def download(
     income-client applications -q | income-client download - --to files
 
     Args:
-        applications: ids, or - for ids on standard input.
-        to: folder for the files; made if there is none.
-        updated_after: instead of ids: applications updated after this time, as 7d or 2026-01-31.
-        updated_before: the same, before this time.
-        type_: only documents of this type, such as paystub; may be repeated.
-        names: template of the names of files. Fields: application_id, document_type, document_id,
+        applications: Ids of applications; - reads them from standard input.
+        to: Folder for the files; made if there is none.
+        updated_after: Instead of ids: applications updated after this time, as 7d or 2026-01-31.
+        updated_before: The same, before this time.
+        type_: Only documents of this type, such as paystub. May be repeated.
+        names: Template of the names of files. Fields: application_id, document_type, document_id,
             file, file_reference_id and ext; without a folder it must end with .{ext}. Files that
             the manifest lists stay where they are.
-        concurrency: downloads at a time.
-        overwrite: compare files that are there too, and replace those that differ.
-        allow_host: another host that files may come from, as name, *.domain, address or with
-            :port; may be repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also
+        concurrency: Downloads at a time.
+        overwrite: Compare files that are there too, and replace those that differ.
+        allow_host: Another host that files may come from, as name, *.domain, address or with
+            :port. May be repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also
             allows http and private networks, for any host allowed.
-        allow_private_networks: allow these hosts to be in private networks.
-        quiet: show neither progress nor summary, only failures.
-        connection: the service.
-
-    Returns:
-        The exit status.
+        allow_private_networks: Allow these hosts to be in private networks.
+        quiet: Show neither progress nor summary, only failures.
+        connection: The service.
     """
     _check(applications, updated_after, updated_before)
     async with connect(
@@ -174,7 +162,7 @@ async def download(
             # Only for its checks, before a folder is made: nothing begins until it is iterated.
             client.download_all((), to, names=names)
         except ConfigurationError as error:
-            raise MisuseError(f"--names: {error.message}") from None
+            raise ConfigurationError(f"--names: {error.message}") from None
         changed = None
         if not applications:
             span = await span_between(client, updated_after, updated_before)
@@ -214,13 +202,11 @@ async def download(
 def _check(applications: tuple[str, ...], after: Moment | None, before: Moment | None) -> None:
     has_span = after is not None or before is not None
     if has_span and applications:
-        raise MisuseError("either APPLICATION_IDs, or --updated-after and --updated-before")
+        raise ConfigurationError("either APPLICATION_IDs, or --updated-after and --updated-before")
     if not has_span and not applications:
-        raise MisuseError(
+        raise ConfigurationError(
             "name one APPLICATION_ID or more, - for standard input, or a span: --updated-after"
         )
-    if ends_before_it_begins(after, before):
-        raise MisuseError("--updated-after is later than --updated-before")
 
 
 def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
@@ -233,7 +219,7 @@ def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> Download
             allow_private_networks=is_local or allow_private_networks,
         )
     except ConfigurationError as error:
-        raise MisuseError(
+        raise ConfigurationError(
             f"--allow-host: {error.message.removeprefix('allowed_hosts: ')}"
         ) from None
 
@@ -347,12 +333,13 @@ class _Run:
             time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z",
         )
         if not file.was_there or self._manifest.find(entry.key) != entry:
-            await asyncio.to_thread(self._write, entry)
-
-    def _write(self, entry: ManifestEntry) -> None:
-        path = self._folder / entry.path
-        if not self._bars.print_path(path):
+            path = self._folder / entry.path
+            is_printed = self._bars.print_path(path)
             # In this order a crash may repeat a path, and never leaves one out.
+            await asyncio.to_thread(self._write, entry, None if is_printed else path)
+
+    def _write(self, entry: ManifestEntry, path: Path | None) -> None:
+        if path is not None:
             self._lines.write(os.fsencode(path))
             self._lines.keep()
         try:
@@ -381,17 +368,16 @@ class _Run:
         say(_with_ids(str(error), failure.application_id or "", failure.document_id))
 
 
-class _Bars(Progress):
+class _Bars(Bars):
     """A bar for each file on its way, and one above them for all applications."""
 
     def __init__(self, *, is_wanted: bool) -> None:
-        screen = error_screen()
         self._all = Progress(
             TextColumn("{task.completed:,.0f} of {task.description}"),
             BarColumn(bar_width=18),
             TextColumn("{task.fields[count]}"),
             TimeElapsedColumn(),
-            console=screen,
+            auto_refresh=False,
         )
         self._task = self._all.add_task("", count="")
         super().__init__(
@@ -403,23 +389,14 @@ class _Bars(Progress):
             BarColumn(bar_width=18),
             DownloadColumn(),
             TransferSpeedColumn(),
-            console=screen,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            disable=not (is_wanted and screen.is_for_progress),
+            is_wanted=is_wanted,
         )
-        # Paths and bars on one terminal have to take turns.
-        self._is_shared = not self.disable and sys.stdout.isatty()
         self._by_key: dict[FileKey, TaskID] = {}
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield what is drawn, from top to bottom."""
         yield self._all
         yield from super().get_renderables()
-
-    def refresh(self) -> None:
-        """Leave it to the thread that draws: two at once would spoil paths between the bars."""
 
     def stop(self) -> None:
         """Take all bars away."""
@@ -428,12 +405,10 @@ class _Bars(Progress):
             self.end(key)
         super().stop()
 
-    def expect(self, known: Known) -> None:
+    def expect(self, count: int, is_all: bool) -> None:
         """Have the bar of all be of as many applications as are known by now."""
-        text = counted(known.count, "application")
-        if not known.is_all:
-            text = f"{known.count:,}+ applications"
-        self._all.update(self._task, total=known.count, description=text)
+        text = counted(count, "application") if is_all else f"{count:,}+ applications"
+        self._all.update(self._task, total=count, description=text)
 
     def end_application(self) -> None:
         """Count an application as done."""
@@ -460,9 +435,9 @@ class _Bars(Progress):
 
     def print_path(self, path: Path) -> bool:
         """Print a path above the bars if they are where standard output leads."""
-        if self._is_shared:
+        if self.is_shared:
             self.console.print(Text(str(path)), soft_wrap=True)
-        return self._is_shared
+        return self.is_shared
 
 
 def _key(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
