@@ -16,8 +16,7 @@ from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
-from tests.support.callback_endpoints import Telling
-from tests.support.callback_servers import PATH, served_by_aiohttp
+from tests.support.callbacks import PATH, Recording, served_by_aiohttp
 from tests.support.emulated_calls import until
 from tests.support.scripted_server import (
     Answer,
@@ -513,7 +512,7 @@ async def tls_endpoint(authority: trustme.CA) -> AsyncIterator[str]:
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
     authority.configure_trust(context)
     context.verify_mode = ssl.CERT_REQUIRED
-    async with served_by_aiohttp(Telling(), context) as url:
+    async with served_by_aiohttp(Recording(), context) as url:
         yield f"{url}{PATH}"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.callback_certificates import SERVICE, Papers, pem_of
 from tests.support.callback_processes import free_port, nginx, nginx_program, uvicorn_command
-from tests.support.callback_servers import Heard, ring
+from tests.support.callbacks import Reply, ring
 from tests.support.readme import blocks, commands
 
 pytest.importorskip("fastapi", reason="the README's application needs the extra 'full'")
@@ -139,9 +139,9 @@ async def test_while_the_application_is_away_the_answer_is_json(
     port = free_port()
     block = server_block(papers, port, f"http://unix:{tmp_path}/app.sock")
     async with nginx(block, port=port, folder=tmp_path) as url:
-        heard: Heard = await ring(url, ssl=papers.client(papers.service()))
-    assert (heard.status, heard.body) == (503, b'{"error":"Service Unavailable"}')
-    assert (heard.headers["content-type"], heard.headers["retry-after"]) == (
+        answer: Reply = await ring(url, ssl=papers.client(papers.service()))
+    assert (answer.status, answer.body) == (503, b'{"error":"Service Unavailable"}')
+    assert (answer.headers["content-type"], answer.headers["retry-after"]) == (
         "application/json",
         "5",
     )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_processes import uvicorn_command
-from tests.support.callback_servers import ring
+from tests.support.callbacks import ring
 from tests.support.readme import commands
 
 (COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
