@@ -17,7 +17,6 @@ from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.callbacks import PATH, Recording, served_by_aiohttp
-from tests.support.emulated_calls import until
 from tests.support.scripted_server import (
     Answer,
     ScriptedServer,
@@ -29,6 +28,7 @@ from tests.support.scripted_server import (
     token_reply,
     with_tokens,
 )
+from tests.support.service import until
 
 URL: Final = "http://127.0.0.1:9000/callbacks"
 BASIC: Final = BasicAuth("partner", "invented-password")
@@ -144,15 +144,15 @@ async def test_it_gives_up(status: int, attempts: int) -> None:
     assert server.count("/callbacks") == len(server.seen) == attempts
 
 
+HONOURING = {"honours_retry_after": True}
+DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
+
+
 @pytest.mark.parametrize(
     ("options", "retry_after", "slept"),
     [
-        ({"honours_retry_after": True}, "30", [30]),
-        ({"honours_retry_after": True}, "0", [1]),
-        ({"honours_retry_after": True}, "1.5", [1]),
-        ({"honours_retry_after": True}, "-9", [1]),
-        ({"honours_retry_after": True}, "1" * 10, [1]),
-        ({"honours_retry_after": True}, "Sat, 21 Nov 2026 12:00:00 GMT", [1]),
+        (HONOURING, "30", [30]),
+        *((HONOURING, text, [1]) for text in ("0", "1.5", "-9", "1" * 10, DATE)),
         ({}, "30", [1]),
         ({"pauses": [3]}, "30", [3]),
     ],
@@ -173,7 +173,7 @@ async def test_pauses_are_a_setting(
     [
         (always(None), ("dropped",), {}),
         (always(b"no HTTP at all\r\n\r\n"), ("unreadable",), {}),
-        (_silent, ("timeout",), {"timeout": 0.2}),
+        (_silent, ("timeout",), {"timeout": 0.05}),
         (always(b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n"), ("unreadable",), {}),
     ],
     ids=["dropped", "garbage", "silent", "length"],
@@ -266,28 +266,21 @@ async def test_invalid_arguments_are_refused(
     assert [*map(service.world.updated_at, service.world.ids)] == before
 
 
-async def test_closing_ends_callbacks_under_way() -> None:
-    """A callback under way comes to ``closed`` when the emulator closes, and no task is left."""
+async def test_closing_ends_callbacks() -> None:
+    """One under way becomes ``closed``, as does a later one, until the emulator starts again."""
     tasks = asyncio.all_tasks()
     async with serving(_silent) as server:
-        async with Emulator(5) as service:
-            target = target_at(server)
-            waiting = [asyncio.create_task(service.fire_callback(target=target)) for _ in range(3)]
-            await until(lambda: len(server.seen) == 3)
-        assert [(await one).attempts for one in waiting] == [("closed",)] * 3
-    assert asyncio.all_tasks() <= tasks
-
-
-async def test_nothing_is_sent_once_closed() -> None:
-    """A callback after closing is ``closed`` at once, until the emulator is started again."""
-    async with serving(always(reply())) as server:
         service = Emulator(5, callbacks=target_at(server))
         async with service:
-            pass
+            waiting = [asyncio.create_task(service.fire_callback()) for _ in range(3)]
+            await until(lambda: len(server.seen) == 3)
+        assert [(await one).attempts for one in waiting] == [("closed",)] * 3
         delivery = await service.fire_callback()
-        assert (delivery.attempts, delivery.delivered, server.seen) == (("closed",), False, [])
-        async with service:
-            assert (await service.fire_callback()).delivered
+        assert (delivery.attempts, delivery.delivered) == (("closed",), False)
+        assert len(server.seen) == 3
+    async with service, serving(always(reply())) as server:
+        assert (await service.fire_callback(target=target_at(server))).delivered
+    assert asyncio.all_tasks() <= tasks
 
 
 async def test_cancelling_leaves_nothing(service: Emulator) -> None:
@@ -416,11 +409,8 @@ async def test_tokens_belong_to_their_targets(service: Emulator) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        URL,
-        "https://localhost:9000/callbacks?source=income",
-        "http://[::1]:9000",
-        "http://127.255.0.1/",
-        "http://localhost",
+        *(URL, "https://localhost:9000/callbacks?source=income", "http://[::1]:9000"),
+        *("http://127.255.0.1/", "http://localhost"),
     ],
 )
 def test_this_machine_can_be_called(url: str) -> None:
@@ -431,30 +421,14 @@ def test_this_machine_can_be_called(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://example.com/callbacks",
-        "http://127.0.0.1.example.com/",
-        "http://user@127.0.0.1/",
-        "http://127.0.0.1@example.com/",
-        "http://user:secret@127.0.0.1/",
-        "http://127.0.0.1\\@example.com/",
-        "http://127.0.0.1/#part",
-        "http://127.0.0.1/a b",
-        "http://127.0.0.1/\r\nX: y",
-        "http://127.1/",
-        "http://0.0.0.0/",
-        "http://0x7f.0.0.1/",
-        "http://127.0.0.01/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://app.localhost/",
-        "http://127.0.0.1:70000/",
-        "http://127.0.0.1:/",
-        "http://10.0.0.1/",
-        "ftp://127.0.0.1/",
-        "HTTP://127.0.0.1/",
-        "127.0.0.1:9000",
-        "",
-        None,
-        b"http://127.0.0.1/",
+        *("http://example.com/callbacks", "http://127.0.0.1.example.com/", "http://10.0.0.1/"),
+        *("http://user@127.0.0.1/", "http://127.0.0.1@example.com/", "http://app.localhost/"),
+        *("http://user:secret@127.0.0.1/", "http://127.0.0.1\\@example.com/"),
+        *("http://127.0.0.1/#part", "http://127.0.0.1/a b", "http://127.0.0.1/\r\nX: y"),
+        *("http://127.1/", "http://0.0.0.0/", "http://0x7f.0.0.1/", "http://127.0.0.01/"),
+        *("http://[::ffff:127.0.0.1]/", "http://127.0.0.1:70000/", "http://127.0.0.1:/"),
+        *("ftp://127.0.0.1/", "HTTP://127.0.0.1/", "127.0.0.1:9000", ""),
+        *(None, b"http://127.0.0.1/"),
     ],
 )
 def test_nothing_else_can_be_called(url: Any) -> None:

@@ -15,13 +15,13 @@ from income_client.emulator import Emulator, ServiceRules
 from income_client.emulator.times import START
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
-from tests.support.emulated_calls import (
+from tests.support.emulated import (
+    LIST,
     bearer_header,
     get_json,
     get_status,
-    until,
 )
-from tests.support.emulated_replies import LIST
+from tests.support.service import until
 
 
 async def test_a_token_opens_the_api(session: aiohttp.ClientSession, service: Emulator) -> None:

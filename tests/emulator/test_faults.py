@@ -16,8 +16,8 @@ from income_client.emulator import Emulator, Fault, FaultKind, Faults, ServiceRu
 from income_client.emulator.fault_scripts import fault_shares
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock, flaky, outage, script, slow, throttled
-from tests.support.emulated_calls import basic_header, get_status, raw_reply, until
-from tests.support.emulated_replies import LIST
+from tests.support.emulated import LIST, basic_header, get_status, raw_reply
+from tests.support.service import until
 
 APPLICATION = "/v1/income/applications/app-1"
 

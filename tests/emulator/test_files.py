@@ -13,8 +13,8 @@ from yarl import URL
 from income_client.emulator import Emulator, Fault, HttpReply, HttpRequest, Service
 from income_client.emulator.storage import Region
 from income_client.errors import ConfigurationError
-from tests.support.emulated_calls import get_json, until
-from tests.support.emulated_replies import HOST, LIST, a_service, ask_documents
+from tests.support.emulated import HOST, LIST, a_service, ask_documents, get_json
+from tests.support.service import until
 
 LARGE = 3 * 2**20
 

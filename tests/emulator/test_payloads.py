@@ -9,7 +9,7 @@ import pytest
 
 from income_client.emulator import ServiceRules, World
 from income_client.emulator.api import Service
-from tests.support.emulated_replies import LIST, ask, ask_json
+from tests.support.emulated import LIST, ask, ask_json
 
 EARNED = ("regular", "overtime", "bonus", "commission", "tips", "sick", "vacation")
 YEAR = 31_536_000

@@ -185,7 +185,17 @@ def test_both_forms_are_read(value: bytes) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(b"", b":", b"::", b": :", GOOD[:-1], GOOD[1:], GOOD + b";a=1", GOOD + b", " + GOOD),
+        *(
+            b"",
+            b":",
+            b"::",
+            b": :",
+            b":AAA:",
+            GOOD[:-1],
+            GOOD[1:],
+            GOOD + b";a=1",
+            GOOD + b", " + GOOD,
+        ),
         base64.b64encode(DER),
         b":" + base64.urlsafe_b64encode(b"\xff" * 99) + b":",
         quote(PEM + PEM).encode(),
