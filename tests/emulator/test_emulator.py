@@ -134,13 +134,6 @@ async def test_old_requests_are_forgotten(
     assert [each.path for each in service.requests[-5:]] == [f"/{n}" for n in range(18, 23)]
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "example.com", "", "::"])
-async def test_listens_on_loopback_only(host: str) -> None:
-    """An emulator for other machines is a configuration error."""
-    with pytest.raises(ConfigurationError, match="loopback"):
-        Emulator(1, host=host)
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -153,6 +146,7 @@ async def test_listens_on_loopback_only(host: str) -> None:
         ({"pattern": "sideways"}, "pattern is one of uniform"),
         ({"start": "2026-06-30"}, "start must be a datetime without zone"),
         ({"start": datetime(2026, 6, 30, tzinfo=UTC)}, "start must be a datetime without zone"),
+        *(({"host": host}, "loopback") for host in ("0.0.0.0", "example.com", "", "::")),
         ({"latency": -1}, "latency must be a finite number, 0 or more"),
         ({"latency": float("nan")}, "latency must be a finite number, 0 or more"),
         ({"port": -1}, "port must be a whole number, 0 or more"),
