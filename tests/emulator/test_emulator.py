@@ -39,7 +39,7 @@ async def test_a_token_opens_the_api(session: aiohttp.ClientSession, service: Em
 
 
 async def test_virtual_clock(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """Service time stands still until it is moved, and the list and the Date header follow it."""
+    """Service time stays until it is moved, and the list and the Date header follow it."""
     before = service.now
     first = await get_json(session, service, LIST)
     service.advance(0.5)

@@ -236,7 +236,7 @@ async def test_an_attack_is_refused(
     papers: Papers,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """For a reason that the answer does not tell; no log shows a secret or a body."""
+    """The answer does not say why; no log shows a secret or a body."""
     caplog.set_level(logging.DEBUG)
     seen: list[Callback] = []
     endpoints = receivers(seen.append)
@@ -303,7 +303,7 @@ class StandingClock:
 
 @contextlib.asynccontextmanager
 async def polling(service: Emulator, seen: Callable[[str], None]) -> AsyncIterator[Poller]:
-    """Poll once an hour of a clock that stands: a record comes because the poller was woken."""
+    """Poll once an hour of a stopped clock: a record comes because the poller was woken."""
 
     async def follow(poller: Poller) -> None:
         async for record in poller:
@@ -313,7 +313,7 @@ async def polling(service: Emulator, seen: Callable[[str], None]) -> AsyncIterat
     async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
         poller = client.poll(MemoryCheckpointStore(), interval=3600.0, settle=0)
         task = asyncio.create_task(follow(poller))
-        while not poller.status.polls:  # noqa: ASYNC110 - nothing tells of a first poll
+        while not poller.status.polls:  # noqa: ASYNC110 - a first poll has no event
             await asyncio.sleep(0)
         clock.seconds += 2  # two polls are at least a second apart
         yield poller

@@ -168,7 +168,7 @@ def test_of_equal_names_every_key_is_tried() -> None:
 
 
 def test_a_token_without_name_tries_what_fits_but_not_for_ever() -> None:
-    """Up to four keys of a set are tried, since anybody can have it done; of one's own, all."""
+    """Up to four keys of an address are tried, since anybody can cause it; of given keys, all."""
     nameless = token(header={"kid": None})
     for others, expected in ((3, None), (4, Refusal.TOKEN_KEY_UNKNOWN)):
         numbers = [*range(1, others + 1), 0]
