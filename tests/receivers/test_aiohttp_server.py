@@ -155,7 +155,11 @@ REFUSED: Final = b"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r
 )
 async def test_a_connection_is_kept_for_a_while(sent: bytes, line: bytes, times: int) -> None:
     """It serves several requests, and is closed when nothing more comes."""
-    async with served(idle_timeout=SOON) as url, AsyncExitStack() as stack:
+    async with (
+        asyncio.timeout(8),  # aiohttp's own limits are 10 seconds and more
+        served(idle_timeout=SOON) as url,
+        AsyncExitStack() as stack,
+    ):
         assert (await ended(await connected(stack, url, sent))).count(line) == times
 
 

@@ -209,7 +209,7 @@ async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureF
 
 
 async def test_certificates_are_verified_with_the_context_that_is_given() -> None:
-    """A stranger's certificate is refused by default, and accepted with a context that trusts it."""
+    """A stranger's certificate is refused by default, and accepted where it is trusted."""
     authority = trustme.CA()
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(served)
