@@ -101,7 +101,7 @@ def test_tables_are_open_within_their_block_only(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
     """Row groups are written as records come: of four times as many, no more is held."""
     peaks = []
-    for count in (1500, 4500):
+    for count in (1100, 3300):
         before = pa.total_allocated_bytes()
         held = []
         with ParquetTables(tmp_path / str(count), rows_per_group=1500) as tables:
