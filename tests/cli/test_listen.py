@@ -16,7 +16,7 @@ from income_client.receivers import CallbackReceiver
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.callback_certificates import SERVICE, Papers, made_papers
-from tests.support.callback_servers import served_by_aiohttp
+from tests.support.callbacks import served_by_aiohttp
 from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe, spelt
 from tests.support.listening import (
     BASIC,

@@ -9,8 +9,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.emulator import HttpRequest, respond
-from tests.support.emulated_replies import (
+from income_client.emulator import respond
+from tests.support.emulated import (
     LIST,
     a_service,
     ask,
@@ -20,6 +20,7 @@ from tests.support.emulated_replies import (
     token_request,
 )
 
+GRANT = b"grant_type=client_credentials"
 STAMP = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}")
 
 
@@ -43,51 +44,39 @@ def test_bounds_are_echoed(moment: datetime) -> None:
     assert ask_json(a_service(), query=f"updated_after={text}")["updated_after"] == text
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [*((f"limit={limit}", limit) for limit in (1, 25, 999, 1000)), ("", 25)],
+)
+def test_list_limits(query: str, rows: int) -> None:
+    """A page holds at most as many rows as asked for, 25 by default, up to the present."""
+    page = ask_json(a_service(*[5] * 1500), query=query)
+    assert len(page["applications"]) == rows
+    bounds = (page["updated_after"], page["updated_before"])
+    assert bounds == ("1970-01-01T00:00:00", "1970-01-01T00:16:40")
+
+
 def test_bounds_beyond_the_calendar() -> None:
     """A second before the year 1 is written as the first that there is."""
     page = ask_json(a_service(1, default_span=10**12))
     assert page["updated_after"] == "0001-01-01T00:00:00"
 
 
-def test_list_limits() -> None:
-    """A page holds at most as many rows as asked for, 25 by default, up to the present."""
-    service = a_service(*[5] * 1500)
-    for limit in (1, 25, 999, 1000):
-        assert len(ask_json(service, query=f"limit={limit}")["applications"]) == limit
-    page = ask_json(service)
-    assert page["updated_after"] == "1970-01-01T00:00:00"
-    assert page["updated_before"] == "1970-01-01T00:16:40"
-    assert len(page["applications"]) == 25
+TIMES = (
+    *("yesterday", "", "2026-02-30", "0000-01-01", "2026-01-01T24:00:00", "2026-01-01T00:00"),
+    *("2026-01-01T00:00:00.5", "2026-01-01%2000:00:00", "20260101", "2026-W01-1"),
+    *("%D9%A2%D9%A0%D9%A2%D9%A6-01-01", "2026-01-01%0A", "2026-01-01T00:00:00Z"),
+    "2026-01-01T00:00:00%2B00:00",
+)
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        "limit=0",
-        "limit=1001",
-        "limit=-1",
-        "limit=ten",
-        "limit=",
-        "limit=1.0",
-        "limit=00000001",
-        "updated_after=yesterday",
-        "updated_after=",
-        "updated_after=2026-02-30",
-        "updated_after=0000-01-01",
-        "updated_after=2026-01-01T24:00:00",
-        "updated_after=2026-01-01T00:00",
-        "updated_after=2026-01-01T00:00:00.5",
-        "updated_after=2026-01-01%2000:00:00",
-        "updated_after=20260101",
-        "updated_after=2026-W01-1",
-        "updated_after=%D9%A2%D9%A0%D9%A2%D9%A6-01-01",
-        "updated_after=2026-01-01%0A",
+        *(f"limit={limit}" for limit in ("0", "1001", "-1", "ten", "", "1.0", "00000001")),
+        *(f"updated_after={time}" for time in TIMES),
         "updated_before=2026-01-01T00:00:00Z",
-        "updated_before=2026-01-01T00:00:00%2B00:00",
-        "limit=1&limit=2",
-        "cursor=abc",
-        "limit",
-        "%ff=%ff",
+        *("limit=1&limit=2", "cursor=abc", "limit", "%ff=%ff"),
     ],
 )
 def test_bad_list_parameters(query: str) -> None:
@@ -124,34 +113,31 @@ def test_list_by_reference() -> None:
         assert [row["application_id"] for row in rows] == [service.world.ids[1]] * found
 
 
+APPLICATION = {
+    *("application_id", "last_updated_at", "application_reference_id", "application_date"),
+    *("applicants", "income_calculations", "data_sources"),
+}
+APPLICANT = {
+    *("first_name", "last_name", "email", "phone", "ssn", "date_of_birth", "address_info"),
+}
+DOCUMENT = {
+    *("document_id", "file_ids", "file_reference_ids", "url", "extracted_data"),
+    *("updated_at", "data_action"),
+}
+
+
 def test_application_shape() -> None:
     """An application has the fields of the contract and its update time in Z."""
     service = a_service(100)
     name = service.world.ids[0]
     found = ask_json(service, f"{LIST}/{name}")
     assert found == ask_json(service, f"{LIST}/{name.replace('-', '%2D')}")
-    assert set(found) == {
-        "application_id",
-        "last_updated_at",
-        "application_reference_id",
-        "application_date",
-        "applicants",
-        "income_calculations",
-        "data_sources",
-    }
+    assert set(found) == APPLICATION
     assert found["application_id"] == name
     assert found["last_updated_at"] == "1970-01-01T00:01:40Z"
     assert set(found["applicants"]) == set(found["income_calculations"])
     for applicant in found["applicants"].values():
-        assert set(applicant) == {
-            "first_name",
-            "last_name",
-            "email",
-            "phone",
-            "ssn",
-            "date_of_birth",
-            "address_info",
-        }
+        assert set(applicant) == APPLICANT
         assert applicant["phone"].isdecimal()
         assert applicant["ssn"].startswith("666")
 
@@ -160,23 +146,14 @@ def test_documents_shape() -> None:
     """Documents are keyed by type; a pages block is there only when asked for."""
     service = a_service(100)
     path = f"{LIST}/{service.world.ids[0]}/documents"
-    fields = {
-        "document_id",
-        "file_ids",
-        "file_reference_ids",
-        "url",
-        "extracted_data",
-        "updated_at",
-        "data_action",
-    }
     plain = ask_json(service, path)
     assert set(plain) == {"application_id", "application_reference_id", "documents"}
     assert plain == ask_json(service, path, "pages=false")
     documents = ask_documents(service)
-    assert all(set(document) == fields for document in documents)
+    assert all(set(document) == DOCUMENT for document in documents)
     assert all(document["updated_at"].endswith("Z") for document in documents)
     paged = ask_documents(service, "pages=true")
-    assert all(set(document) == fields | {"pages"} for document in paged)
+    assert all(set(document) == DOCUMENT | {"pages"} for document in paged)
     for query in ("pages=yes", "pages=True", "pages=", "pages=1", "page=true"):
         assert ask(service, path, query).status == 400
 
@@ -184,14 +161,8 @@ def test_documents_shape() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        f"{LIST}/app-0000000000",
-        f"{LIST}/app-0000000000/documents",
-        f"{LIST}/",
-        f"{LIST}/%2e%2e",
-        f"{LIST}/a/b",
-        f"{LIST}/a/documents/c",
-        "/v2/income/applications",
-        "/documents/x",
+        *(f"{LIST}/{rest}" for rest in ("", "%2e%2e", "a/b", "a/documents/c", "app-0000000000")),
+        *(f"{LIST}/app-0000000000/documents", "/v2/income/applications", "/documents/x"),
     ],
 )
 def test_unknown_paths(path: str) -> None:
@@ -229,16 +200,12 @@ def test_touch_changes_the_content() -> None:
 def test_every_reply_is_dated_and_numbered() -> None:
     """Every reply carries service time, set off as asked, and a request id of its own."""
     service = a_service(100, clock_offset=60)
-    replies = [ask(service), ask(service, "/nowhere"), ask(service, authorization="")]
+    index = ask(service, "/", authorization="")
+    replies = [ask(service), ask(service, "/nowhere"), ask(service, authorization=""), index]
     assert {reply.headers["Date"] for reply in replies} == {"Thu, 01 Jan 1970 00:17:40 GMT"}
-    assert len({reply.headers["X-Request-Id"] for reply in replies}) == 3
-
-
-def test_index_page() -> None:
-    """The index page says that all data is invented."""
-    reply = ask(a_service(), "/", authorization="")
-    assert reply.status == 200
-    assert b"invented" in reply.body
+    assert len({reply.headers["X-Request-Id"] for reply in replies}) == 4
+    assert index.status == 200
+    assert b"invented" in index.body
 
 
 def test_missing_credentials() -> None:
@@ -285,40 +252,33 @@ def test_token_reply() -> None:
     assert "Basic" not in repr(request)
 
 
-def test_bad_token_requests() -> None:
+API_USER = a_service().basic.authorization().reveal()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "error"),
+    [
+        (b"", {}, 400, "invalid_request"),
+        (b"\xff", {}, 400, "invalid_request"),
+        (GRANT, {"content-type": "application/json"}, 400, "invalid_request"),
+        (b"grant_type=password", {}, 400, "unsupported_grant_type"),
+        (GRANT, {"authorization": ""}, 401, "invalid_client"),
+        (GRANT, {"authorization": API_USER}, 401, "invalid_client"),
+    ],
+)
+def test_bad_token_requests(body: bytes, headers: dict[str, str], status: int, error: str) -> None:
     """Wrong forms and grants are answered with 400, wrong credentials with 401."""
     service = a_service(100)
-
-    def outcome(request: HttpRequest) -> tuple[int, str]:
-        reply = respond(service, request)
-        return reply.status, msgspec.json.decode(reply.body)["error"]
-
-    json_type = {"content-type": "application/json"}
-    api_user = {"authorization": service.basic.authorization().reveal()}
-    assert outcome(token_request(service, b"")) == (400, "invalid_request")
-    assert outcome(token_request(service, b"\xff")) == (400, "invalid_request")
-    assert outcome(token_request(service, **json_type)) == (400, "invalid_request")
-    assert outcome(token_request(service, b"grant_type=password")) == (
-        400,
-        "unsupported_grant_type",
-    )
-    assert outcome(token_request(service, authorization="")) == (401, "invalid_client")
-    assert outcome(token_request(service, **api_user)) == (401, "invalid_client")
+    reply = respond(service, token_request(service, body, **headers))
+    assert (reply.status, msgspec.json.decode(reply.body)["error"]) == (status, error)
 
 
 @pytest.mark.parametrize(
     ("host", "status"),
     [
-        ("127.0.0.1:80", 200),
-        ("localhost", 200),
-        ("api.localhost:8080", 200),
-        ("[::1]:80", 200),
-        ("[::ffff:127.0.0.1]", 421),
-        ("example.com", 421),
+        *((host, 200) for host in ("127.0.0.1:80", "localhost", "api.localhost:8080", "[::1]:80")),
+        *((host, 421) for host in ("[::ffff:127.0.0.1]", "example.com", "10.0.0.1", "", "[")),
         ("localhost.example.com", 421),
-        ("10.0.0.1", 421),
-        ("", 421),
-        ("[", 421),
     ],
 )
 def test_foreign_hosts(host: str, status: int) -> None:

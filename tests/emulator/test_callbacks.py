@@ -16,9 +16,7 @@ from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
-from tests.support.callback_endpoints import Telling
-from tests.support.callback_servers import PATH, served_by_aiohttp
-from tests.support.emulated_calls import until
+from tests.support.callbacks import PATH, Recording, served_by_aiohttp
 from tests.support.scripted_server import (
     Answer,
     ScriptedServer,
@@ -30,6 +28,7 @@ from tests.support.scripted_server import (
     token_reply,
     with_tokens,
 )
+from tests.support.service import until
 
 URL: Final = "http://127.0.0.1:9000/callbacks"
 BASIC: Final = BasicAuth("partner", "invented-password")
@@ -74,7 +73,7 @@ async def test_it_sends_what_is_known_of_callbacks(service: Emulator) -> None:
     assert (delivery.attempts, delivery.is_json, delivery.delivered) == ((200,), True, True)
 
 
-async def test_applications_have_their_turns(service: Emulator) -> None:
+async def test_applications_take_turns(service: Emulator) -> None:
     """Where no application is named, each callback is about another one, also all at once."""
     async with serving(always(reply())) as server:
         target = target_at(server)
@@ -88,8 +87,7 @@ async def test_applications_have_their_turns(service: Emulator) -> None:
     ("options", "sent"),
     [
         ({"payload": {"event_type": "error", "more": [1]}}, b'{"event_type":"error","more":[1]}'),
-        ({"payload": b"not \xff JSON"}, b"not \xff JSON"),
-        ({"payload": b""}, b""),
+        *(({"payload": one}, one) for one in (b"not \xff JSON", b"")),
         ({"payload": 0}, b"0"),
         ({"event_type": None}, b"{}"),
     ],
@@ -119,41 +117,41 @@ async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
     assert updated[0] < updated[1] == service.now
 
 
-async def test_it_sends_again_until_200() -> None:
-    """Temporary failures are followed by growing pauses and the same bytes, up to the 200."""
-    clock = JumpingClock()
-    answers = [reply(status) for status in (429, 500, 502, 503, 504, 200)]
-    async with Emulator(5, clock=clock) as service, serving(always(*answers)) as server:
-        delivery = await service.fire_callback(target=target_at(server))
-    assert delivery.attempts == (429, 500, 502, 503, 504, 200)
-    assert delivery.delivered
-    assert clock.slept == [1, 2, 4, 8, 16]
-    assert len({seen.body for seen in server.seen}) == 1
+FINAL: Final = (202, 301, 307, 400, 401, 404, 408, 413, 501, 505)
+PAUSES: Final = [1, 2, 4, 8, 16]
 
 
 @pytest.mark.parametrize(
-    ("status", "attempts"),
-    [(503, 6), *((each, 1) for each in (202, 301, 307, 400, 401, 404, 408, 413, 501, 505))],
+    ("statuses", "attempts", "slept"),
+    [
+        ((429, 500, 502, 503, 504, 200), (429, 500, 502, 503, 504, 200), PAUSES),
+        ((503,), (503,) * 6, PAUSES),
+        *(((status,), (status,), []) for status in FINAL),
+    ],
 )
-async def test_it_gives_up(status: int, attempts: int) -> None:
-    """A sixth failure is the last; other failures, and other successes, are final at once."""
-    answers = always(reply(status, Location="/elsewhere"))
-    async with Emulator(5, clock=JumpingClock()) as service, serving(answers) as server:
+async def test_temporary_failures_are_sent_again(
+    statuses: tuple[int, ...], attempts: tuple[int, ...], slept: list[float]
+) -> None:
+    """The same bytes up to five times more, after growing pauses; all else is final at once."""
+    clock = JumpingClock()
+    answers = always(*(reply(status, Location="/elsewhere") for status in statuses))
+    async with Emulator(5, clock=clock) as service, serving(answers) as server:
         delivery = await service.fire_callback(target=target_at(server))
-    assert delivery.attempts == (status,) * attempts
-    assert not delivery.delivered
-    assert server.count("/callbacks") == len(server.seen) == attempts
+    assert (delivery.attempts, clock.slept) == (attempts, slept)
+    assert delivery.delivered is (attempts[-1] == 200)
+    assert {(seen.path, seen.body) for seen in server.seen} == {("/callbacks", server.seen[0].body)}
+    assert len(server.seen) == len(attempts)
+
+
+HONOURING: Final = {"honours_retry_after": True}
+DATE: Final = "Sat, 21 Nov 2026 12:00:00 GMT"
 
 
 @pytest.mark.parametrize(
     ("options", "retry_after", "slept"),
     [
-        ({"honours_retry_after": True}, "30", [30]),
-        ({"honours_retry_after": True}, "0", [1]),
-        ({"honours_retry_after": True}, "1.5", [1]),
-        ({"honours_retry_after": True}, "-9", [1]),
-        ({"honours_retry_after": True}, "1" * 10, [1]),
-        ({"honours_retry_after": True}, "Sat, 21 Nov 2026 12:00:00 GMT", [1]),
+        (HONOURING, "30", [30]),
+        *((HONOURING, text, [1]) for text in ("0", "1.5", "-9", "1" * 10, DATE)),
         ({}, "30", [1]),
         ({"pauses": [3]}, "30", [3]),
     ],
@@ -174,7 +172,7 @@ async def test_pauses_are_a_setting(
     [
         (always(None), ("dropped",), {}),
         (always(b"no HTTP at all\r\n\r\n"), ("unreadable",), {}),
-        (_silent, ("timeout",), {"timeout": 0.2}),
+        (_silent, ("timeout",), {"timeout": 0.05}),
         (always(b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n"), ("unreadable",), {}),
     ],
     ids=["dropped", "garbage", "silent", "length"],
@@ -183,29 +181,21 @@ async def test_missing_answers_have_names(
     answer: Answer, attempts: tuple[str, ...], options: dict[str, float]
 ) -> None:
     """A missing answer is named, and the callback sent again where that is asked for."""
-    async with Emulator(5, clock=JumpingClock()) as service, serving(answer) as server:
-        target = target_at(server, **options)
-        assert (await service.fire_callback(target=target)).attempts == attempts
-        again = target_at(server, resends_unanswered=True, pauses=[1, 2], **options)
-        assert (await service.fire_callback(target=again)).attempts == attempts * 3
-
-
-async def test_nobody_there_is_refused(service: Emulator) -> None:
-    """A port at which nobody listens is one attempt, named so."""
-    async with serving(always(reply())) as server:
-        target = target_at(server)
-    delivery = await service.fire_callback(target=target)
+    async with Emulator(5, clock=JumpingClock()) as service:
+        async with serving(answer) as server:
+            target = target_at(server, **options)
+            assert (await service.fire_callback(target=target)).attempts == attempts
+            again = target_at(server, resends_unanswered=True, pauses=[1, 2], **options)
+            assert (await service.fire_callback(target=again)).attempts == attempts * 3
+        delivery = await service.fire_callback(target=target)
     assert (delivery.attempts, delivery.is_json) == (("refused",), False)
 
 
 @pytest.mark.parametrize(
     ("answer", "is_json"),
     [
-        (reply(body=b'{"status":"OK"}'), True),
-        (reply(body=b"null"), True),
-        (reply(body=b"OK"), False),
-        (reply(body=b""), False),
-        (reply(body=b'"' + b"a" * 70_000 + b'"'), False),
+        *((reply(body=body), True) for body in (b'{"status":"OK"}', b"null")),
+        *((reply(body=body), False) for body in (b"OK", b"", b'"' + b"a" * 70_000 + b'"')),
         (reply(body=b"\x1f\x8b\x08\x00", Content_Encoding="gzip"), False),
     ],
     ids=["object", "null", "text", "empty", "large", "compressed"],
@@ -222,23 +212,21 @@ async def test_header_fields_can_be_changed_and_doubled(service: Emulator) -> No
     raw: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raw.append(await reader.readuntil(b"\r\n\r\n"))
+        raw.append((await reader.readuntil(b"\r\n\r\n")).lower())
         writer.write(reply(Connection="close"))
         writer.close()
 
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     service.callbacks = CallbackTarget(f"http://127.0.0.1:{port}/", auth=BASIC)
+    doubled = [("Authorization", "Basic YQ=="), ("Authorization", "Basic Yg==")]
     async with server:
         await service.fire_callback(headers={"content-type": "text/plain", "X-More": "1"})
-        await service.fire_callback(
-            headers=[("Authorization", "Basic YQ=="), ("Authorization", "Basic Yg==")]
-        )
-    first, second = (head.lower() for head in raw)
+        await service.fire_callback(headers=doubled)
+    first, second = raw
     assert first.count(b"content-type:") == 1
     assert b"content-type: text/plain\r\n" in first
     assert b"x-more: 1\r\n" in first
-    assert b"cookie" not in first
     assert second.count(b"authorization: basic y") == second.count(b"authorization") == 2
 
 
@@ -267,28 +255,21 @@ async def test_invalid_arguments_are_refused(
     assert [*map(service.world.updated_at, service.world.ids)] == before
 
 
-async def test_closing_ends_callbacks_under_way() -> None:
-    """A callback under way comes to ``closed`` when the emulator closes, and no task is left."""
+async def test_closing_ends_callbacks() -> None:
+    """One under way becomes ``closed``, as does a later one, until the emulator starts again."""
     tasks = asyncio.all_tasks()
     async with serving(_silent) as server:
-        async with Emulator(5) as service:
-            target = target_at(server)
-            waiting = [asyncio.create_task(service.fire_callback(target=target)) for _ in range(3)]
-            await until(lambda: len(server.seen) == 3)
-        assert [(await one).attempts for one in waiting] == [("closed",)] * 3
-    assert asyncio.all_tasks() <= tasks
-
-
-async def test_nothing_is_sent_once_closed() -> None:
-    """A callback after closing is ``closed`` at once, until the emulator is started again."""
-    async with serving(always(reply())) as server:
         service = Emulator(5, callbacks=target_at(server))
         async with service:
-            pass
+            waiting = [asyncio.create_task(service.fire_callback()) for _ in range(3)]
+            await until(lambda: len(server.seen) == 3)
+        assert [(await one).attempts for one in waiting] == [("closed",)] * 3
         delivery = await service.fire_callback()
-        assert (delivery.attempts, delivery.delivered, server.seen) == (("closed",), False, [])
-        async with service:
-            assert (await service.fire_callback()).delivered
+        assert (delivery.attempts, delivery.delivered) == (("closed",), False)
+        assert len(server.seen) == 3
+    async with service, serving(always(reply())) as server:
+        assert (await service.fire_callback(target=target_at(server))).delivered
+    assert asyncio.all_tasks() <= tasks
 
 
 async def test_cancelling_leaves_nothing(service: Emulator) -> None:
@@ -319,32 +300,26 @@ async def test_the_environment_does_not_count(
     assert not any({"authorization", "cookie"} & set(seen.headers) for seen in server.seen)
 
 
-async def test_a_token_is_cached(service: Emulator) -> None:
-    """One token request of client credentials serves many callbacks at once and later."""
-    async with serving(with_tokens(always(reply()))) as server:
-        service.callbacks = token_target_at(server)
-        await asyncio.gather(*map(service.fire_callback, service.world.ids[:5]))
-        await service.fire_callback()
-    assert carried(server) == ["Bearer token-1"] * 6
-    assert server.token_requests == 1
-    request = server.seen[0]
-    assert request.authorization == OAUTH2.authorization().reveal()
-    assert request.headers["content-type"] == "application/x-www-form-urlencoded"
-    assert parse_qs(request.body.decode()) == {"grant_type": ["client_credentials"]}
-
-
-async def test_an_expired_token_is_replaced() -> None:
-    """The lifetime of a token is measured by the emulator's clock."""
+async def test_a_token_is_cached_for_its_life_and_its_target() -> None:
+    """It serves many callbacks, at once and later, and is never sent to another endpoint."""
     clock = JumpingClock()
     async with (
         Emulator(5, clock=clock) as service,
         serving(with_tokens(always(reply()), lifetime=100)) as server,
+        serving(with_tokens(always(reply()))) as other,
     ):
         service.callbacks = token_target_at(server)
+        await asyncio.gather(*map(service.fire_callback, service.world.ids))
+        await service.fire_callback(target=token_target_at(other))
         for passed in (0, 99, 1):
             clock.advance(passed)
             await service.fire_callback()
-    assert carried(server) == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
+    assert carried(server) == ["Bearer token-1"] * 7 + ["Bearer token-2"]
+    assert (server.token_requests, other.token_requests) == (2, 1)
+    request = server.seen[0]
+    assert request.authorization == OAUTH2.authorization().reveal()
+    assert request.headers["content-type"] == "application/x-www-form-urlencoded"
+    assert parse_qs(request.body.decode()) == {"grant_type": ["client_credentials"]}
 
 
 @pytest.mark.parametrize(
@@ -369,21 +344,25 @@ async def test_a_refused_token_is_renewed_once(
     assert server.token_requests == 1 + renews
 
 
+UNREADABLE: Final = {
+    "text": reply(body=b"no JSON"),
+    "list": reply(body=b"[]"),
+    "empty": token_reply(""),
+    "words": token_reply("two words"),
+    "lines": token_reply("line\r\nX: y"),
+    "type": token_reply(token_type="mac"),
+    "life": token_reply(expires_in="3600"),
+}
+
+
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        (reply(401), "token_401"),
-        (reply(302, Location="/callbacks"), "token_302"),
-        (None, "token_dropped"),
-        (reply(body=b"no JSON"), "token_unreadable"),
-        (reply(body=b"[]"), "token_unreadable"),
-        (token_reply(""), "token_unreadable"),
-        (token_reply("two words"), "token_unreadable"),
-        (token_reply("line\r\nX: y"), "token_unreadable"),
-        (token_reply(token_type="mac"), "token_unreadable"),
-        (token_reply(expires_in="3600"), "token_unreadable"),
+        pytest.param(reply(401), "token_401", id="401"),
+        pytest.param(reply(302, Location="/callbacks"), "token_302", id="302"),
+        pytest.param(None, "token_dropped", id="dropped"),
+        *(pytest.param(one, "token_unreadable", id=name) for name, one in UNREADABLE.items()),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_without_a_token_nothing_is_sent(
     service: Emulator, answer: bytes | None, fault: str
@@ -403,25 +382,11 @@ async def test_a_failed_token_request_is_made_again() -> None:
         assert (await service.fire_callback(target=target)).attempts == ("token_503", 200)
 
 
-async def test_tokens_belong_to_their_targets(service: Emulator) -> None:
-    """A token is never sent to another endpoint than the one it was requested for."""
-    async with (
-        serving(with_tokens(always(reply()))) as one,
-        serving(with_tokens(always(reply()))) as other,
-    ):
-        for server in (one, other, one):
-            await service.fire_callback(target=token_target_at(server))
-    assert (one.token_requests, other.token_requests) == (1, 1)
-
-
 @pytest.mark.parametrize(
     "url",
     [
-        URL,
-        "https://localhost:9000/callbacks?source=income",
-        "http://[::1]:9000",
-        "http://127.255.0.1/",
-        "http://localhost",
+        *(URL, "https://localhost:9000/callbacks?source=income", "http://[::1]:9000"),
+        *("http://127.255.0.1/", "http://localhost"),
     ],
 )
 def test_this_machine_can_be_called(url: str) -> None:
@@ -432,30 +397,14 @@ def test_this_machine_can_be_called(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://example.com/callbacks",
-        "http://127.0.0.1.example.com/",
-        "http://user@127.0.0.1/",
-        "http://127.0.0.1@example.com/",
-        "http://user:secret@127.0.0.1/",
-        "http://127.0.0.1\\@example.com/",
-        "http://127.0.0.1/#part",
-        "http://127.0.0.1/a b",
-        "http://127.0.0.1/\r\nX: y",
-        "http://127.1/",
-        "http://0.0.0.0/",
-        "http://0x7f.0.0.1/",
-        "http://127.0.0.01/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://app.localhost/",
-        "http://127.0.0.1:70000/",
-        "http://127.0.0.1:/",
-        "http://10.0.0.1/",
-        "ftp://127.0.0.1/",
-        "HTTP://127.0.0.1/",
-        "127.0.0.1:9000",
-        "",
-        None,
-        b"http://127.0.0.1/",
+        *("http://example.com/callbacks", "http://127.0.0.1.example.com/", "http://10.0.0.1/"),
+        *("http://user@127.0.0.1/", "http://127.0.0.1@example.com/", "http://app.localhost/"),
+        *("http://user:secret@127.0.0.1/", "http://127.0.0.1\\@example.com/"),
+        *("http://127.0.0.1/#part", "http://127.0.0.1/a b", "http://127.0.0.1/\r\nX: y"),
+        *("http://127.1/", "http://0.0.0.0/", "http://0x7f.0.0.1/", "http://127.0.0.01/"),
+        *("http://[::ffff:127.0.0.1]/", "http://127.0.0.1:70000/", "http://127.0.0.1:/"),
+        *("ftp://127.0.0.1/", "HTTP://127.0.0.1/", "127.0.0.1:9000", ""),
+        *(None, b"http://127.0.0.1/"),
     ],
 )
 def test_nothing_else_can_be_called(url: Any) -> None:
@@ -513,7 +462,7 @@ async def tls_endpoint(authority: trustme.CA) -> AsyncIterator[str]:
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
     authority.configure_trust(context)
     context.verify_mode = ssl.CERT_REQUIRED
-    async with served_by_aiohttp(Telling(), context) as url:
+    async with served_by_aiohttp(Recording(), context) as url:
         yield f"{url}{PATH}"
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.testing import JumpingClock
-from tests.support.emulated_calls import basic_header, until
-from tests.support.emulated_replies import a_service, ask
+from tests.support.emulated import a_service, ask, basic_header
 from tests.support.scripted_server import always, forever, reply, serving
+from tests.support.service import until
 
 CONTROL: Final = "/emulator/callbacks"
 

@@ -16,8 +16,8 @@ from income_client.emulator import Emulator, Fault, FaultKind, Faults, ServiceRu
 from income_client.emulator.fault_scripts import fault_shares
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock, flaky, outage, script, slow, throttled
-from tests.support.emulated_calls import basic_header, get_status, raw_reply, until
-from tests.support.emulated_replies import LIST
+from tests.support.emulated import LIST, basic_header, get_status, raw_reply
+from tests.support.service import until
 
 APPLICATION = "/v1/income/applications/app-1"
 
@@ -56,56 +56,55 @@ def test_faults_match_path_and_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("make", "settings", "said"),
     [
-        ({"kind": "slow"}, "FaultKind must be one of status, reset"),
-        ({"times": 0}, "times must be a whole number, 1 or more"),
-        ({"times": 1.5}, "times must be a whole number"),
-        ({"skip": None}, "skip must be a whole number, 0 or more"),
-        ({"path": None}, "path must be of type str"),
-        ({"status": "503"}, "status must be a whole number"),
-        ({"status": 99}, "status must be a status, 100 or more"),
-        ({"headers": "Retry-After: 1"}, "headers must be of type Mapping"),
-        ({"body": "{}"}, "body must be of type bytes"),
-        ({"keep": -1}, "keep must be a whole number, 0 or more"),
-        ({"interval": -1}, "interval must be a finite number, 0 or more"),
-        ({"call": "get_document"}, "no call get_document; did you mean get_documents?"),
-        ({"rate": 1.5}, "rate must be a share from 0 to 1"),
-        ({"after": math.inf}, "after must be a finite number"),
+        (Fault, {"kind": "slow"}, "FaultKind must be one of status, reset"),
+        (Fault, {"times": 0}, "times must be a whole number, 1 or more"),
+        (Fault, {"times": 1.5}, "times must be a whole number"),
+        (Fault, {"skip": None}, "skip must be a whole number, 0 or more"),
+        (Fault, {"path": None}, "path must be of type str"),
+        (Fault, {"status": "503"}, "status must be a whole number"),
+        (Fault, {"status": 99}, "status must be a status, 100 or more"),
+        (Fault, {"headers": "Retry-After: 1"}, "headers must be of type Mapping"),
+        (Fault, {"body": "{}"}, "body must be of type bytes"),
+        (Fault, {"keep": -1}, "keep must be a whole number, 0 or more"),
+        (Fault, {"interval": -1}, "interval must be a finite number, 0 or more"),
+        (Fault, {"call": "get_document"}, "no call get_document; did you mean get_documents?"),
+        (Fault, {"rate": 1.5}, "rate must be a share from 0 to 1"),
+        (Fault, {"after": math.inf}, "after must be a finite number"),
+        (outage, {"seconds": 1, "call": 503}, "call must be the name of a call"),
+        (flaky, {"rate": 0.5, "seed": None}, "seed must be a whole number"),
+        (throttled, {"retry_after": -5}, "retry_after must be a whole number, 0 or more"),
+        (slow, {"seconds_a_byte": -1}, "interval must be a finite number, 0 or more"),
     ],
 )
-def test_a_fault_that_is_invalid_is_refused(settings: dict[str, Any], said: str) -> None:
-    """The message says what is allowed."""
+def test_an_invalid_fault_is_refused(
+    make: Callable[..., Any], settings: dict[str, Any], said: str
+) -> None:
+    """Where it is made, and with what is allowed."""
+    given = {"kind": "drop"} | settings if make is Fault else settings
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        Fault(**({"kind": "drop"} | settings))
+        make(**given)
 
 
-@pytest.mark.parametrize("wrong", ["reset", FaultKind.RESET, None])
-def test_only_faults_can_be_added(wrong: Any) -> None:
+def test_only_faults_can_be_added() -> None:
     """The name of a fault is refused where it is added."""
-    with pytest.raises(ConfigurationError, match="a fault must be a Fault"):
-        Faults().add(Fault("reset"), wrong)
+    wrong: Any
+    for wrong in ("reset", FaultKind.RESET, None):
+        with pytest.raises(ConfigurationError, match="a fault must be a Fault"):
+            Faults().add(Fault("reset"), wrong)
 
 
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"order": "sideways"},
-        {"span_clamp": "both"},
-        {"future": "perhaps"},
-        {"max_span": 0},
-        {"visibility_delay": -1},
-        {"default_span": -1},
-        {"token_lifetime": 1.5},
-        {"token_lifetime": None},
-        {"url_lifetime": True},
-        {"url_signed_once": 1},
-        {"file_bytes": 0},
-        {"clock_offset": "1"},
-        {"upper_closed": "no"},
+        *({"order": "sideways"}, {"span_clamp": "both"}, {"future": "perhaps"}, {"max_span": 0}),
+        *({"visibility_delay": -1}, {"default_span": -1}, {"url_lifetime": True}),
+        *({"token_lifetime": 1.5}, {"token_lifetime": None}, {"url_signed_once": 1}),
+        *({"file_bytes": 0}, {"clock_offset": "1"}, {"upper_closed": "no"}),
     ],
 )
-def test_rules_that_are_invalid_are_refused(knobs: dict[str, Any]) -> None:
+def test_invalid_rules_are_refused(knobs: dict[str, Any]) -> None:
     """Each field of the rules is checked."""
     with pytest.raises(ConfigurationError):
         ServiceRules(**knobs)
@@ -150,23 +149,6 @@ def test_a_script_that_cannot_be_read_is_refused(text: str, message: str) -> Non
     """The message says what would have been read."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         script(text)
-
-
-@pytest.mark.parametrize(
-    ("trouble", "arguments", "message"),
-    [
-        (outage, {"seconds": 1, "call": 503}, "call must be the name of a call"),
-        (flaky, {"rate": 0.5, "seed": None}, "seed must be a whole number"),
-        (throttled, {"retry_after": -5}, "retry_after must be a whole number, 0 or more"),
-        (slow, {"seconds_a_byte": -1}, "interval must be a finite number, 0 or more"),
-    ],
-)
-def test_a_trouble_that_is_invalid_is_refused(
-    trouble: Callable[..., Any], arguments: dict[str, Any], message: str
-) -> None:
-    """Where it is made, and not where it should have been played."""
-    with pytest.raises(ConfigurationError, match=re.escape(message)):
-        trouble(**arguments)
 
 
 def test_an_outage_begins_and_ends() -> None:

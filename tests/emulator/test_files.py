@@ -13,8 +13,8 @@ from yarl import URL
 from income_client.emulator import Emulator, Fault, HttpReply, HttpRequest, Service
 from income_client.emulator.storage import Region
 from income_client.errors import ConfigurationError
-from tests.support.emulated_calls import get_json, until
-from tests.support.emulated_replies import HOST, LIST, a_service, ask_documents
+from tests.support.emulated import HOST, LIST, a_service, ask_documents, get_json
+from tests.support.service import collect, until
 
 LARGE = 3 * 2**20
 
@@ -62,8 +62,8 @@ def test_every_address_leads_to_a_file() -> None:
         assert reply.body == _fetch(service, address).body
 
 
-def test_addresses_expire() -> None:
-    """An address is valid until its last second; a later one of the same file is valid again."""
+def test_addresses_expire_and_their_age_is_a_rule() -> None:
+    """Valid to the last second, at whatever age they are given; signed once, they never change."""
     service = a_service(100, url_lifetime=60)
     address = _address(service)
     service.world.advance_to(1059)
@@ -72,19 +72,12 @@ def test_addresses_expire() -> None:
     reply = _fetch(service, address)
     assert (reply.status, _code(reply)) == (403, "AccessDenied: Request has expired")
     assert b"<Expires>1970-01-01T00:17:40Z</Expires>" in reply.body
-    assert _fetch(service, _address(service)).status == 200
-
-
-def test_the_age_of_addresses_is_a_rule() -> None:
-    """Addresses are handed out at any age; signed once, they never change, expired or not."""
-    service = a_service(100, url_lifetime=60, url_age=59)
-    assert _fetch(service, _address(service)).status == 200
-    _change_rules(service, url_age=60)
-    assert _fetch(service, _address(service)).status == 403
-    service = a_service(100, url_lifetime=60, url_signed_once=True)
+    for age, status in ((0, 200), (59, 200), (60, 403)):
+        _change_rules(service, url_age=age)
+        assert _fetch(service, _address(service)).status == status
+    _change_rules(service, url_age=0, url_signed_once=True)
     address = _address(service)
-    assert _fetch(service, address).status == 200
-    service.world.advance_to(1060)
+    service.world.advance_to(1120)
     assert _address(service) == address
     assert _fetch(service, address).status == 403
     _change_rules(service, url_signed_once=False)
@@ -124,10 +117,8 @@ def test_unsigned_requests() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/documents/doc-0000000000-01/a.pdf",
-        "/documents/doc-{stem}-99/a.pdf",
-        "/documents/doc-{stem}-01/other.pdf",
-        "/elsewhere",
+        *("/documents/doc-0000000000-01/a.pdf", "/documents/doc-{stem}-99/a.pdf"),
+        *("/documents/doc-{stem}-01/other.pdf", "/elsewhere"),
     ],
 )
 def test_missing_files(path: str) -> None:
@@ -162,38 +153,25 @@ def test_other_requests_are_refused() -> None:
         ("bytes=-10", range(90, 100)),
         ("bytes=-500", range(100)),
         ("bytes=99-99", range(99, 100)),
+        *((asked, 416) for asked in ("bytes=100-", "bytes=5-4", "bytes=-0")),
+        *((asked, 200) for asked in ("bytes=", "bytes=-", "bytes=x-", "items=0-1")),
+        *((asked, 200) for asked in ("bytes=0-1,3-4", f"bytes=0-{'9' * 5000}")),
     ],
 )
-def test_ranges(asked: str, expected: range) -> None:
-    """A range gives its part of the file and says which one it is."""
+def test_ranges(asked: str, expected: range | int) -> None:
+    """A part of the file; 416 where it lies outside; the whole where it is not understood."""
     service = a_service(100, file_bytes=100)
     address = _address(service)
-    part = _fetch(service, address, range=asked)
-    whole = _fetch(service, address)
-    assert part.status == 206
-    assert part.body == whole.body[expected.start : expected.stop]
-    assert part.headers["Content-Range"] == f"bytes {expected.start}-{expected.stop - 1}/100"
-    assert part.headers["ETag"] == whole.headers["ETag"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "status"),
-    [
-        *((asked, 416) for asked in ("bytes=100-", "bytes=5-4", "bytes=-0")),
-        *((asked, 200) for asked in ("bytes=", "bytes=-", "items=0-1", "bytes=0-1,3-4")),
-        ("bytes=x-", 200),
-        pytest.param(f"bytes=0-{'9' * 5000}", 200, id="huge"),
-    ],
-)
-def test_ranges_without_a_part(asked: str, status: int) -> None:
-    """One that lies outside of the file is a 416; one that is not understood gives the whole."""
-    service = a_service(100, file_bytes=100)
-    reply = _fetch(service, _address(service), range=asked)
-    assert reply.status == status
-    if status == 416:
-        assert reply.headers["Content-Range"] == "bytes */100"
-    else:
-        assert len(reply.body) == 100
+    whole, reply = _fetch(service, address), _fetch(service, address, range=asked)
+    match expected:
+        case range(start=start, stop=stop):
+            assert (reply.status, reply.body) == (206, whole.body[start:stop])
+            assert reply.headers["Content-Range"] == f"bytes {start}-{stop - 1}/100"
+            assert reply.headers["ETag"] == whole.headers["ETag"]
+        case 416:
+            assert (reply.status, reply.headers["Content-Range"]) == (416, "bytes */100")
+        case _:
+            assert (reply.status, reply.body) == (200, whole.body)
 
 
 def test_a_replaced_file() -> None:
@@ -252,21 +230,6 @@ async def _document(session: aiohttp.ClientSession, service: Emulator) -> dict[s
     return document
 
 
-async def _received(
-    session: aiohttp.ClientSession, address: str, **headers: str
-) -> tuple[int, bytes, bool]:
-    """Return the status, the bytes that came and whether they were all."""
-    body = b""
-    url = URL(address, encoded=True)
-    async with session.get(url, headers=headers, allow_redirects=False) as reply:
-        try:
-            async for piece in reply.content.iter_any():
-                body += piece
-        except aiohttp.ClientPayloadError:
-            return reply.status, body, False
-        return reply.status, body, True
-
-
 async def test_files_have_their_own_host(session: aiohttp.ClientSession, service: Emulator) -> None:
     """Files come from other ports than the API, which alone the policy of a client allows."""
     service.rules = evolve(service.rules, file_redirects=1)
@@ -298,7 +261,12 @@ async def test_a_large_file_is_cut(
     document = await _document(session, service)
     content = service.content_of(document["document_id"])
     service.faults.add(Fault("cut", path="/documents/*", keep=keep))
-    assert await _received(session, document["url"]) == (200, content[:keep], False)
+    pieces: list[bytes] = []
+    async with session.get(URL(document["url"], encoded=True)) as reply:
+        assert reply.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await collect(reply.content.iter_any(), pieces)
+    assert b"".join(pieces) == content[:keep]
 
 
 async def test_a_file_that_stops_in_its_middle(

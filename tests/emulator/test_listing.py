@@ -68,34 +68,22 @@ def test_truth_is_the_unlimited_page(
     assert set(reply.ids) == world.truth(after, before)
 
 
-def _page(rules: ServiceRules, limit: int) -> list[int]:
-    world = World(range(40), now=NOW, rules=rules)
-    reply = list_reply(world, rules, after=9, before=30, limit=limit)
+def _page(world: World, limit: int) -> list[int]:
+    reply = list_reply(world, world.rules, after=9, before=30, limit=limit)
     assert isinstance(reply, ListReply)
     return [world.updated_at(name) for name in reply.ids]
 
 
-def test_sorted_orders() -> None:
-    """Ascending pages begin with the oldest row, descending ones with the newest."""
-    assert _page(ServiceRules(order="ascending"), 3) == [10, 11, 12]
-    assert _page(ServiceRules(order="descending"), 3) == [29, 28, 27]
-
-
-def test_shuffled_order_is_stable() -> None:
-    """Shuffled pages follow no order, and the same question gives the same page."""
-    rules = ServiceRules(order="shuffled")
-    page = _page(rules, 20)
-    assert page == _page(rules, 20)
-    assert sorted(page) == list(range(10, 30))
-    assert page not in (sorted(page), sorted(page, reverse=True))
-
-
-def test_random_order_differs() -> None:
-    """Random pages of the same question differ from one request to the next."""
-    rules = ServiceRules(order="random")
-    world = World(range(40), now=NOW, rules=rules)
-    pages = {str(list_reply(world, rules, after=None, before=None, limit=5)) for _ in range(20)}
-    assert len(pages) > 10
+def test_orders() -> None:
+    """Sorted pages begin at one end; shuffled ones repeat, random ones do not."""
+    worlds = {order: World(range(40), now=NOW, rules=ServiceRules(order=order)) for order in Order}
+    assert _page(worlds[Order.ASCENDING], 3) == [10, 11, 12]
+    assert _page(worlds[Order.DESCENDING], 3) == [29, 28, 27]
+    shuffled = _page(worlds[Order.SHUFFLED], 20)
+    assert shuffled == _page(worlds[Order.SHUFFLED], 20)
+    assert sorted(shuffled) == list(range(10, 30))
+    assert shuffled not in (sorted(shuffled), sorted(shuffled, reverse=True))
+    assert len({str(_page(worlds[Order.RANDOM], 5)) for _ in range(20)}) > 10
 
 
 def _window(rules: ServiceRules, after: int | None, before: int | None) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from income_client.emulator import ServiceRules, World
 from income_client.emulator.api import Service
-from tests.support.emulated_replies import LIST, ask, ask_json
+from tests.support.emulated import LIST, ask, ask_json
 
 EARNED = ("regular", "overtime", "bonus", "commission", "tips", "sick", "vacation")
 YEAR = 31_536_000
@@ -21,7 +22,9 @@ def _service() -> Service:
     return Service(World(updates, rules=ServiceRules()))
 
 
-def _files() -> list[tuple[Any, dict[str, tuple[str, Any]]]]:
+@cache
+def files() -> list[tuple[Any, dict[str, tuple[str, Any]]]]:
+    """Return applications with their documents by id, some of them updated."""
     service = _service()
     found = []
     for number, name in enumerate(service.world.ids):
@@ -34,9 +37,6 @@ def _files() -> list[tuple[Any, dict[str, tuple[str, Any]]]]:
         }
         found.append((application, by_id))
     return found
-
-
-FILES = _files()
 
 
 def _exact(number: Any) -> Decimal:
@@ -55,7 +55,7 @@ def _sources(application: Any) -> list[tuple[int, Any]]:
 def _stubs() -> list[Any]:
     return [
         document["extracted_data"]
-        for _, documents in FILES
+        for _, documents in files()
         for kind, document in documents.values()
         if kind == "paystub"
     ]
@@ -68,7 +68,7 @@ def test_amounts_are_supported() -> None:
         "w2": lambda data: data["wages_tips_other_compensation"],
         "form_1099": lambda data: data["gross_amount"],
     }
-    for application, documents in FILES:
+    for application, documents in files():
         for _, source in _sources(application):
             kind, document = documents[source["document_ids"][-1]]
             amount = source["calculated_income_amount"]
@@ -89,7 +89,7 @@ def test_paystubs_add_up(column: str) -> None:
 
 def test_totals_grow_from_stub_to_stub() -> None:
     """Each paystub's totals are those of the one before and its own amounts."""
-    for application, documents in FILES:
+    for application, documents in files():
         for _, source in _sources(application):
             said = [documents[name][1]["extracted_data"] for name in source["document_ids"]]
             for before, after in pairwise(said):
@@ -99,7 +99,7 @@ def test_totals_grow_from_stub_to_stub() -> None:
 
 def test_references_hold() -> None:
     """Every document supports one source, and its files are among the data sources."""
-    for application, documents in FILES:
+    for application, documents in files():
         used = [name for _, source in _sources(application) for name in source["document_ids"]]
         assert sorted(used) == sorted(documents)
         images = {
@@ -115,7 +115,7 @@ def test_references_hold() -> None:
 
 def test_dates_are_plausible() -> None:
     """Paystubs cover whole periods of one year and were paid before the application."""
-    for application, documents in FILES:
+    for application, documents in files():
         applied = date.fromisoformat(application["application_date"][:10])
         for kind, document in documents.values():
             if kind == "paystub":
@@ -130,14 +130,14 @@ def test_dates_are_plausible() -> None:
 
 def test_variety() -> None:
     """The files hold all that a client must cope with: several of each, nulls and absent values."""
-    applications = [application for application, _ in FILES]
+    applications = [application for application, _ in files()]
     calculations = [each for a in applications for each in a["income_calculations"].values()]
     stubs = _stubs()
     people = [person for stub in stubs for person in stub["applicants"].values()]
     applicants = [each for a in applications for each in a["applicants"].values()]
     assert {len(application["applicants"]) for application in applications} == {1, 2, 3}
     assert {len(each["incomes"]) for each in calculations} == {1, 2, 3}
-    kinds = {kind for _, documents in FILES for kind, _ in documents.values()}
+    kinds = {kind for _, documents in files() for kind, _ in documents.values()}
     assert kinds == {"paystub", "w2", "form_1099"}
     for some in (
         [person["suffix"] is None for person in people],
@@ -152,7 +152,7 @@ def test_variety() -> None:
     assert 0 < sum(suspects) < len(suspects) // 5
 
 
-def test_files_repeat() -> None:
+def test_the_same_seed_gives_the_same_bytes() -> None:
     """The same seed and version give the same bytes, whatever was asked before."""
     first, second = _service(), _service()
     name = first.world.ids[9]

@@ -12,7 +12,7 @@ from income_client.emulator import ServiceRules, World
 from income_client.emulator.api import Service
 from income_client.emulator.times import stamp
 from income_client.errors import ConfigurationError
-from tests.support.emulated_replies import LIST, ask, ask_json
+from tests.support.emulated import LIST, ask, ask_json
 
 EVERYTHING = (-1, 10**6)
 

@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,27 +16,76 @@ from aiohttp import web
 
 from income_client import ConfigurationError
 from income_client.receivers.aiohttp_server import serving
-from tests.support.callback_servers import ring
+from tests.support.callbacks import ring
+
+SOON: Final = 0.05
+NEVER: Final = 3600.0
+PATIENCE: Final = 20.0
+WHOLE: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+OK: Final = b"HTTP/1.1 200 OK\r\n"
+HOSTS: Final = {"127.0.0.1": "127.0.0.1"} | (
+    {"::1": "[::1]"} if socket.has_dualstack_ipv6() else {}
+)
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _hello(_: web.Request) -> web.Response:
+async def hello(_: web.Request) -> web.Response:
+    """Answer at once."""
     return web.json_response("hello")
 
 
-_HOSTS = {"127.0.0.1": "127.0.0.1"} | ({"::1": "[::1]"} if socket.has_dualstack_ipv6() else {})
+@asynccontextmanager
+async def served(handler: Any = hello, **options: Any) -> AsyncIterator[str]:
+    """Serve a route."""
+    given: dict[str, Any] = {"host": "127.0.0.1", "port": 0} | options
+    async with serving([web.get("/", handler)], **given) as url:
+        yield url
 
 
-@pytest.mark.parametrize(("host", "named"), _HOSTS.items())
+async def connected(stack: AsyncExitStack, url: str, begin: bytes = b"") -> Connection:
+    """Connect, and send something."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+
+    def close() -> None:
+        writer.transport.abort()
+
+    stack.callback(close)
+    writer.write(begin)
+    await writer.drain()
+    return reader, writer
+
+
+async def ended(connection: Connection) -> bytes:
+    """Wait until the server closes a connection, and return what it sent before."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await connection[0].read()
+    except ConnectionResetError:
+        return b""
+
+
+async def answered(url: str) -> bytes:
+    """Send a whole request on a new connection, and return the first line of the answer."""
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
+        reader, _ = await connected(stack, url, WHOLE)
+        return await reader.readline()
+
+
+@pytest.mark.parametrize(("host", "named"), HOSTS.items())
 async def test_routes_are_served_inside(host: str, named: str) -> None:
     """Inside the block the address answers, afterwards nobody does, and no task is left."""
     tasks = asyncio.all_tasks()
+    unknown: list[str] = []
     async with aiohttp.ClientSession() as session:
-        async with serving([web.get("/", _hello)], host=host, port=0) as url:
+        async with served(host=host, on_unknown=unknown.append) as url:
             assert url.startswith(f"http://{named}:")
             async with session.get(url) as reply:
                 assert await reply.json() == "hello"
+            async with session.post(f"{url}/callback") as reply:
+                assert (reply.status, await reply.json()) == (404, {"error": "Not Found"})
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(url)
+    assert unknown == ["/callback"]
     await asyncio.sleep(0)
     assert asyncio.all_tasks() <= tasks
 
@@ -48,104 +97,36 @@ async def test_requests_under_way_are_answered() -> None:
     async def slow(_: web.Request) -> web.Response:
         begun.set()
         await may_end.wait()
-        return web.json_response("done")
+        return web.Response()
 
-    async with aiohttp.ClientSession() as session:
-
-        async def ask(url: str) -> object:
-            async with session.get(url) as reply:
-                return await reply.json()
-
-        async with serving([web.get("/", slow)], host="127.0.0.1", port=0) as url:
-            asking = asyncio.create_task(ask(url))
-            await begun.wait()
-            asyncio.get_running_loop().call_soon(may_end.set)
-        assert await asking == "done"
-
-
-async def test_a_request_for_nothing_is_told() -> None:
-    """With its path, and answered in JSON."""
-    told: list[str] = []
-    routes = [web.get("/", _hello)]
-    async with (
-        serving(routes, host="127.0.0.1", port=0, on_unknown=told.append) as url,
-        aiohttp.ClientSession() as session,
-        session.post(f"{url}/callback") as reply,
-    ):
-        assert (reply.status, await reply.json()) == (404, {"error": "Not Found"})
-    assert told == ["/callback"]
+    async with served(slow) as url:
+        asking = asyncio.create_task(answered(url))
+        await begun.wait()
+        asyncio.get_running_loop().call_soon(may_end.set)
+    assert await asking == OK
 
 
 async def test_lines_that_cannot_be_read_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Credentials may stand in them."""
+    """Credentials may be in them."""
     caplog.set_level(logging.DEBUG)
-    async with serving([web.get("/", _hello)], host="127.0.0.1", port=0) as url:
+    async with served() as url:
         answer = await ring(url, path="/", headers=(("Authorization", "Basic c2VjcmV0\x01"),))
     assert answer.status == 400
     assert "c2VjcmV0" not in caplog.text
 
 
 async def test_a_taken_port_is_an_error() -> None:
-    """A port that somebody else has is an OSError before the block begins."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(OSError, match=r"(?i)address already in use"):
-            async with serving([], host="127.0.0.1", port=taken.getsockname()[1]):
-                pytest.fail("nothing can be served there")
-
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-SOON: Final = 0.05
-NEVER: Final = 3600.0
-WHOLE: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-HALVES: Final = {
-    "nothing": b"",
-    "half-a-line": b"POST /call",
-    "half-a-head": b"POST /callbacks HTTP/1.1\r\nHost: x\r\nX-More: ",
-}
-
-
-@asynccontextmanager
-async def served(**limits: Any) -> AsyncIterator[str]:
-    """Serve a route that answers at once."""
-    async with serving([web.get("/", _hello)], host="127.0.0.1", port=0, **limits) as url:
-        yield url
-
-
-async def connected(stack: AsyncExitStack, url: str, begin: bytes = b"") -> Connection:
-    """Connect, and send something."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
-
-    async def close() -> None:
-        writer.transport.abort()
-
-    stack.push_async_callback(close)
-    writer.write(begin)
-    await writer.drain()
-    return reader, writer
-
-
-async def ended(connection: Connection) -> bytes:
-    """Wait until the server closes a connection, and return what it sent before."""
-    try:
-        async with asyncio.timeout(20):
-            return await connection[0].read()
-    except ConnectionResetError:
-        return b""
-
-
-async def answered(url: str) -> bytes:
-    """Send a whole request on a connection of its own, and return the first line of the answer."""
-    async with AsyncExitStack() as stack, asyncio.timeout(20):
-        reader, _ = await connected(stack, url, WHOLE)
-        return await reader.readline()
+    """An OSError before the block begins."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match=r"(?i)address already in use"),
+    ):
+        async with served(port=taken.getsockname()[1]):
+            pytest.fail("nothing can be served there")
 
 
 async def test_a_head_that_comes_in_drops_has_no_more_time() -> None:
-    """Each byte would otherwise buy as much time as a whole head."""
+    """Otherwise each byte would give as much time as a whole head."""
     async with served(idle_timeout=SOON) as url, AsyncExitStack() as stack:
         reader, writer = await connected(stack, url, b"GET / HTTP/1.1\r\nX-More: ")
         dropped = 0
@@ -162,30 +143,41 @@ async def test_a_head_that_comes_in_drops_has_no_more_time() -> None:
         assert dropped < 1000
 
 
-async def test_a_connection_is_kept_for_a_while_between_requests() -> None:
-    """It serves several requests, and is closed when no further one comes."""
-    async with served(idle_timeout=SOON) as url, AsyncExitStack() as stack:
-        connection = await connected(stack, url, WHOLE + WHOLE)
-        assert (await ended(connection)).count(b"200 OK") == 2
+REFUSED: Final = b"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nsome"
 
 
-async def test_the_rest_of_a_refused_body_is_not_waited_for() -> None:
-    """Who is answered early and sends on gets the answer, and then the end."""
-    head = b"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nsome"
-    async with served(idle_timeout=SOON) as url, AsyncExitStack() as stack:
-        assert b" 404 " in await ended(await connected(stack, url, head))
+@pytest.mark.parametrize(
+    ("sent", "line", "times"),
+    [
+        pytest.param(WHOLE + WHOLE, b" 200 OK", 2, id="between requests"),
+        pytest.param(REFUSED, b" 404 ", 1, id="within a body that was refused"),
+    ],
+)
+async def test_a_connection_is_kept_for_a_while(sent: bytes, line: bytes, times: int) -> None:
+    """It serves several requests, and is closed when nothing more comes."""
+    async with (
+        asyncio.timeout(8),  # aiohttp's own limits are 10 seconds and more
+        served(idle_timeout=SOON) as url,
+        AsyncExitStack() as stack,
+    ):
+        assert (await ended(await connected(stack, url, sent))).count(line) == times
 
 
-@pytest.mark.parametrize("begin", HALVES.values(), ids=HALVES.keys())
-async def test_a_request_waits_for_idle_connections_no_longer_than_they_may_stay(
-    begin: bytes,
-) -> None:
-    """However many of them there are, each makes room once its time is over."""
+@pytest.mark.parametrize(
+    "begin",
+    [b"", b"POST /call", b"POST /callbacks HTTP/1.1\r\nHost: x\r\nX-More: "],
+    ids=["nothing", "half a line", "half a head"],
+)
+async def test_idle_connections_make_room(begin: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """However many there are, a request waits for their time; one line of the log says so."""
     async with served(idle_timeout=SOON, max_connections=3) as url, AsyncExitStack() as stack:
         idle = [await connected(stack, url, begin) for _ in range(10)]
-        assert await answered(url) == b"HTTP/1.1 200 OK\r\n"
+        assert await answered(url) == OK
         for connection in idle[:7]:
             assert await ended(connection) == b""
+    assert [record.message for record in caplog.records] == [
+        "too many connections are open: others wait until some are closed"
+    ]
 
 
 async def test_no_more_connections_than_that_are_served_at_a_time() -> None:
@@ -202,14 +194,13 @@ async def test_no_more_connections_than_that_are_served_at_a_time() -> None:
         at_once -= 1
         return web.Response(headers={"Connection": "close"})
 
-    limits: dict[str, Any] = {"idle_timeout": NEVER, "max_connections": 2}
-    async with serving([web.get("/", slow)], host="127.0.0.1", port=0, **limits) as url:
+    async with served(slow, idle_timeout=NEVER, max_connections=2) as url:
         asking = [asyncio.create_task(answered(url)) for _ in range(5)]
         for _ in range(2):
             await begun.acquire()
         assert not any(one.done() for one in asking)
         may_end.set()
-        assert await asyncio.gather(*asking) == [b"HTTP/1.1 200 OK\r\n"] * 5
+        assert await asyncio.gather(*asking) == [OK] * 5
 
 
 async def test_a_client_that_does_not_speak_tls_is_not_waited_for() -> None:
@@ -222,41 +213,32 @@ async def test_a_client_that_does_not_speak_tls_is_not_waited_for() -> None:
     async with (
         served(ssl=context, idle_timeout=SOON, max_connections=2) as url,
         AsyncExitStack() as stack,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session,
     ):
         held = [await connected(stack, url, begin) for begin in (b"", WHOLE, b"", b"")]
-        port = urlsplit(url).port
-        async with asyncio.timeout(20):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
-            writer.write(WHOLE)
-            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
-        writer.transport.abort()
+        async with asyncio.timeout(PATIENCE):
+            assert await first_answer(session, url) == 200
         for connection in held:
             assert b"200 OK" not in await ended(connection)
 
 
+async def first_answer(session: aiohttp.ClientSession, url: str) -> int:
+    """Ask until there is an answer: on a busy machine a good handshake may take too long too."""
+    while True:
+        with suppress(aiohttp.ClientError):
+            async with session.get(url) as reply:
+                return reply.status
+
+
 async def test_every_address_of_a_host_is_served() -> None:
     """However few connections may be open, none of them is kept for one of the addresses."""
-    limits: dict[str, Any] = {"idle_timeout": SOON, "max_connections": 1}
-    async with serving([web.get("/", _hello)], host="", port=0, **limits) as url:
-        assert await answered(url) == b"HTTP/1.1 200 OK\r\n"
+    async with served(host="", idle_timeout=SOON, max_connections=1) as url:
+        assert await answered(url) == OK
 
 
-async def test_too_many_connections_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A line says so, however many there are: clients must not be able to fill the disk."""
-    async with served(idle_timeout=SOON, max_connections=1) as url, AsyncExitStack() as stack:
-        for _ in range(5):
-            await connected(stack, url, b"GET")
-        assert await answered(url) == b"HTTP/1.1 200 OK\r\n"
-    assert [record.message for record in caplog.records] == [
-        "too many connections are open: others wait until some are closed"
-    ]
-
-
-@pytest.mark.parametrize(
-    "limits", [{"idle_timeout": 0}, {"max_connections": 0}], ids=["idle", "connections"]
-)
+@pytest.mark.parametrize("limits", [{"idle_timeout": 0}, {"max_connections": 0}])
 async def test_a_limit_is_positive(limits: dict[str, Any]) -> None:
-    """None at all cannot be asked for."""
+    """None at all would serve nobody."""
     with pytest.raises(ConfigurationError):
         async with served(**limits):
             pytest.fail("this serves nobody")

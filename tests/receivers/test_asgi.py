@@ -1,54 +1,55 @@
 """The endpoint in ASGI, by the specification alone: messages in, messages out."""
 
+import logging
 from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 import trustme
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from income_client import ConfigurationError
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
+from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, answer
 from tests.support.callback_certificates import der_of, issued, pem_of
-from tests.support.callback_endpoints import Refusing, Telling
-from tests.support.callback_scopes import scope_of, sent_by, told
+from tests.support.callbacks import Recording, head_in, scope_of, sent_by
 
-CA = trustme.CA()
-PAPER = issued(CA)
+PAPER = issued(trustme.CA())
 DER, PEM = der_of(PAPER), pem_of(PAPER)
+OTHER = pem_of(issued(trustme.CA(), "elsewhere.example"))
+REQUEST = {"type": "http.request"}
 
 
 async def test_a_request_is_answered_with_json_and_its_length() -> None:
     """The head reaches the endpoint, the answer the server."""
-    start, body = await sent_by(Receiver(Telling()), scope_of())
+    start, body = await sent_by(Receiver(Recording()), scope_of())
     assert start["status"] == 200
     assert dict(start["headers"])[b"content-length"] == b"%d" % len(body["body"])
     assert dict(start["headers"])[b"content-type"] == b"application/json"
     assert body["body"] == b'{"method":"POST","peer":"192.0.2.9","bytes":2}'
 
 
-async def test_a_body_comes_in_pieces() -> None:
-    """Their members may be left out, as the specification has it."""
-    endpoint = Telling()
-    pieces: list[dict[str, Any]] = [
-        {"type": "http.request", "body": b"ab", "more_body": True},
-        {"type": "http.request", "more_body": True},
-        {"type": "http.request", "body": b"c"},
-    ]
+@pytest.mark.parametrize(
+    ("pieces", "body"),
+    [
+        ([REQUEST], b""),
+        (
+            [
+                {**REQUEST, "body": b"ab", "more_body": True},
+                {**REQUEST, "more_body": True},
+                {**REQUEST, "body": b"c"},
+            ],
+            b"abc",
+        ),
+        ([{**REQUEST, "body": b"ab", "more_body": True}, {"type": "http.disconnect"}], None),
+    ],
+)
+async def test_a_body_comes_in_pieces(pieces: list[dict[str, Any]], body: bytes | None) -> None:
+    """Their members may be left out, as the specification has it; the client may go away."""
+    endpoint = Recording()
     await sent_by(Receiver(endpoint), scope_of(), pieces)
-    await sent_by(Receiver(endpoint), scope_of(), [{"type": "http.request"}])
-    assert endpoint.bodies == [b"abc", b""]
-
-
-async def test_a_body_that_ends_early_is_told() -> None:
-    """The client has gone before it had sent all."""
-    endpoint = Telling()
-    pieces: list[dict[str, Any]] = [
-        {"type": "http.request", "body": b"ab", "more_body": True},
-        {"type": "http.disconnect"},
-    ]
-    await sent_by(Receiver(endpoint), scope_of(), pieces)
-    assert endpoint.bodies == [None]
+    assert endpoint.bodies == [body]
 
 
 async def test_a_client_that_has_gone_is_no_error() -> None:
@@ -58,41 +59,46 @@ async def test_a_client_that_has_gone_is_no_error() -> None:
         raise ConnectionResetError
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request"}
+        return REQUEST
 
-    await Receiver(Telling())(scope_of(), receive, gone)
+    await Receiver(Recording())(scope_of(), receive, gone)
 
 
 @pytest.mark.parametrize(("version", "closes"), [("1.0", True), ("1.1", True), ("2", False)])
 async def test_a_body_that_was_not_read_ends_the_connection(version: str, closes: bool) -> None:
     """Where the version of HTTP has that header; in others it would be an error."""
-    start, _ = await sent_by(Receiver(Refusing()), scope_of(http_version=version), ())
+    app = Receiver(Recording(refuses=True))
+    start, _ = await sent_by(app, scope_of(http_version=version), ())
     assert start["status"] == 413
     assert ((b"connection", b"close") in start["headers"]) is closes
 
 
-async def test_it_may_be_the_whole_application() -> None:
-    """Its life begins and ends without ado, and nothing but HTTP is served."""
-    life = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-    sent = await sent_by(Receiver(Telling()), {"type": "lifespan"}, life)
-    assert [one["type"] for one in sent] == [
-        "lifespan.startup.complete",
-        "lifespan.shutdown.complete",
-    ]
-    sent = await sent_by(
-        Receiver(Telling()), {"type": "websocket"}, [{"type": "websocket.connect"}]
-    )
-    assert [one["type"] for one in sent] == ["websocket.close"]
+@pytest.mark.parametrize(
+    ("kind", "came", "sent"),
+    [
+        (
+            "lifespan",
+            ["lifespan.startup", "lifespan.shutdown"],
+            ["lifespan.startup.complete", "lifespan.shutdown.complete"],
+        ),
+        ("websocket", ["websocket.connect"], ["websocket.close"]),
+    ],
+)
+async def test_it_may_be_the_whole_application(kind: str, came: list[str], sent: list[str]) -> None:
+    """It starts and stops, and nothing but HTTP is served."""
+    found = await sent_by(Receiver(Recording()), {"type": kind}, [{"type": one} for one in came])
+    assert [one["type"] for one in found] == sent
     with pytest.raises(ConfigurationError):
-        await sent_by(Receiver(Telling()), {"type": "postcard"})
+        await sent_by(Receiver(Recording()), {"type": "postcard"})
 
 
-def test_what_is_no_endpoint_is_refused_at_once() -> None:
+def test_what_is_not_an_endpoint_is_refused_at_once() -> None:
     """Not at the first request."""
+    wrong: Any = print
     with pytest.raises(ConfigurationError):
-        Receiver(print)  # type: ignore[arg-type]
+        Receiver(wrong)
     with pytest.raises(ConfigurationError):
-        routes(print, "/callbacks")  # type: ignore[arg-type]
+        routes(wrong, "/callbacks")
 
 
 def tls(**changed: Any) -> dict[str, Any]:
@@ -100,29 +106,108 @@ def tls(**changed: Any) -> dict[str, Any]:
     return {"tls": {"client_cert_chain": [PEM], "client_cert_error": None} | changed}
 
 
-async def test_a_certificate_comes_by_the_tls_extension() -> None:
-    """The first of the chain is the client's."""
-    other = pem_of(issued(CA, "elsewhere.example"))
-    assert (await told(scope_of(extensions=tls()))).certificate == DER
-    chain = (PEM, other)
-    assert (await told(scope_of(extensions=tls(client_cert_chain=chain)))).certificate == DER
+@pytest.mark.parametrize(
+    ("extensions", "certificate"),
+    [
+        (tls(), DER),
+        (tls(client_cert_chain=(PEM, OTHER)), DER),
+        (None, None),
+        ({}, None),
+        ({"tls": None}, None),
+        ({"tls": {}}, None),
+        *((tls(client_cert_chain=one), None) for one in ([], None, ["none", PEM], [DER])),
+        (tls(client_cert_error="unable to get local issuer certificate"), None),
+        (tls(client_cert_error=""), None),
+    ],
+)
+async def test_a_certificate_comes_by_the_tls_extension(
+    extensions: Any, certificate: bytes | None
+) -> None:
+    """The first of the chain, if it can be read and the server finds nothing wrong with it."""
+    assert (await head_in(scope_of(extensions=extensions))).certificate == certificate
+
+
+def forwarded(value: str, name: bytes = b"x-forwarded-for", **changed: Any) -> dict[str, Any]:
+    """Return a scope with this header field."""
+    return scope_of(headers=[(name, value.encode("latin-1"))], **changed)
 
 
 @pytest.mark.parametrize(
-    "extensions",
+    ("client", "server", "peer"),
     [
-        None,
-        {},
-        {"tls": None},
-        {"tls": {}},
-        tls(client_cert_chain=[]),
-        tls(client_cert_chain=None),
-        tls(client_cert_chain=["no certificate", PEM]),
-        tls(client_cert_chain=[DER]),
-        tls(client_cert_error="unable to get local issuer certificate"),
-        tls(client_cert_error=""),
+        (("192.0.2.9", 4711), ("192.0.2.1", 443), "192.0.2.9"),
+        (["2001:db8::9", 1], ("192.0.2.1", 443), "2001:db8::9"),
+        *((None, server, None) for server in (("192.0.2.1", 443), None, ("", None))),
+        *((None, server, UNIX_PEER) for server in (("/s", None), ["/s", None])),
+        (("192.0.2.9", 4711), ("/s", None), REWRITTEN_PEER),
+        *(
+            (("192.0.2.9", port), ("192.0.2.1", 443), REWRITTEN_PEER)
+            for port in (0, None, -4711, 70000)
+        ),
+        ((None, 4711), ("192.0.2.1", 443), REWRITTEN_PEER),
     ],
 )
-async def test_what_is_not_verified_is_no_certificate(extensions: Any) -> None:
-    """None came, none can be read, or the server says that something is wrong with it."""
-    assert (await told(scope_of(extensions=extensions))).certificate is None
+async def test_who_the_other_end_is(client: Any, server: Any, peer: str | None) -> None:
+    """An address with a port that connections have; a socket of the file system; or unknown."""
+    assert (await head_in(scope_of(client=client, server=server))).peer == peer
+
+
+@pytest.mark.parametrize("name", [b"X-Forwarded-For", b"x-real-ip", b"Forwarded"])
+@pytest.mark.parametrize("value", ["198.51.100.7", "192.0.2.9", "", "for=192.0.2.9", "unix:"])
+async def test_with_a_forwarding_header_no_peer_is_believed(name: bytes, value: str) -> None:
+    """The address may be the header's, unless the caller says that the server's is true."""
+    scope = forwarded(value, name)
+    assert (await head_in(scope)).peer == REWRITTEN_PEER
+    endpoint = Recording()
+    await sent_by(Receiver(endpoint, is_peer_true=True), scope)
+    assert endpoint.heads[0].peer == "192.0.2.9"
+
+
+IPV4 = "198.51.100.7"
+HOPS = [
+    IPV4,
+    *(f"{IPV4}:{port}" for port in ("4711", " 4711 ", "+4711", "4_711", "04711", "-4711", "99999")),
+    *("[2001:db8::7]:4711", "[2001:db8::7]", "2001:db8::7", "somebody", "somebody:4711", "unix:"),
+    *("127.0.0.1:4711", f"203.0.113.9, {IPV4}:4711", f"{IPV4}:4711, 127.0.0.1"),
+    *("127.0.0.1:4711, 127.0.0.1:4712", f"[::ffff:{IPV4}%a;b]:80", '[::ffff:127.0.0.1%a"b]:80'),
+    "1:1," * 20_000,
+]
+
+
+@pytest.mark.parametrize("trusted", ["127.0.0.1", "*", "127.0.0.1, 198.51.100.7"])
+@pytest.mark.parametrize("hop", HOPS)
+async def test_an_address_that_uvicorn_took_from_a_header_is_not_believed(
+    hop: str, trusted: str
+) -> None:
+    """Neither as a source nor as a proxy, however it was written."""
+    endpoint = Recording()
+    app = ProxyHeadersMiddleware(Receiver(endpoint), trusted)  # type: ignore[arg-type]
+    await sent_by(app, forwarded(hop, client=("127.0.0.1", 40312)))
+    await sent_by(app, forwarded(hop, client=None, server=("/s", None)))
+    over_tcp, over_unix = endpoint.heads
+    assert over_tcp.peer == REWRITTEN_PEER
+    assert over_unix.peer == (REWRITTEN_PEER if trusted == "*" else UNIX_PEER)
+
+
+class Forbidding(Recording):
+    """Answers 403."""
+
+    async def answer(self, head: Any, body: Any) -> Any:
+        """Refuse."""
+        return answer(403)
+
+
+async def test_the_log_says_once_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    """Where a request was refused and its peer had been rewritten; else it says nothing."""
+    rewritten = forwarded(IPV4, client=(IPV4, 0))
+    with caplog.at_level(logging.INFO):
+        await sent_by(Receiver(Recording()), rewritten)
+        await sent_by(Receiver(Forbidding()), scope_of())
+        assert not caplog.records
+        app = Receiver(Forbidding())
+        for _ in range(2):
+            await sent_by(app, rewritten)
+    (record,) = caplog.records
+    assert record.name == "income_client.receivers"
+    assert "uvicorn:H11Protocol" in record.getMessage()
+    assert IPV4 not in record.getMessage()

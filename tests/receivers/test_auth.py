@@ -1,4 +1,4 @@
-"""What the checks of callbacks can be told, and in which order a head is checked."""
+"""The values that say how callbacks are checked, and the order in which a head is checked."""
 
 import base64
 import subprocess
@@ -30,8 +30,8 @@ from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.auth import CallbackGate
 from income_client.receivers.exchange import Refusal, RequestHead
 from income_client.receivers.networks import TrustedProxies
+from tests.support.callbacks import refusal_of
 from tests.support.leaks import package_frames
-from tests.support.refusals import refusal_of
 from tests.support.signed_tokens import (
     AUDIENCE,
     ISSUER,
@@ -42,53 +42,47 @@ from tests.support.signed_tokens import (
     segment,
 )
 
-AUTH = CallbackBasicAuth("service", "invented-1", also=[BasicAuth("service", "invented-2")])
+NOW: Final = 1_782_820_800.0
+URL: Final = "https://id.example.test/keys"
+SECRET: Final = "s3cret-" * 8
+AUTH: Final = CallbackBasicAuth("service", "invented-1", also=[BasicAuth("service", "invented-2")])
 
 
 def encoded(pair: str, encoding: str = "utf-8") -> bytes:
-    """Return a pair as it stands in the header."""
-    return base64.b64encode(pair.encode(encoding))
+    """Return a pair as the header has it."""
+    return base64.b64encode(pair.encode(encoding, "surrogatepass"))
 
 
-@pytest.mark.parametrize("pair", ["service:invented-1", "service:invented-2"])
-def test_every_pair_is_accepted(pair: str) -> None:
-    """So a password can be changed on one side after the other."""
-    assert refusal_of(AUTH.check, encoded(pair)) is None
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_both_encodings_of_a_password_are_accepted(encoding: str) -> None:
-    """Nobody says which one the service uses."""
+def test_every_pair_is_accepted_in_both_encodings() -> None:
+    """A password can be changed on one side after the other; the encoding is not specified."""
+    assert refusal_of(AUTH.check, encoded("service:invented-1")) is None
+    assert refusal_of(AUTH.check, encoded("service:invented-2")) is None
     auth = CallbackBasicAuth("müller", "gemäß")
-    assert refusal_of(auth.check, encoded("müller:gemäß", encoding)) is None
+    for encoding in ("utf-8", "latin-1"):
+        assert refusal_of(auth.check, encoded("müller:gemäß", encoding)) is None
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_only_equal_pairs_pass(name: str, password: str) -> None:
     """No text is taken for another."""
     pair = f"{name}:{password}"
-    refusal = refusal_of(AUTH.check, base64.b64encode(pair.encode("utf-8", "surrogatepass")))
     is_known = pair in ("service:invented-1", "service:invented-2")
-    assert refusal is (None if is_known else Refusal.PASSWORD_WRONG)
+    assert refusal_of(AUTH.check, encoded(pair)) is (None if is_known else Refusal.PASSWORD_WRONG)
 
 
 @pytest.mark.parametrize(
     ("username", "password", "also"),
     [
-        ("", "p", ()), ("u", "", ()), ("u:v", "p", ()), ("u", "p\n", ()), ("u", Secret(""), ()),
-        ("u", "p", 7), ("u", "p", [("u", "q")]), ("u", None, ()),
+        *(("", "p", ()), ("u", "", ()), ("u:v", "p", ()), ("u", "p\n", ()), ("u", None, ())),
+        *(("u", Secret(""), ()), ("u", "p", 7), ("u", "p", [("u", "q")])),
     ],
-)  # fmt: skip
+)
 def test_empty_and_unsendable_credentials_are_refused(
-    username: str, password: str, also: object
+    username: str, password: Any, also: Any
 ) -> None:
     """An endpoint with an empty password would be open."""
     with pytest.raises(ConfigurationError):
-        CallbackBasicAuth(username, password, also=also)  # type: ignore[arg-type]
-
-
-URL: Final = "https://id.example.test/keys"
-SECRET: Final = "s3cret-" * 8
+        CallbackBasicAuth(username, password, also=also)
 
 
 def short_pem() -> bytes:
@@ -139,37 +133,23 @@ def test_a_secret_is_as_long_as_its_hash(algorithm: str, length: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"keys": None}, "exactly one"),
-        ({"jwks_url": URL}, "exactly one"),
-        ({"issuer": None}, "issuer"),
-        ({"issuer": ""}, "issuer"),
-        ({"issuer": 5}, "issuer"),
+        *(({"keys": None}, "exactly one"), ({"jwks_url": URL}, "exactly one")),
+        *(({"issuer": value}, "issuer") for value in (None, "", 5)),
         ({"audience": None}, "another API"),
-        ({"audience": []}, "audience"),
-        ({"audience": ""}, "audience"),
-        ({"audience": [b"x"]}, "audience"),
-        ({"audience": b"x"}, "audience"),
-        ({"claims": {}}, "claims"),
-        ({"claims": {"": "x"}}, "claims"),
+        *(({"audience": value}, "audience") for value in ([], "", [b"x"], b"x")),
+        *(({"claims": value}, "claims") for value in ({}, {"": "x"}, "client_id")),
+        *(({"claims": {"client_id": value}}, "claims") for value in ("", 1.5)),
         ({"claims": {"iss": "x"}}, "iss"),
-        ({"claims": {"client_id": ""}}, "claims"),
-        ({"claims": {"client_id": 1.5}}, "claims"),
-        ({"claims": "client_id"}, "claims"),
-        ({"algorithms": []}, "algorithms"),
-        ({"algorithms": "ES256"}, "algorithms"),
-        ({"algorithms": ["none"]}, "algorithms"),
-        ({"algorithms": ["ES256K"]}, "algorithms"),
+        *(({"algorithms": value}, "algorithms") for value in ([], "ES256", ["none"], ["ES256K"])),
         ({"algorithms": ["ES256", "HS256"]}, "never go together"),
         ({"algorithms": ["RS256"]}, "keys"),
-        ({"leeway": -1}, "leeway"),
-        ({"leeway": 60.5}, "leeway"),
-        ({"leeway": float("nan")}, "leeway"),
-        ({"leeway": 10**400}, "leeway"),
-        ({"leeway": True}, "leeway"),
+        # No public key is ever taken for a secret.
+        ({"keys": None, "jwks_url": URL, "algorithms": ["HS256"]}, "HS256"),
+        *(({"leeway": value}, "leeway") for value in (-1, 60.5, float("nan"), 10**400, True)),
     ],
 )
-def test_what_cannot_be_meant_is_refused(arguments: dict[str, Any], text: str) -> None:
-    """Every rule is checked at construction."""
+def test_an_invalid_rule_is_refused(arguments: dict[str, Any], text: str) -> None:
+    """At construction."""
     with pytest.raises(ConfigurationError, match=text):
         accepting(**arguments)
 
@@ -183,21 +163,11 @@ def test_a_key_set_address_is_https_or_on_this_machine(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://id.example.test/keys",
-        "ftp://127.0.0.1/keys",
-        "https://user:S3CRET@id.example.test/keys",
-        "https://id.example.test/keys#S3CRET",
-        "https://id.example.test:0/keys",
-        "https://id.example.test:x/keys",
-        "https://[::1/keys",
-        "https:///keys",
-        "https://id.example.test\\@127.0.0.1/",
-        "https://id.example.test/k y",
-        "http://0x7f.1/keys",
-        f"{URL}\n",
-        "https://ü.example.test/",
-        "x" * 5000,
-        5,
+        *("http://id.example.test/keys", "ftp://127.0.0.1/keys", "http://0x7f.1/keys"),
+        *("https://user:S3CRET@id.example.test/keys", "https://id.example.test/keys#S3CRET"),
+        *("https://id.example.test:0/keys", "https://id.example.test:x/keys", "https:///keys"),
+        *("https://[::1/keys", "https://id.example.test\\@127.0.0.1/", f"{URL}\n", 5),
+        *("https://id.example.test/k y", "https://ü.example.test/", "x" * 5000),
     ],
 )
 def test_other_addresses_are_refused_and_not_shown(url: Any) -> None:
@@ -207,25 +177,15 @@ def test_other_addresses_are_refused_and_not_shown(url: Any) -> None:
     assert "S3CRET" not in str(caught.value)
 
 
-def test_keys_that_anybody_can_fetch_are_no_secrets() -> None:
-    """HS256 with an address is refused, so that no public key is ever taken for a secret."""
-    with pytest.raises(ConfigurationError, match="HS256"):
-        accepting(keys=None, jwks_url=URL, algorithms=["HS256"])
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"issuer": ISSUER},
-        {"audience": AUDIENCE},
-        {"claims": {"a": 1}},
-        {"algorithms": ["ES256"]},
-        {"leeway": 5.0},
-        {"keys": public_jwk("P-256")},
+        *({"issuer": ISSUER}, {"audience": AUDIENCE}, {"claims": {"a": 1}}, {"leeway": 5.0}),
+        *({"algorithms": ["ES256"]}, {"keys": public_jwk("P-256")}),
     ],
 )
 def test_verify_decides_alone(arguments: dict[str, Any]) -> None:
-    """Rules that nobody would look at are refused."""
+    """Rules beside it, which nothing would apply, are refused."""
     assert CallbackBearerAuth(verify=bool).rules is None
     with pytest.raises(ConfigurationError, match="verify"):
         CallbackBearerAuth(verify=bool, **arguments)
@@ -281,33 +241,26 @@ except ConfigurationError as error:
     assert b"pip install 'income-client[callbacks]'" in done.stdout
 
 
-NOW = 1_782_820_800.0
-BASIC = CallbackBasicAuth("service", "invented-1")
-BEARER = CallbackBearerAuth(verify=lambda _token: True)
-NETWORKS = CallbackSourceNetworks(["198.51.100.0/24"])
-GOOD = b"Basic " + base64.b64encode(b"service:invented-1")
-PROXIES = TrustedProxies(["10.0.0.1"])
+BEARER: Final = CallbackBearerAuth(verify=lambda _token: True)
+NETWORKS: Final = CallbackSourceNetworks(["198.51.100.0/24"])
+GOOD: Final = b"Basic " + encoded("service:invented-1")
+ELSEWHERE: Final = "203.0.113.9"
 
 
-def head(*authorization: bytes, method: str = "POST", peer: str = "198.51.100.7") -> RequestHead:
+def head(*authorization: bytes, peer: str = "198.51.100.7") -> RequestHead:
     """Return the head of a request with these Authorization fields."""
     fields = tuple((b"authorization", value) for value in authorization)
-    return RequestHead(method=method, headers=fields, peer=peer)
+    return RequestHead(method="POST", headers=fields, peer=peer)
 
 
-def gate(*auth: CallbackBasicAuth | CallbackBearerAuth | CallbackSourceNetworks) -> CallbackGate:
+def gate(*auth: Any) -> CallbackGate:
     """Return a gate with these checks."""
-    return CallbackGate(auth, proxies=PROXIES)
-
-
-def refused(checks: CallbackGate, request: RequestHead) -> Refusal | None:
-    """Return why a head is refused."""
-    return refusal_of(checks.check, request, now=NOW)
+    return CallbackGate(auth, proxies=TrustedProxies(["10.0.0.1"]))
 
 
 def test_of_basic_and_bearer_either_will_do() -> None:
     """A request has one Authorization header."""
-    both = gate(BASIC, BEARER)
+    both = gate(AUTH, BEARER)
     assert both.check(head(GOOD), now=NOW) is None
     assert both.check(head(b"bearer  abc"), now=NOW) == "abc"
     assert both.challenges == ('Basic realm="callbacks"', 'Bearer realm="callbacks"')
@@ -315,15 +268,18 @@ def test_of_basic_and_bearer_either_will_do() -> None:
 
 def test_addresses_are_looked_at_before_passwords() -> None:
     """Nobody guesses from elsewhere."""
-    both = gate(BASIC, NETWORKS)
-    assert both.check(head(GOOD), now=NOW) is None
-    assert refused(both, head(GOOD, peer="203.0.113.9")) is Refusal.SOURCE_NOT_ALLOWED
-    assert refused(both, head(peer="203.0.113.9")) is Refusal.SOURCE_NOT_ALLOWED
-    assert refused(both, head()) is Refusal.AUTHORIZATION_MISSING
+    both = gate(AUTH, NETWORKS)
+    for request, expected in (
+        (head(GOOD), None),
+        (head(GOOD, peer=ELSEWHERE), Refusal.SOURCE_NOT_ALLOWED),
+        (head(peer=ELSEWHERE), Refusal.SOURCE_NOT_ALLOWED),
+        (head(), Refusal.AUTHORIZATION_MISSING),
+    ):
+        assert refusal_of(both.check, request, now=NOW) is expected
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=60)), max_size=5))
 def test_no_head_raises(fields: list[tuple[bytes, bytes]]) -> None:
-    """Whatever comes becomes a refusal, or a token to be checked."""
+    """Any fields become a refusal, or a token to be checked."""
     request = RequestHead(method="POST", headers=tuple(fields), peer="198.51.100.7")
-    refused(gate(BASIC, BEARER, NETWORKS), request)
+    refusal_of(gate(AUTH, BEARER, NETWORKS).check, request, now=NOW)

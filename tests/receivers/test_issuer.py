@@ -15,7 +15,7 @@ from income_client.receivers.exchange import Answer, Refusal, RequestHead
 from income_client.receivers.issuer import CallbackTokenIssuer
 from income_client.receivers.jwt import check_token
 from income_client.settings import OAuth2ClientCredentials, Secret
-from tests.support.refusals import refusal_of
+from tests.support.callbacks import refusal_of
 from tests.support.signed_tokens import NOW, outcome
 
 CLIENT: Final = "service"
@@ -57,10 +57,12 @@ def issued_token(issuer: CallbackTokenIssuer, **arguments: Any) -> str:
 
 
 OTHER: Final = OAuth2ClientCredentials("old-service", "z" * 40)
+SHOP: Final = CallbackTokenIssuer(CLIENT, SECRET)
+PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()
 
 
 def refusal(auth: CallbackBearerAuth, text: str, *, now: float = NOW) -> Refusal | None:
-    """Return what a receiver says of a token."""
+    """Return why a receiver refuses a token."""
     return refusal_of(check_token, text, auth.keys, auth.rules, now=now)
 
 
@@ -69,30 +71,21 @@ def issuer(**arguments: Any) -> CallbackTokenIssuer:
     return CallbackTokenIssuer(CLIENT, SECRET, **arguments)
 
 
-def fields(answer: Answer) -> dict[str, str]:
-    """Return the header fields of an answer."""
-    return dict(answer.headers)
+def said(answer: Answer) -> tuple[int, Any]:
+    """Return the status and the error of an answer."""
+    return answer.status, msgspec.json.decode(answer.body).get("error")
 
 
-def test_a_token_is_sold_and_accepted() -> None:
-    """The answer has the form of contract section 5.1, and is kept by nobody."""
-    shop = issuer()
-    answer = request_token(shop)
+def test_a_token_is_issued_and_accepted() -> None:
+    """The answer has the form of contract section 5.1, and may not be stored."""
+    answer = request_token(SHOP)
     content = msgspec.json.decode(answer.body)
     assert answer.status == 200
     assert content.keys() == {"access_token", "token_type", "expires_in"}
     assert (content["token_type"], content["expires_in"]) == ("Bearer", 3600)
-    assert fields(answer)["Cache-Control"] == "no-store"
-    assert fields(answer)["Pragma"] == "no-cache"
-    assert refusal(shop.auth, content["access_token"]) is None
-
-
-def test_an_issuer_issues_tokens_without_a_request() -> None:
-    """The same token that the first of its clients would get for one."""
-    shop = issuer(also=[OTHER])
-    token = shop.issue(now=NOW, nonce=bytes(16))
-    assert token == issued_token(shop)
-    assert refusal(issuer().auth, token) is None
+    assert dict(answer.headers)["Cache-Control"] == "no-store"
+    assert dict(answer.headers)["Pragma"] == "no-cache"
+    assert refusal(SHOP.auth, content["access_token"]) is None
 
 
 def test_a_token_ends_with_its_life() -> None:
@@ -103,7 +96,7 @@ def test_a_token_ends_with_its_life() -> None:
     assert refusal(shop.auth, issued_token(shop), now=NOW + 90) is Refusal.TOKEN_OUT_OF_TIME
 
 
-def test_another_secret_or_another_client_sells_other_tokens() -> None:
+def test_another_secret_or_another_client_has_other_tokens() -> None:
     """Neither accepts the other's, and no identity provider's rules fit."""
     text = issued_token(issuer())
     for shop in (CallbackTokenIssuer(CLIENT, "y" * 43), CallbackTokenIssuer("other", SECRET)):
@@ -112,55 +105,44 @@ def test_another_secret_or_another_client_sells_other_tokens() -> None:
     assert outcome(text, keys=keys, algorithms=["HS256"]) is Refusal.TOKEN_KEY_UNKNOWN
 
 
-def test_during_a_change_both_secrets_buy_and_both_tokens_pass() -> None:
-    """The old secret's tokens end with it."""
+def test_while_a_secret_changes_both_get_tokens_and_both_tokens_pass() -> None:
+    """The old secret's tokens end with it; `issue` gives the first client's without a request."""
     shop = issuer(also=[OTHER])
     old = issued_token(shop, authorization=basic(OTHER.client_id, OTHER.client_secret.reveal()))
-    assert refusal(shop.auth, old) is None
-    assert refusal(shop.auth, issued_token(shop)) is None
-    assert refusal(issuer().auth, issued_token(shop)) is None
-    assert refusal(issuer().auth, old) is Refusal.TOKEN_KEY_UNKNOWN
+    new = issued_token(shop)
+    assert shop.issue(now=NOW, nonce=bytes(16)) == new
+    assert refusal(shop.auth, old) is refusal(shop.auth, new) is refusal(SHOP.auth, new) is None
+    assert refusal(SHOP.auth, old) is Refusal.TOKEN_KEY_UNKNOWN
 
 
-@pytest.mark.parametrize("lifetime", [59, 86_401, 0, float("nan"), float("inf"), True, "60"])
-def test_a_life_is_a_minute_to_a_day(lifetime: Any) -> None:
-    """Other lives are refused."""
-    with pytest.raises(ConfigurationError, match="lifetime"):
-        issuer(lifetime=lifetime)
-
-
-def test_a_short_secret_is_refused_with_a_recipe() -> None:
-    """Since who sees a token can try secrets at home."""
-    short = "S3CRET" + "x" * 25
-    old = OAuth2ClientCredentials("old", short)
-    for secret, also in ((short, ()), (SECRET, (old,))):
-        with pytest.raises(ConfigurationError, match=r"token_urlsafe\(32\)"):
-            CallbackTokenIssuer(CLIENT, secret, also=also)
+SHORT: Final = "S3CRET" + "x" * 25
 
 
 @pytest.mark.parametrize(
-    ("client_id", "client_secret", "also"),
+    ("arguments", "message"),
     [
-        ("", SECRET, ()),
-        ("a:b", SECRET, ()),
-        (CLIENT, "", ()),
-        (CLIENT, None, ()),
-        (CLIENT, SECRET, 5),
-        (CLIENT, SECRET, "x"),
-        (CLIENT, SECRET, [Secret(SECRET)]),
+        *(({"lifetime": value}, "lifetime") for value in (59, 86_401, 0, True, "60")),
+        *(({"lifetime": value}, "lifetime") for value in (float("nan"), float("inf"))),
+        # Who sees a token can try secrets at home.
+        ({"client_secret": SHORT}, r"token_urlsafe\(32\)"),
+        ({"also": (OAuth2ClientCredentials("old", SHORT),)}, r"token_urlsafe\(32\)"),
+        *(({"client_id": value}, "client_id") for value in ("", "a:b")),
+        *(({"client_secret": value}, "client_secret") for value in ("", None)),
+        *(({"also": value}, "also") for value in (5, "x", [Secret(SECRET)])),
     ],
 )
-def test_what_is_no_client_is_refused(client_id: Any, client_secret: Any, also: Any) -> None:
-    """Neither half pairs nor other values."""
-    with pytest.raises(ConfigurationError):
-        CallbackTokenIssuer(client_id, client_secret, also=also)
+def test_invalid_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """At construction, without the secret."""
+    good: dict[str, Any] = {"client_id": CLIENT, "client_secret": SECRET}
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        CallbackTokenIssuer(**(good | arguments))
+    assert "S3CRET" not in str(caught.value)
 
 
 def test_the_secret_is_not_shown() -> None:
     """Neither the secret nor what is made of it, in the repr or in a token."""
-    shop = issuer()
-    (client,) = shop._clients
-    for shown in (repr(shop), repr(client), issued_token(shop)):
+    (client,) = SHOP._clients
+    for shown in (repr(SHOP), repr(client), issued_token(SHOP)):
         assert SECRET not in shown
         assert client.key.reveal() not in shown
 
@@ -176,15 +158,6 @@ def test_every_spelling_of_a_secret_is_known(secret: str) -> None:
     assert request_token(shop, authorization=encoded).status == 200
 
 
-SHOP: Final = CallbackTokenIssuer(CLIENT, SECRET)
-PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()
-
-
-def said(answer: Answer) -> tuple[int, Any]:
-    """Return the status and the error of an answer."""
-    return answer.status, msgspec.json.decode(answer.body).get("error")
-
-
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "post", "OPTIONS"])
 def test_only_post_is_answered(method: str) -> None:
     """Credentials do not belong into addresses."""
@@ -198,12 +171,9 @@ def test_only_post_is_answered(method: str) -> None:
     [
         GRANT,
         GRANT + b"&scope=callbacks&audience=x&resource=a&resource=b",
-        GRANT + b"&client_id=service",
-        GRANT + b"&client_id=&client_secret=",
-        GRANT + b"&",
-        b"&=&x&" + GRANT,
+        *(GRANT + rest for rest in (b"&client_id=service", b"&client_id=&client_secret=", b"&")),
+        *(first + GRANT for first in (b"&=&x&", b"scope=%ff%00&")),
         b"grant%5Ftype=client%5Fcredentials",
-        b"scope=%ff%00&" + GRANT,
     ],
 )
 def test_what_is_not_known_is_ignored(body: bytes) -> None:
@@ -220,22 +190,14 @@ def test_credentials_may_come_in_the_form() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"scope=x",
-        b"grant_type=",
-        b"Grant_Type=client_credentials",
-        GRANT + b"&" + GRANT,
-        GRANT + PAIR,
-        GRANT + b"&client_secret=x",
-        GRANT + b"&client_id=other",
-        GRANT + b"&client_id=service&client_id=service",
-        GRANT + b"&scope=%zz",
-        GRANT + b"&scope=%",
-        GRANT + b"&x=1" * 100,
+        *(b"", b"scope=x", b"grant_type=", b"Grant_Type=client_credentials"),
+        *(GRANT + b"&" + GRANT, GRANT + PAIR, GRANT + b"&client_secret=x"),
+        *(GRANT + b"&client_id=other", GRANT + b"&client_id=service&client_id=service"),
+        *(GRANT + b"&scope=%zz", GRANT + b"&scope=%", GRANT + b"&x=1" * 100),
         b'{"grant_type": "client_credentials"}',
     ],
 )
-def test_a_request_that_is_not_well_formed_is_invalid(body: bytes) -> None:
+def test_an_invalid_form_is_refused(body: bytes) -> None:
     """Doubled, missing and broken parameters, and two ways to authenticate at once."""
     assert said(request_token(SHOP, body)) == (400, "invalid_request")
 
@@ -243,85 +205,56 @@ def test_a_request_that_is_not_well_formed_is_invalid(body: bytes) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"content_type": None},
-        {"content_type": b"application/json"},
-        {"content_type": b"multipart/form-data"},
+        *({"content_type": one} for one in (None, b"application/json", b"multipart/form-data")),
         {"more": ((b"content-type", FORM),)},
         {"more": ((b"content-encoding", b"gzip"),)},
         {"more": ((b"AUTHORIZATION", GOOD),)},
     ],
 )
-def test_a_head_that_is_not_well_formed_is_invalid(arguments: Any) -> None:
-    """Another type, a compressed form, a header that stands twice."""
+def test_an_invalid_head_is_refused(arguments: Any) -> None:
+    """Another type, a compressed form, a header that is there twice."""
     assert said(request_token(SHOP, **arguments)) == (400, "invalid_request")
 
 
 @pytest.mark.parametrize("grant", [b"password", b"CLIENT_CREDENTIALS", b"client_credentials%00"])
 def test_another_grant_is_not_supported(grant: bytes) -> None:
-    """There is one kind of grant, for those who may ask."""
+    """For those who may ask; the credentials are checked first."""
     assert said(request_token(SHOP, b"grant_type=" + grant)) == (400, "unsupported_grant_type")
     unknown = request_token(SHOP, b"grant_type=" + grant, authorization=basic(CLIENT, "x"))
     assert said(unknown) == (401, "invalid_client")
 
 
-STRANGERS: Final = (
-    None,
-    b"",
-    b"Basic",
-    b"Basic ",
-    b"Basic !!!!",
-    b"Basic =",
-    b"Bearer abc",
-    GOOD.replace(b"Basic", b"Digest"),
-    GOOD + b"AAAA",
-    basic(CLIENT, ""),
-    basic("", SECRET),
-    basic(CLIENT, SECRET + "\0"),
-    basic(CLIENT, SECRET[:-1]),
-    basic(CLIENT, SECRET.upper()),
-    basic(CLIENT.upper(), SECRET),
-    basic("other", SECRET),
-    basic(CLIENT, "ü" * 40),
-    basic(CLIENT, "%zz%"),
+HEADERS: Final = (
+    *(None, b"", b"Basic", b"Basic ", b"Basic !!!!", b"Basic =", b"Bearer abc"),
+    *(GOOD.replace(b"Basic", b"Digest"), GOOD + b"AAAA", b"Basic " + b"A" * 20_000),
+    *(basic(CLIENT, ""), basic(CLIENT, SECRET + "\0"), basic(CLIENT, SECRET[:-1])),
+    *(basic(CLIENT, SECRET.upper()), basic(CLIENT, "ü" * 40), basic(CLIENT, "%zz%")),
+    *(basic("", SECRET), basic(CLIENT.upper(), SECRET), basic("other", SECRET)),
     b"Basic " + base64.b64encode(SECRET.encode()),
     b"Basic " + base64.b64encode(b"\xff:\xff\x00"),
-    b"Basic " + b"A" * 20_000,
     "Basic ü".encode(),
+)
+FORMS: Final = (
+    *(b"&client_id=service", b"&client_id=service&client_secret=", b"&client_assertion=x"),
+    *(b"&client_id=service&client_secret=x", b"&client_id=service&client_secret=%00"),
+    *(PAIR + b"%00", PAIR + b"+", PAIR.replace(b"service", b"Service")),
 )
 
 
-@pytest.mark.parametrize("authorization", STRANGERS)
-def test_whoever_is_no_client_gets_the_same_answer(authorization: bytes | None) -> None:
-    """Neither the status nor the text says what was wrong."""
-    answer = request_token(SHOP, authorization=authorization)
+@pytest.mark.parametrize(
+    ("authorization", "form"), [*((one, b"") for one in HEADERS), *((None, one) for one in FORMS)]
+)
+def test_all_wrong_clients_get_the_same_answer(authorization: bytes | None, form: bytes) -> None:
+    """Neither the status nor the text says what was wrong, in the header or in the form."""
+    answer = request_token(SHOP, GRANT + form, authorization=authorization)
     assert answer == request_token(SHOP, authorization=basic(CLIENT, "wrong"))
     assert said(answer) == (401, "invalid_client")
     assert dict(answer.headers)["WWW-Authenticate"].startswith("Basic ")
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        b"",
-        b"&client_id=service",
-        b"&client_id=service&client_secret=",
-        b"&client_id=service&client_secret=x",
-        b"&client_id=service&client_secret=%00",
-        PAIR + b"%00",
-        PAIR + b"+",
-        PAIR.replace(b"service", b"Service"),
-        b"&client_assertion=x",
-    ],
-)
-def test_a_wrong_pair_in_the_form_gets_it_too(pair: bytes) -> None:
-    """The place makes no difference."""
-    answer = request_token(SHOP, GRANT + pair, authorization=None)
-    assert answer == request_token(SHOP, authorization=basic(CLIENT, "wrong"))
-
-
 @given(st.binary(max_size=200), st.binary(max_size=100), st.booleans())
-def test_bytes_of_any_kind_lead_to_a_refusal(body: bytes, value: bytes, is_basic: bool) -> None:
-    """Nothing is raised, and nothing is sold."""
+def test_any_bytes_lead_to_a_refusal(body: bytes, value: bytes, is_basic: bool) -> None:
+    """Nothing is raised, and nothing is issued."""
     authorization = b"Basic " + base64.b64encode(value) if is_basic else value
     for form in (body, GRANT + b"&" + body):
         assert request_token(SHOP, form, authorization=authorization).status in (400, 401)

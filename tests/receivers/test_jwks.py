@@ -1,4 +1,4 @@
-"""A key set is fetched within its limits, kept, renewed, and asked for seldom."""
+"""Tokens are checked with an issuer's keys, which are fetched within limits, kept and renewed."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 import zlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from income_client.receivers.auth import CallbackBearerAuth
 from income_client.receivers.exchange import Refusal, RefusedError
 from income_client.receivers.jwks import (
     FETCH_EVERY,
@@ -26,21 +27,62 @@ from income_client.receivers.jwks import (
     fetch_key_set,
 )
 from income_client.receivers.jwt import TokenKeys
-from tests.support.key_sets import GONE, URL, KeySetAtPlay, turns
-from tests.support.refusals import refusal_in
-from tests.support.scripted_server import Answer, Seen, forever, reply, reset, serving
-from tests.support.signed_tokens import key_set
+from income_client.receivers.receiver import TokenCheck
+from tests.support.callbacks import HandClock, refusal_in
+from tests.support.scripted_server import Answer, Seen, always, forever, reply, reset, serving
+from tests.support.signed_tokens import NOW, accepting, key_set, token
 
+URL: Final = "https://id.example.test/keys?S3CRET=1"
+GONE: Final = KeySetError("the answer has the status 503")
 KEYS: Final = json.dumps(key_set("P-256")).encode()
+GOOD: Final = token()
 
 
-def always(answer: bytes | None) -> Answer:
-    """Return a script that gives the same answer to everything."""
+class ScriptedKeys:
+    """Replaces `fetch_key_set` and the clock of its caller."""
 
-    async def respond(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+    def __init__(self, *kinds: str) -> None:
+        self.answer: Any = key_set(*kinds)
+        self.asked: list[float] = []
+        self.cancelled = 0
+        self.seconds = 5000.0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.was_asked = asyncio.Event()
+
+    def monotonic(self) -> float:
+        """Return the time that the test has set."""
+        return self.seconds
+
+    def time(self) -> float:
+        """Return a time at which the tokens of the tests are good."""
+        return NOW
+
+    async def fetch(self, url: str) -> Mapping[str, Any]:
+        """Answer once that is allowed."""
+        assert url == URL
+        self.asked.append(self.seconds)
+        self.was_asked.set()
+        try:
+            await self.may_answer.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        answer: Mapping[str, Any] = self.answer
         return answer
 
-    return respond
+    def hold(self) -> None:
+        """Keep answers back from now on."""
+        self.may_answer.clear()
+        self.was_asked.clear()
+
+
+async def turns() -> None:
+    """Let everything run that can, as often as any of it needs."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def reason_of(fetching: Awaitable[Any]) -> str:
@@ -97,19 +139,11 @@ async def test_every_other_status_is_a_failure(status: int) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"null",
-        b"[]",
-        b"{}",
-        b'{"keys": {}}',
-        b'{"keys": []',
-        b'{"keys": [], "keys": []}',
-        b"<html>S3CRET</html>",
-        b"\xff\xfe",
-        b'{"keys": ' + b"[" * 50_000,
+        *(b"", b"null", b"[]", b"{}", b'{"keys": {}}', b'{"keys": []', b'{"keys": [], "keys": []}'),
+        *(b"<html>S3CRET</html>", b"\xff\xfe", b'{"keys": ' + b"[" * 50_000),
     ],
 )
-async def test_what_is_no_key_set_is_a_failure(body: bytes) -> None:
+async def test_what_is_not_a_key_set_is_a_failure(body: bytes) -> None:
     """What came is not shown."""
     assert (await reason_of(fetched(always(reply(body=body))))).startswith("the answer is not ")
 
@@ -162,7 +196,7 @@ async def test_silence_ends_with_the_time_limit(start: bytes) -> None:
         writer.write(start)
         await forever()
 
-    assert await reason_of(fetched(silence, seconds=0.2)) == "it took too long"
+    assert await reason_of(fetched(silence, seconds=0.05)) == "it took too long"
 
 
 async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,27 +209,19 @@ async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureF
 
 
 async def test_certificates_are_verified_with_the_context_that_is_given() -> None:
-    """A stranger's certificate is refused by default, and accepted by whoever trusts it."""
+    """A stranger's certificate is refused by default, and accepted where it is trusted."""
     authority = trustme.CA()
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(served)
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
 
-    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(reply(body=KEYS, Connection="close"))
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(respond, "127.0.0.1", 0, ssl=served)
-    async with server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        assert await reason_of(fetch_key_set(url)) == "ClientConnectorCertificateError"
-        assert await fetch_key_set(url, tls=trusting) == key_set("P-256")
+    async with serving(always(reply(body=KEYS)), served) as server:
+        assert await reason_of(fetch_key_set(server.url)) == "ClientConnectorCertificateError"
+        assert await fetch_key_set(server.url, tls=trusting) == key_set("P-256")
 
 
-def source(play: KeySetAtPlay) -> KeySetCache:
+def source(play: ScriptedKeys) -> KeySetCache:
     """Return a source of this address."""
     return KeySetCache(URL, monotonic=play.monotonic, fetch=play.fetch)
 
@@ -205,7 +231,7 @@ def others() -> set[asyncio.Task[object]]:
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
-async def filled(play: KeySetAtPlay) -> tuple[KeySetCache, TokenKeys]:
+async def filled(play: ScriptedKeys) -> tuple[KeySetCache, TokenKeys]:
     """Return a source that knows keys, and the keys."""
     known = source(play)
     keys = await known.keys()
@@ -214,42 +240,28 @@ async def filled(play: KeySetAtPlay) -> tuple[KeySetCache, TokenKeys]:
 
 
 async def test_many_at_once_make_one_request() -> None:
-    """All of them get its keys, and no task stays behind."""
-    play = KeySetAtPlay("P-256")
+    """It continues when all who wait have hung up, and serves all who come meanwhile."""
+    play = ScriptedKeys("P-256")
     play.hold()
     known = source(play)
-    async with asyncio.TaskGroup() as group:
-        waiters = [group.create_task(known.keys()) for _ in range(200)]
-        await play.was_asked.wait()
-        await turns()
-        play.may_answer.set()
-    assert len(play.asked) == 1
-    assert len({id(waiter.result()) for waiter in waiters}) == 1
-    assert others() == set()
-
-
-async def test_who_hangs_up_takes_nothing_from_the_others() -> None:
-    """Not even the last who waits, or the one who began: the request goes on without them."""
-    play = KeySetAtPlay("P-256")
-    play.hold()
-    known = source(play)
-    waiters = [asyncio.create_task(known.keys()) for _ in range(3)]
+    cancelled = [asyncio.create_task(known.keys()) for _ in range(3)]
     await play.was_asked.wait()
     await turns()
-    for waiter in waiters:
+    for waiter in cancelled:
         waiter.cancel()
-    await asyncio.wait(waiters)
-    assert all(waiter.cancelled() for waiter in waiters)
-    next_one = asyncio.create_task(known.keys())
-    await turns()
-    play.may_answer.set()
-    assert isinstance(await next_one, TokenKeys)
+    await asyncio.wait(cancelled)
+    assert all(waiter.cancelled() for waiter in cancelled)
+    async with asyncio.TaskGroup() as group:
+        waiters = [group.create_task(known.keys()) for _ in range(200)]
+        await turns()
+        play.may_answer.set()
+    assert len({id(waiter.result()) for waiter in waiters}) == 1
     assert (len(play.asked), play.cancelled, others()) == (1, 0, set())
 
 
 async def test_a_renewal_holds_up_nobody() -> None:
-    """All go on with the keys that there are until others have come."""
-    play = KeySetAtPlay("P-256")
+    """The old keys serve until the new ones have come."""
+    play = ScriptedKeys("P-256")
     known, keys = await filled(play)
     play.seconds += 600
     play.answer = key_set("P-384")
@@ -265,7 +277,7 @@ async def test_a_renewal_holds_up_nobody() -> None:
 
 async def test_newer_keys_that_are_known_are_given_at_once() -> None:
     """To those who have looked among older ones."""
-    play = KeySetAtPlay("P-256")
+    play = ScriptedKeys("P-256")
     known, keys = await filled(play)
     play.seconds += 30
     newer = await known.newer_than(keys, since=play.seconds)
@@ -283,8 +295,8 @@ async def test_a_failure_is_told_without_what_came(
 ) -> None:
     """Whatever fetch does, it is logged once by its kind, and the token may come again."""
     caplog.set_level(logging.DEBUG)
-    play = KeySetAtPlay("P-256")
-    play.answer = answer  # type: ignore[assignment]
+    play = ScriptedKeys("P-256")
+    play.answer = answer
     known = source(play)
     for _ in range(5):
         assert await refusal_in(known.keys()) is Refusal.KEYS_UNAVAILABLE
@@ -304,7 +316,7 @@ async def test_requests_keep_their_distance_and_keys_once_known_serve_for_a_day(
     moves: list[tuple[float, bool, Any]],
 ) -> None:
     """However many tokens come, with known keys or not, and whatever the answers are."""
-    play = KeySetAtPlay()
+    play = ScriptedKeys()
     known, newest_at = source(play), None
     for pause, is_key_unknown, answer in moves:
         play.seconds += pause
@@ -320,3 +332,198 @@ async def test_requests_keep_their_distance_and_keys_once_known_serve_for_a_day(
         is_kept = newest_at is not None and play.seconds < newest_at + KEPT_FOR
         assert (known.current is not None) is is_kept
     assert all(later - earlier >= FETCH_EVERY for earlier, later in pairwise(play.asked))
+
+
+Check = Callable[[str], Coroutine[Any, Any, Refusal | None]]
+
+
+def checking(auth: CallbackBearerAuth, clock: Any = None, fetch: Any = None) -> Check:
+    """Return a check of tokens."""
+    check = TokenCheck(auth, clock or HandClock(NOW), fetch=fetch)
+    return lambda text: refusal_in(check.check(text))
+
+
+def at_address(play: ScriptedKeys) -> Check:
+    """Return a check with the keys at an address."""
+    return checking(accepting(keys=None, jwks_url=URL), play, play.fetch)
+
+
+def asking(verify: Any) -> Check:
+    """Return a check that asks a callable."""
+    return checking(CallbackBearerAuth(verify=verify))
+
+
+async def test_keys_that_are_given_are_used() -> None:
+    """The time is that of the clock."""
+    assert await checking(accepting())(GOOD) is None
+    late = checking(accepting(), HandClock(NOW + 9999))
+    assert await late(GOOD) is Refusal.TOKEN_OUT_OF_TIME
+
+
+async def test_a_new_key_is_found_when_a_token_names_it() -> None:
+    """The issuer may change its keys at any time."""
+    play = ScriptedKeys("P-256")
+    check = at_address(play)
+    assert await check(GOOD) is None
+    play.seconds += 60
+    play.answer = key_set("P-256", "P-384")
+    assert await check(token("ES384")) is None
+    assert await check(GOOD) is None
+    assert len(play.asked) == 2
+
+
+async def test_a_nameless_token_of_a_new_key_is_found_too() -> None:
+    """Where tokens name no key, a signature that fits none may be of a new one."""
+    play = ScriptedKeys("P-256")
+    check = at_address(play)
+    nameless = token("ES384", header={"kid": None})
+    assert await check(nameless) is Refusal.TOKEN_KEY_UNKNOWN
+    play.seconds += 60
+    play.answer = key_set("P-384")
+    assert await check(nameless) is None
+
+
+async def test_forged_names_cannot_cause_a_flood() -> None:
+    """A thousand tokens with unknown keys make one request, and later ones none."""
+    play = ScriptedKeys("P-256")
+    check = at_address(play)
+    await check(GOOD)
+    play.seconds += 60
+    texts = [token(header={"kid": f"unknown-{n}"}) for n in range(1000)]
+    play.hold()
+    waiting = asyncio.gather(*map(check, texts))
+    await play.was_asked.wait()
+    # Tokens with known keys do not wait for the answer.
+    assert await check(GOOD) is None
+    play.may_answer.set()
+    assert set(await waiting) == {Refusal.TOKEN_KEY_UNKNOWN}
+    play.seconds += 29
+    refusals = await asyncio.gather(*map(check, texts))
+    assert set(refusals) == {Refusal.KEYS_UNAVAILABLE}
+    assert len(play.asked) == 2
+
+
+async def test_a_token_that_is_wrong_by_itself_asks_for_no_keys() -> None:
+    """Newer keys would not cure it, and one that cannot be read needs none at all."""
+    play = ScriptedKeys("P-256")
+    check = at_address(play)
+    assert await check("opaque") is Refusal.TOKEN_UNREADABLE
+    assert await check(token("HS256")) is Refusal.TOKEN_ALGORITHM
+    assert play.asked == []
+    await check(GOOD)
+    play.seconds += 60
+    for text in (token(aud="x"), token(exp=0), GOOD[:-4] + "AAAA", "a.b.c"):
+        assert await check(text) is not None
+    assert len(play.asked) == 1
+
+
+async def test_an_address_that_fails_is_not_the_tokens_fault() -> None:
+    """The answer makes the service send again, and the old keys still serve."""
+    play = ScriptedKeys("P-256")
+    play.answer = GONE
+    check = at_address(play)
+    assert await check(GOOD) is Refusal.KEYS_UNAVAILABLE
+    play.seconds += 30
+    play.answer = key_set("P-256")
+    assert await check(GOOD) is None
+    play.seconds += 700
+    play.answer = GONE
+    assert await check(GOOD) is None
+    assert await check(token("ES384")) is Refusal.KEYS_UNAVAILABLE
+
+
+async def test_without_a_fetch_the_address_is_asked() -> None:
+    """One real request for the first token, none for the second."""
+    async with serving(always(reply(body=KEYS))) as server:
+        check = checking(accepting(keys=None, jwks_url=f"{server.url}/keys"))
+        for _ in range(2):
+            assert await check(GOOD) is None
+        assert [seen.path for seen in server.seen] == ["/keys"]
+
+
+@pytest.mark.parametrize("text", ["", " ", "a b", "a\n", "ü", "=", "a=b", "x" * 16_385, "a,b"])
+async def test_what_is_no_token_is_shown_to_nobody(text: str) -> None:
+    """A verify callable sees tokens of RFC 6750 only, of a bounded length."""
+    shown: list[str] = []
+    assert await asking(shown.append)(text) is Refusal.TOKEN_UNREADABLE
+    assert await checking(accepting())(text) is Refusal.TOKEN_UNREADABLE
+    assert shown == []
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (True, None),
+        *((value, Refusal.TOKEN_REFUSED) for value in (False, None)),
+        *((value, Refusal.VERIFIER_FAILED) for value in (1, 0, "", {"sub": "S3CRET"})),
+    ],
+)
+async def test_exactly_true_passes(
+    is_later: bool, value: Any, expected: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is merely true in an `if`, such as claims that nobody looked at, does not."""
+
+    async def later(text: str) -> Any:
+        await asyncio.sleep(0)
+        return value
+
+    assert await asking(later if is_later else lambda _: value)("opaque+/token==") is expected
+    assert "S3CRET" not in caplog.text
+
+
+async def test_a_callable_that_fails_refuses_and_is_logged_by_its_class(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The text of its error may show the token."""
+    caplog.set_level(logging.DEBUG)
+
+    def fail(text: str) -> bool:
+        raise LookupError(text)
+
+    async def fail_later(text: str) -> bool:
+        raise TimeoutError(text)
+
+    for verify in (fail, fail_later):
+        assert await asking(verify)("S3CRET") is Refusal.VERIFIER_FAILED
+    named = [record for record in caplog.records if record.name == "income_client.receivers"]
+    assert [record.getMessage().rpartition(" ")[2] for record in named] == [
+        "LookupError",
+        "TimeoutError",
+    ]
+    assert "S3CRET" not in caplog.text
+    assert all(record.exc_info is None for record in named)
+
+
+async def test_cancellation_passes_through_a_callable() -> None:
+    """The callable has not failed."""
+    begun = asyncio.Event()
+
+    async def wait(text: str) -> bool:
+        begun.set()
+        await forever()
+
+    task = asyncio.create_task(asking(wait)("token"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def wait_for_a_cancelled_task(_text: str) -> bool:
+    """Be cancelled by what it waits for."""
+    task = asyncio.create_task(asyncio.Event().wait())
+    asyncio.get_running_loop().call_soon(task.cancel)
+    return await task
+
+
+async def hang(_text: str) -> bool:
+    """Never answer."""
+    return await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("verify", [wait_for_a_cancelled_task, hang])
+async def test_verify_has_its_time(verify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it waited for was cancelled, or it takes too long: a failure of its own."""
+    monkeypatch.setattr("income_client.receivers.receiver._VERIFY_SECONDS", 0.01)
+    assert await asking(verify)("opaque") is Refusal.VERIFIER_FAILED

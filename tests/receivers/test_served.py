@@ -1,4 +1,4 @@
-"""The endpoint on real servers: what it learns of a request, and what becomes of its answer."""
+"""The endpoint on real servers: what it gets of a request, and what becomes of its answer."""
 
 import gzip
 import ssl
@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from income_client import CallbackTokenIssuer
+from income_client import Callback, CallbackTokenIssuer
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.endpoint import Endpoint, endpoint_of
+from income_client.receivers.endpoint import endpoint_of
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER
 from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.support.callback_certificates import Papers, der_of
-from tests.support.callback_endpoints import Refusing, Telling
-from tests.support.callback_requests import AUTHORIZATION, BASIC, Heard
-from tests.support.callback_servers import (
+from tests.support.callbacks import (
+    AUTHORIZATION,
+    BASIC,
+    Recording,
     connected,
-    heard,
+    read_reply,
     request_bytes,
     ring,
     served_by_aiohttp,
@@ -29,46 +30,50 @@ from tests.support.callback_servers import (
 )
 from tests.support.service import until
 
-PROTOCOLS = ["h11", "httptools"]
+OURS = [H11Protocol, HttpToolsProtocol]
+CHUNKED = b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+each_server = pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools"])
+each_protocol = pytest.mark.parametrize("http", OURS)
 
 
-def served(endpoint: Endpoint, http: Any, **options: Any) -> AbstractAsyncContextManager[str]:
+def served(endpoint: Recording, http: Any, **options: Any) -> AbstractAsyncContextManager[str]:
     """Serve an endpoint with aiohttp, or with uvicorn and a protocol of it."""
     if http == "aiohttp":
         return served_by_aiohttp(endpoint, **options)
     return served_by_uvicorn(Receiver(endpoint), http=http, **options)
 
 
-@pytest.mark.parametrize("http", ["aiohttp", *PROTOCOLS])
+@each_server
 async def test_a_connection_serves_many_requests(http: str) -> None:
     """What was read to its end is followed by the next."""
-    endpoint = Telling()
+    endpoint = Recording()
     async with served(endpoint, http) as url, connected(url) as (reader, writer):
         for body in (b"1", b"2" * 300_000):
             writer.write(request_bytes(body))
-            answer = await heard(reader)
+            answer = await read_reply(reader)
             assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert [len(body or b"") for body in endpoint.bodies] == [1, 300_000]
 
 
-@pytest.mark.parametrize("http", ["aiohttp", *PROTOCOLS])
+@each_server
 async def test_a_body_that_is_not_read_is_no_further_request(http: str) -> None:
-    """The connection ends after the answer; with uvicorn, nobody was asked to send the body."""
+    """The connection ends after the answer; with uvicorn, the client need not send the body."""
     expect = () if http == "aiohttp" else (("Expect", "100-continue"),)
-    endpoint = Refusing()
+    endpoint = Recording(refuses=True)
     async with served(endpoint, http) as url, connected(url) as (reader, writer):
         writer.write(request_bytes(b"abc", length=9 if expect else None, headers=expect))
         writer.write(b"" if expect else request_bytes())
-        answer = await heard(reader)
+        answer = await read_reply(reader)
         assert (answer.status, answer.headers["connection"]) == (413, "close")
         assert await reader.read() == b""
     assert len(endpoint.heads) == 1
 
 
-@pytest.mark.parametrize("http", ["aiohttp", *PROTOCOLS])
-async def test_a_body_that_is_cut_is_told(http: str) -> None:
+@each_server
+async def test_a_body_that_is_cut_is_noticed(http: str) -> None:
     """The client goes away in the middle of it."""
-    endpoint = Telling()
+    endpoint = Recording()
     async with served(endpoint, http) as url:
         async with connected(url) as (_, writer):
             writer.write(request_bytes(b"ab", length=9))
@@ -78,10 +83,10 @@ async def test_a_body_that_is_cut_is_told(http: str) -> None:
     assert endpoint.bodies == [None, b"{}"]
 
 
-@pytest.mark.parametrize("http", ["aiohttp", *PROTOCOLS, H11Protocol, HttpToolsProtocol])
+@pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools", *OURS])
 async def test_a_socket_of_the_file_system_is_named_as_such(http: Any, tmp_path: Path) -> None:
     """Whether uvicorn says it or the connection."""
-    endpoint = Telling()
+    endpoint = Recording()
     path = tmp_path / "s"
     async with served(endpoint, http, uds=path) as url:
         assert (await ring(url, uds=path)).status == 200
@@ -91,19 +96,16 @@ async def test_a_socket_of_the_file_system_is_named_as_such(http: Any, tmp_path:
 @pytest.mark.parametrize(
     ("http", "proxy_headers", "peer"),
     [
-        ("h11", True, REWRITTEN_PEER),
-        ("httptools", True, REWRITTEN_PEER),
-        ("h11", False, REWRITTEN_PEER),
-        ("httptools", False, REWRITTEN_PEER),
-        (H11Protocol, True, "127.0.0.1"),
-        (HttpToolsProtocol, True, "127.0.0.1"),
+        *((http, True, REWRITTEN_PEER) for http in ("h11", "httptools")),
+        *((http, False, REWRITTEN_PEER) for http in ("h11", "httptools")),
+        *((http, True, "127.0.0.1") for http in OURS),
     ],
 )
 async def test_forwarded_addresses_do_not_take_the_place_of_the_peer(
     http: Any, proxy_headers: bool, peer: str
 ) -> None:
-    """Uvicorn's middleware, on by default, is seen through, or is told from."""
-    endpoint = Telling()
+    """Uvicorn's middleware, on by default, is seen through, or its work is recognized."""
+    endpoint = Recording()
     async with served(endpoint, http, proxy_headers=proxy_headers) as url:
         for hop in ("198.51.100.7", "198.51.100.7:4711"):
             await ring(url, headers=(("X-Forwarded-For", hop),))
@@ -111,14 +113,14 @@ async def test_forwarded_addresses_do_not_take_the_place_of_the_peer(
     assert [head.peer for head in endpoint.heads] == [peer, peer, "127.0.0.1"]
 
 
-@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
-async def test_what_is_told_is_the_extension_of_asgi(papers: Papers, http: Any) -> None:
-    """With the certificate in PEM, beside what else the scope has."""
+@each_protocol
+async def test_certificates_come_by_the_extension_of_asgi(papers: Papers, http: Any) -> None:
+    """In PEM, beside what else the scope has; where TLS asks for none, there is none."""
     scopes = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         scopes.append(dict(scope))
-        await Receiver(Telling())(scope, receive, send)
+        await Receiver(Recording())(scope, receive, send)
 
     context = callback_ssl_context(**papers.files, client_certificates="optional")
     paper = papers.service()
@@ -133,32 +135,21 @@ async def test_what_is_told_is_the_extension_of_asgi(papers: Papers, http: Any) 
     async with served_by_uvicorn(app, http=http) as url:
         await ring(url)
     assert "tls" not in scopes[-1]["extensions"]
-
-
-@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
-async def test_a_certificate_that_nobody_verifies_is_not_told(papers: Papers, http: Any) -> None:
-    """Where TLS asks for none, there is none."""
-    endpoint = Telling()
+    endpoint = Recording()
     context = callback_ssl_context(**papers.files | {"client_ca": None})
     async with served_by_uvicorn(Receiver(endpoint), context, http=http) as url:
         await ring(url, ssl=papers.client(papers.stranger()))
     assert endpoint.heads[0].certificate is None
 
 
-@pytest.mark.parametrize("http", [H11Protocol, HttpToolsProtocol])
+@each_protocol
 async def test_trailers_are_no_headers(http: Any) -> None:
     """What comes behind the body was written by anybody, and may have passed a proxy."""
-    endpoint = Telling()
-    async with (
-        served(endpoint, http) as url,
-        connected(url) as (reader, writer),
-    ):
+    endpoint = Recording()
+    async with served(endpoint, http) as url, connected(url) as (reader, writer):
         for _ in range(2):
-            writer.write(
-                b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-                b"2\r\n{}\r\n0\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n"
-            )
-            assert (await heard(reader)).status == 200
+            writer.write(CHUNKED + b"2\r\n{}\r\n0\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n")
+            assert (await read_reply(reader)).status == 200
     for head in endpoint.heads:
         assert head.values(b"x-forwarded-for") == ()
         assert head.values(b"host") == (b"x",)
@@ -166,92 +157,87 @@ async def test_trailers_are_no_headers(http: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/callbacks", "/token"])
-@pytest.mark.parametrize("http", ["aiohttp", *PROTOCOLS])
+@pytest.mark.parametrize("http", ["aiohttp", *OURS])
 async def test_a_body_with_two_lengths_hides_no_request(path: str, http: str) -> None:
     """A proxy may take the other length, and send what it hides as somebody's own request."""
-    callbacks = Heard()
-    receiver = CallbackReceiver(callbacks, auth=BASIC)
+    callbacks: list[Callback] = []
+    receiver = CallbackReceiver(callbacks.append, auth=BASIC)
     issuer = endpoint_of(CallbackTokenIssuer("client", "s" * 32))
-    async with (
-        served(receiver if path == "/callbacks" else issuer, http) as url,
-        connected(url) as (reader, writer),
-    ):
+    places = {"/callbacks": receiver, "/token": issuer}
+    server = served_by_aiohttp(places)
+    if http != "aiohttp":
+        server = served_by_uvicorn(places, http=http)
+    async with server as url, connected(url) as (reader, writer):
         hidden = request_bytes(b"{}", headers=(("Authorization", AUTHORIZATION),))
         fields = (("Authorization", AUTHORIZATION), ("Transfer-Encoding", "chunked"))
         two = request_bytes(b"0\r\n\r\n" + hidden, headers=fields)
         writer.write(two.replace(b"/callbacks", path.encode(), 1))
-        assert (await heard(reader)).status == 400
+        assert (await read_reply(reader)).status == 400
         assert await reader.read() == b""
-    assert callbacks.callbacks == []
+    assert callbacks == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
 async def test_every_method_leads_to_the_endpoint(method: str) -> None:
-    """What is no POST is the endpoint's to refuse."""
-    endpoint = Telling()
+    """The endpoint refuses what is not POST."""
+    endpoint = Recording()
     async with served_by_aiohttp(endpoint) as url, connected(url) as (reader, writer):
         writer.write(request_bytes(method=method))
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
     assert [head.method for head in endpoint.heads] == [method]
 
 
-async def test_headers_come_in_order_and_undecoded() -> None:
-    """Doubled fields, foreign bytes and the spelling of names are kept."""
-    endpoint = Telling()
-    sent = (("X-One", "a"), ("x-ONE", "\xe4\xff"), ("X-Two", ""), ("X-One", "c"))
-    async with served_by_aiohttp(endpoint) as url:
-        await ring(url, headers=sent)
-    (head,) = endpoint.heads
-    assert head.headers[2:] == tuple((n.encode(), v.encode("latin-1")) for n, v in sent)
-    assert head.certificate is None
-
-
-async def test_the_peer_is_the_connection_s() -> None:
-    """A middleware that believes a header changes what `request.remote` says, and nothing here."""
+async def test_heads_come_as_they_were_sent() -> None:
+    """Fields in order and undecoded; the peer is the connection's, whatever a middleware says."""
 
     @web.middleware
     async def believing(request: web.Request, handler: web.RequestHandler) -> web.StreamResponse:
-        told = request.clone(remote=request.headers["X-Forwarded-For"])
-        assert told.remote == "198.51.100.7"
-        response: web.StreamResponse = await handler(told)  # type: ignore[operator]
+        changed = request.clone(remote=request.headers["X-Forwarded-For"])
+        assert changed.remote == "198.51.100.7"
+        response: web.StreamResponse = await handler(changed)  # type: ignore[operator]
         return response
 
-    endpoint = Telling()
+    endpoint = Recording()
+    sent = (
+        *(("X-One", "a"), ("x-ONE", "\xe4\xff"), ("X-Two", ""), ("X-One", "c")),
+        ("X-Forwarded-For", "198.51.100.7"),
+    )
     async with served_by_aiohttp(endpoint, middlewares=(believing,)) as url:
-        await ring(url, headers=(("X-Forwarded-For", "198.51.100.7"),))
-    assert endpoint.heads[0].peer == "127.0.0.1"
+        await ring(url, headers=sent)
+    (head,) = endpoint.heads
+    assert head.headers[2:] == tuple((n.encode(), v.encode("latin-1")) for n, v in sent)
+    assert (head.peer, head.certificate) == ("127.0.0.1", None)
 
 
 async def test_large_bodies_are_the_endpoint_s_to_limit() -> None:
     """What aiohttp's own limit would refuse comes through, whole or in chunks."""
-    endpoint = Telling()
+    endpoint = Recording()
     body = bytes(5 * 2**20)
     async with served_by_aiohttp(endpoint) as url:
         assert (await ring(url, body)).status == 200
         async with connected(url) as (reader, writer):
-            head = b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-            writer.write(head + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
-            assert (await heard(reader)).status == 200
+            writer.write(CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+            assert (await read_reply(reader)).status == 200
     assert endpoint.bodies == [body, b"abcde"]
 
 
 async def test_wrong_framing_that_comes_with_the_head_is_aiohttp_s_to_refuse() -> None:
-    """It is answered before the endpoint hears of the request."""
-    endpoint = Telling()
+    """It is answered before the endpoint gets the request."""
+    endpoint = Recording()
     async with served_by_aiohttp(endpoint) as url, connected(url) as (reader, writer):
-        head = b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-        writer.write(head + b"3\r\nabc\r\nnothing of the kind\r\n")
+        writer.write(CHUNKED + b"3\r\nabc\r\nnothing of the kind\r\n")
         assert (await reader.readline()).split(b" ")[1] == b"400"
     assert endpoint.heads == []
 
 
 async def test_a_compressed_body_is_not_unpacked_for_an_endpoint_that_refuses_it() -> None:
     """The answer comes without the body."""
-    endpoint = Refusing()
     bomb = gzip.compress(bytes(2**24))
-    async with served_by_aiohttp(endpoint) as url, connected(url) as (reader, writer):
+    async with (
+        served_by_aiohttp(Recording(refuses=True)) as url,
+        connected(url) as (reader, writer),
+    ):
         fields = (("Content-Encoding", "gzip"),)
         writer.write(request_bytes(bomb[:100], headers=fields, length=len(bomb)))
-        answer = await heard(reader)
-        assert answer.status == 413
-        assert answer.headers["connection"] == "close"
+        answer = await read_reply(reader)
+    assert (answer.status, answer.headers["connection"]) == (413, "close")

@@ -16,35 +16,32 @@ from income_client import ConfigurationError
 from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Secret
 from tests.support.callback_certificates import Papers
-from tests.support.callback_endpoints import Telling
-from tests.support.callback_servers import ring, served_by_aiohttp
+from tests.support.callbacks import Recording, ring, served_by_aiohttp
 
 _PASSWORD = "correct horse battery"
+FILES = ("certificate", "key", "client_ca")
+NOT_A_PAIR = "are not a certificate and its private key"
 
 
 async def shakes_hands(context: ssl.SSLContext, client: ssl.SSLContext) -> bool:
     """Say whether a client gets an answer."""
-    async with served_by_aiohttp(Telling(), context) as url:
+    async with served_by_aiohttp(Recording(), context) as url:
         try:
             return (await ring(url, ssl=client)).status == 200
         except (ssl.SSLError, EOFError, ConnectionError):
             return False
 
 
-async def test_required_certificates_are_required(papers: Papers) -> None:
-    """Without one, or with a stranger's or an expired one, there is no connection."""
-    context = callback_ssl_context(**papers.files)
+@pytest.mark.parametrize("is_optional", [False, True])
+async def test_certificates_are_verified(papers: Papers, is_optional: bool) -> None:
+    """A stranger's and an expired one never connect; without one it depends on the setting."""
+    context = callback_ssl_context(
+        **papers.files, client_certificates="optional" if is_optional else "required"
+    )
     assert await shakes_hands(context, papers.client(papers.service()))
-    for paper in (None, papers.stranger(), papers.expired()):
+    assert await shakes_hands(context, papers.client()) is is_optional
+    for paper in (papers.stranger(), papers.expired()):
         assert not await shakes_hands(context, papers.client(paper))
-
-
-async def test_optional_certificates_are_still_verified(papers: Papers) -> None:
-    """One may be left out; one of a stranger ends the handshake all the same."""
-    context = callback_ssl_context(**papers.files, client_certificates="optional")
-    assert await shakes_hands(context, papers.client())
-    assert await shakes_hands(context, papers.client(papers.service()))
-    assert not await shakes_hands(context, papers.client(papers.stranger()))
 
 
 async def test_an_authority_below_a_root_may_stand_alone(papers: Papers, tmp_path: Path) -> None:
@@ -89,16 +86,12 @@ def test_an_encrypted_key_is_opened(papers: Papers, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"certificate": "missing.pem"}, "certificate: .*cannot be read: No such file"),
-        ({"key": "missing.key"}, "key: .*cannot be read: No such file"),
-        ({"client_ca": "missing.pem"}, "client_ca: .*cannot be read: No such file"),
+        *(({name: "missing"}, f"{name}: .*cannot be read: No such file") for name in FILES),
         ({"client_ca": "."}, "client_ca: .*cannot be read: Is a directory"),
         ({"key": "other.key"}, "do not belong together"),
-        ({"certificate": "server.key"}, "are not a certificate and its private key"),
-        ({"key": "server.pem"}, "are not a certificate and its private key"),
-        ({"key": "empty.pem"}, "are not a certificate and its private key"),
-        ({"client_ca": "empty.pem"}, "client_ca: .*holds no certificate"),
-        ({"client_ca": "server.key"}, "client_ca: .*holds no certificate"),
+        *(({"key": name}, NOT_A_PAIR) for name in ("server.pem", "empty.pem")),
+        ({"certificate": "server.key"}, NOT_A_PAIR),
+        *(({"client_ca": name}, "holds no certificate") for name in ("empty.pem", "server.key")),
         ({"client_ca": "server.pem"}, "client_ca: .*is not an authority's"),
         ({"key": "sealed.key"}, "no password is given for"),
         ({"key": "sealed.key", "password": "wr0ng-p4ss"}, "the password does not open"),
@@ -129,4 +122,4 @@ def test_what_is_wrong_with_the_files_is_said(
 
 
 def _is_file(name: str, value: object) -> bool:
-    return name in ("certificate", "key", "client_ca") and isinstance(value, str)
+    return name in FILES and isinstance(value, str)

@@ -151,16 +151,15 @@ def test_two_at_a_time_are_one_too_many(export: Export, income_service: IncomeSe
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.income_service(applications=1400)
+@pytest.mark.income_service(applications=700)
 @pytest.mark.parametrize(
     "rules",
     [
-        {},
         {"order": "descending", "lower_closed": True, "upper_closed": True},
         {"order": "shuffled", "max_span": 40 * 86_400, "lower_closed": True},
         {"order": "random", "max_span": 50 * 86_400, "upper_closed": True},
     ],
-    ids=["as usual", "closed", "narrow", "narrow and random"],
+    ids=["closed", "narrow", "narrow and random"],
 )
 def test_each_application_is_there_once(
     rules: dict[str, Any], export: Export, income_service: IncomeService
@@ -169,7 +168,7 @@ def test_each_application_is_there_once(
     chance = random.Random(7)
     income_service.rules = type(income_service.rules)(**rules)
     for _ in range(6):
-        before, some = len(income_service.requests), chance.randrange(40, 400)
+        before, some = len(income_service.requests), chance.randrange(40, 200)
 
         def stop(running: Running, enough: int = before + some) -> None:
             until(lambda: len(income_service.requests) > enough or running.has_ended)

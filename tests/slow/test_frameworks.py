@@ -15,8 +15,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.routing import Route
 
 from income_client.receivers.asgi import Receiver
-from tests.support.callback_endpoints import Telling
-from tests.support.callback_servers import ring, served_by_uvicorn
+from tests.support.callbacks import Recording, ring, served_by_uvicorn
 
 
 def fastapi(app: Receiver) -> FastAPI:
@@ -43,7 +42,7 @@ def litestar(app: Receiver) -> Litestar:
 @pytest.mark.parametrize("framework", [fastapi, starlette, litestar])
 async def test_callbacks_reach_it_in_each_framework(framework: Any, http: str) -> None:
     """On the path as it was given, without a redirect, whatever the method."""
-    endpoint = Telling()
+    endpoint = Recording()
     async with served_by_uvicorn(framework(Receiver(endpoint)), http=http) as url:
         answer = await ring(url, b'{"a": 1}')
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")

@@ -9,20 +9,12 @@ import pytest
 
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_processes import uvicorn_command
-from tests.support.callback_servers import ring
+from tests.support.callbacks import ring
 from tests.support.readme import commands
 
 (COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
 pytest.importorskip("fastapi", reason="the README's application needs the extra 'full'")
 
-PROTOCOLS = ["H11Protocol", "HttpToolsProtocol"]
-ASKING = {
-    "an import": "from income_client.receivers.uvicorn import HttpToolsProtocol",
-    "uvicorn's option": (
-        "import uvicorn; "
-        "uvicorn.Config('x:y', http='income_client.receivers.uvicorn:HttpToolsProtocol').load()"
-    ),
-}
 APPLICATION = f"""
 from fastapi import FastAPI
 from starlette.routing import Route
@@ -61,32 +53,26 @@ async def status(url: str, client: ssl.SSLContext) -> int | None:
         return None
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_required_certificates(papers: Papers, tmp_path: Path, protocol: str) -> None:
+@pytest.mark.parametrize("protocol", ["H11Protocol", "HttpToolsProtocol"])
+@pytest.mark.parametrize("verification", [ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL])
+async def test_certificates(
+    papers: Papers, tmp_path: Path, protocol: str, verification: ssl.VerifyMode
+) -> None:
     """The service passes; others of its authority are refused, strangers do not connect."""
     (tmp_path / "app.py").write_text(APPLICATION)
-    arguments = command(papers, protocol, ssl.CERT_REQUIRED)
+    arguments = command(papers, protocol, verification)
     other = papers.client_ca.issue_cert("elsewhere.example")
     async with uvicorn_command(arguments, folder=tmp_path) as url:
         assert await status(url, papers.client(papers.service())) == 200
         assert await status(url, papers.client(other)) == 403
-        for paper in (None, papers.stranger(), papers.expired()):
+        without = None if verification == ssl.CERT_REQUIRED else 403
+        assert await status(url, papers.client()) == without
+        for paper in (papers.stranger(), papers.expired()):
             assert await status(url, papers.client(paper)) is None
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_optional_certificates(papers: Papers, tmp_path: Path, protocol: str) -> None:
-    """Who has none may connect, and is refused by the endpoint."""
-    (tmp_path / "app.py").write_text(APPLICATION)
-    arguments = command(papers, protocol, ssl.CERT_OPTIONAL)
-    async with uvicorn_command(arguments, folder=tmp_path) as url:
-        assert await status(url, papers.client(papers.service())) == 200
-        assert await status(url, papers.client()) == 403
-        assert await status(url, papers.client(papers.stranger())) is None
-
-
 async def test_without_these_protocols_nobody_passes(papers: Papers, tmp_path: Path) -> None:
-    """Uvicorn by itself tells nothing of certificates, which is never taken for a good one."""
+    """Uvicorn by itself says nothing of certificates, which is never taken for a good one."""
     (tmp_path / "app.py").write_text(APPLICATION)
     option, protocol, *rest = command(papers, "H11Protocol", ssl.CERT_REQUIRED)[3:]
     assert (option, protocol) == ("--http", "income_client.receivers.uvicorn:H11Protocol")
@@ -95,48 +81,48 @@ async def test_without_these_protocols_nobody_passes(papers: Papers, tmp_path: P
         assert await status(url, papers.client(papers.service())) == 403
 
 
-@pytest.mark.parametrize("asking", ASKING)
-def test_it_says_what_to_install(asking: str) -> None:
-    """The protocol on httptools is asked for in vain, and the last line says what to do."""
+ADVICE = "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
+
+
+@pytest.mark.parametrize(
+    ("program", "ends"),
+    [
+        pytest.param(
+            "from income_client.receivers.uvicorn import HttpToolsProtocol", 1, id="import"
+        ),
+        pytest.param(
+            "import uvicorn; uvicorn.Config("
+            "'x:y', http='income_client.receivers.uvicorn:HttpToolsProtocol').load()",
+            1,
+            id="option",
+        ),
+        pytest.param(
+            "from income_client import ConfigurationError\n"
+            "try:\n"
+            "    from income_client.receivers.uvicorn import HttpToolsProtocol\n"
+            "except ImportError as error:\n"
+            "    assert isinstance(error, ConfigurationError)\n"
+            "else:\n"
+            "    raise AssertionError",
+            0,
+            id="an ImportError as well",
+        ),
+        pytest.param(
+            "import income_client.receivers.uvicorn as it; "
+            "assert it.H11Protocol; assert not hasattr(it, 'Nothing')",
+            0,
+            id="the other one is there",
+        ),
+    ],
+)
+def test_without_httptools_it_says_what_to_install(program: str, ends: int) -> None:
+    """Whether it is imported or named to uvicorn; the protocol on h11 needs nothing more."""
     ended = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.modules['httptools'] = None; {ASKING[asking]}"],
+        [sys.executable, "-c", f"import sys; sys.modules['httptools'] = None\n{program}"],
         capture_output=True,
         encoding="utf-8",
         check=False,
         timeout=50,
     )
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].endswith(
-        "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
-    )
-
-
-def test_who_can_do_without_it_need_not_know_this_package_s_errors() -> None:
-    """It is an ImportError as well, and still one of the family."""
-    script = (
-        "import sys; sys.modules['httptools'] = None\n"
-        "from income_client import ConfigurationError\n"
-        "try:\n"
-        "    from income_client.receivers.uvicorn import HttpToolsProtocol\n"
-        "except ImportError as error:\n"
-        "    assert isinstance(error, ConfigurationError)\n"
-        "else:\n"
-        "    raise AssertionError\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=False, timeout=50
-    )
-    assert ended.returncode == 0, ended.stderr
-
-
-def test_the_other_one_is_there() -> None:
-    """The protocol on h11 needs nothing more, and a name that was never there is missing."""
-    script = (
-        "import sys; sys.modules['httptools'] = None; "
-        "import income_client.receivers.uvicorn as it; "
-        "assert it.H11Protocol; assert not hasattr(it, 'Nothing')"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=False, timeout=50
-    )
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == ends, ended.stderr
+    assert ends == 0 or ended.stderr.splitlines()[-1].endswith(ADVICE)

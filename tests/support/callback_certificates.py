@@ -64,13 +64,13 @@ class Papers:
 
 
 def issued(ca: trustme.CA, *names: str, **changed: Any) -> trustme.LeafCert:
-    """Return a certificate that names the service unless told otherwise."""
-    told = {
+    """Return a certificate that names the service unless changed."""
+    fields = {
         "common_name": "callbacks",
         "organization_unit_name": "Outbound",
         "organization_name": "Income Service",
     } | changed
-    return ca.issue_cert(*(names or (SERVICE,)), **told)
+    return ca.issue_cert(*(names or (SERVICE,)), **fields)
 
 
 def made_papers(folder: Path) -> Papers:

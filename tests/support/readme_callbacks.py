@@ -17,7 +17,7 @@ from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.receivers import callback_ssl_context
 from tests.support.callback_certificates import made_papers
-from tests.support.callback_servers import served_by_uvicorn
+from tests.support.callbacks import served_by_uvicorn
 from tests.support.processes import COMMAND, ROOT, environment
 from tests.support.readme import commands
 from tests.support.readme_examples import loaded, logged, passes, started

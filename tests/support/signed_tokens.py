@@ -12,7 +12,7 @@ from joserfc.jws import JWSRegistry
 from income_client.receivers.auth import CallbackBearerAuth
 from income_client.receivers.exchange import Refusal
 from income_client.receivers.jwt import check_token
-from tests.support.refusals import refusal_of
+from tests.support.callbacks import refusal_of
 
 NOW: Final = 1_780_000_000.0
 ISSUER: Final = "https://id.example.test/"

@@ -43,6 +43,7 @@ from income_client.testing import (
 )
 from income_client.testing.runner import LoopThread
 
+UNREADABLE = make_application(application_date="soon")  # type: ignore[arg-type]
 EMPTY = pytest.mark.income_service(applications=0)
 
 
@@ -160,37 +161,32 @@ async def test_every_update_is_delivered(
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda service, record: service.add(record), "of this id already"),
-        (lambda service, record: service.add(record, []), "documents are given twice"),
+        (lambda service, own: service.add(own), "of this id already"),
+        (lambda service, own: service.add(own, []), "documents are given twice"),
         (
-            lambda service, record: service.add(make_application(), record.documents),
+            lambda service, own: service.add(make_application(), own.documents),
             "those of another application",
         ),
-        (lambda service, record: service.add("app-1"), "an Application or an ApplicationRecord"),
+        (lambda service, own: service.add("app-1"), "an Application or an ApplicationRecord"),
         (
-            lambda service, record: service.add(make_application(application_date="soon")),  # type: ignore[arg-type]
-            "holds what JSON cannot carry",
-        ),
-        (lambda service, record: service.update(make_application()), "no application of this id"),
-        (
-            lambda service, record: service.update(
-                make_application(application_id=record.application_id)
-            ),
-            "keeps its application_reference_id",
-        ),
-        (
-            lambda service, record: service.update(
-                evolve(record.application, application_date="soon")
-            ),
-            "holds what JSON cannot carry",
-        ),
-        (
-            lambda service, record: service.add(
-                make_application(last_updated_at=record.last_updated_at + timedelta(days=99))
+            lambda service, own: service.add(
+                make_application(last_updated_at=own.last_updated_at + timedelta(days=99))
             ),
             "give now=True",
         ),
-        (lambda service, record: service.touch("nobody"), "no application of this id"),
+        (lambda service, own: service.add(UNREADABLE), "holds what JSON cannot carry"),
+        (
+            lambda service, own: service.update(evolve(own.application, application_date="soon")),
+            "holds what JSON cannot carry",
+        ),
+        (lambda service, own: service.update(make_application()), "no application of this id"),
+        (
+            lambda service, own: service.update(
+                make_application(application_id=own.application_id)
+            ),
+            "keeps its application_reference_id",
+        ),
+        (lambda service, own: service.touch("nobody"), "no application of this id"),
     ],
 )
 def test_what_cannot_be_served_is_refused(

@@ -1,0 +1,113 @@
+"""Short ways to ask an emulated service, without a socket and over one."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from income_client.emulator import (
+    Emulator,
+    HttpReply,
+    HttpRequest,
+    Service,
+    ServiceRules,
+    World,
+    respond,
+)
+
+LIST = "/v1/income/applications"
+HOST = {"host": "127.0.0.1:8000"}
+
+
+def a_service(*updates: int, **knobs: Any) -> Service:
+    """Return a service whose applications were updated at these seconds."""
+    return Service(World(updates, now=1000, rules=ServiceRules(**knobs)))
+
+
+def ask(service: Service, path: str = LIST, query: str = "", **headers: str) -> HttpReply:
+    """Send a GET with good Basic credentials, unless headers say otherwise."""
+    good = {**HOST, "authorization": service.basic.authorization().reveal()}
+    return respond(
+        service, HttpRequest(method="GET", path=path, query=query, headers={**good, **headers})
+    )
+
+
+def ask_json(service: Service, path: str = LIST, query: str = "") -> Any:
+    """Return the content of a 200."""
+    reply = ask(service, path, query)
+    assert reply.status == 200, reply.body
+    return msgspec.json.decode(reply.body)
+
+
+def ask_documents(service: Service, query: str = "") -> list[Any]:
+    """Return the documents of the first application."""
+    content = ask_json(service, f"{LIST}/{service.world.ids[0]}/documents", query)
+    return [document for documents in content["documents"].values() for document in documents]
+
+
+def request_token(service: Service, **headers: str) -> str:
+    """Return an access token."""
+    reply = respond(service, token_request(service, **headers))
+    assert reply.status == 200, reply.body
+    token = msgspec.json.decode(reply.body)["access_token"]
+    assert isinstance(token, str)
+    return token
+
+
+def token_request(
+    service: Service, body: bytes = b"grant_type=client_credentials", /, **headers: str
+) -> HttpRequest:
+    """Return a good token request, unless the rest says otherwise."""
+    good = {
+        **HOST,
+        "authorization": service.oauth2.authorization().reveal(),
+        "content-type": "application/x-www-form-urlencoded",
+    }
+    return HttpRequest(method="POST", path="/token", headers={**good, **headers}, body=body)
+
+
+def basic_header(service: Emulator) -> dict[str, str]:
+    """Return the header of good Basic credentials."""
+    return {"Authorization": service.basic.authorization().reveal()}
+
+
+async def get_status(session: aiohttp.ClientSession, service: Emulator, path: str = LIST) -> int:
+    """Return the status of a GET."""
+    async with session.get(service.url + path, headers=basic_header(service)) as reply:
+        await reply.read()
+        return reply.status
+
+
+async def get_json(session: aiohttp.ClientSession, service: Emulator, path: str) -> Any:
+    """Return the content of a 200."""
+    async with session.get(service.url + path, headers=basic_header(service)) as reply:
+        assert reply.status == 200
+        return await reply.json()
+
+
+async def bearer_header(session: aiohttp.ClientSession, service: Emulator) -> dict[str, str]:
+    """Request a token and return its header."""
+    async with session.post(
+        f"{service.url}/token",
+        data={"grant_type": "client_credentials"},
+        headers={"Authorization": service.oauth2.authorization().reveal()},
+    ) as reply:
+        token = await reply.json()
+    return {"Authorization": f"{token['token_type']} {token['access_token']}"}
+
+
+async def raw_reply(service: Emulator, path: str = LIST) -> bytes:
+    """Return every byte that a GET is answered with, until the connection closes."""
+    port = URL(service.url).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    authorization = service.basic.authorization().reveal()
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"Authorization: {authorization}\r\n\r\n".encode()
+    )
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
