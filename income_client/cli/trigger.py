@@ -71,7 +71,11 @@ async def trigger(
         output: Format of the output.
     """
     # It loads aiohttp, which the help does not need.
-    from income_client.emulator.control import CallbackOrder, OrderFailedError, RemoteEmulator
+    from income_client.emulator.callback_orders import (
+        CallbackOrder,
+        OrderFailedError,
+        RemoteEmulator,
+    )
     from income_client.emulator.exchange import check_local_address
 
     url, auth = _emulator()
