@@ -603,6 +603,8 @@ class IncomeClient:
         pages: bool = False,
         concurrency: int | None = None,
         once: bool = False,
+        standby: bool = False,
+        lease: float = 15.0,
     ) -> Poller:
         """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
 
@@ -622,7 +624,7 @@ class IncomeClient:
 
         Args:
             checkpoints: stores the position, and what could not be read.
-            name: key in the store; the poller that started last owns it.
+            name: key in the store; one poller at a time owns it, see ``standby``.
             start: where to begin if nothing is stored under the name: a time, or the
                 ``checkpoint`` of a batch, which counts whenever it is further than what is
                 stored; None for the present, less ``settle``.
@@ -640,6 +642,17 @@ class IncomeClient:
             once: whether the iterator ends after one poll, as for a job that is started now
                 and then; if that poll fails, its error is raised. A failing store is retried
                 for half a minute or so.
+            standby: whether to wait while another poller of the name works, and to take over
+                once it has ended or has not renewed its lease for ``lease`` seconds. Give it to
+                every replica, on any number of machines. One that was replaced meanwhile, after
+                a pause for example, can store nothing more, and waits for its turn again: a
+                loop over records continues with what the other has left, and the commit of a
+                batch raises `CheckpointConflictError`. Without ``standby``, the newest poller
+                of a name takes it at once, and the one before ends with that error.
+            lease: seconds after which a standby takes over. The lease is renewed every third
+                of it, also while the consumer works on a batch, for ten leases at most. It
+                ends at once with the iteration, and with ``aclose()`` for a loop that was
+                left early.
 
         Returns:
             An asynchronous iterator over the records, or over batches of them.
@@ -669,6 +682,8 @@ class IncomeClient:
             settle=settle,
             lookback=lookback,
             once=once,
+            standby=standby,
+            lease=lease,
             clock=self._clock,
             instrumentation=self._session.instrumentation,
         )

@@ -5,23 +5,29 @@ from the store only with the batch that delivers their application after all.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from attrs import define, field, frozen
 
+from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 
-from .checkpoint import Checkpoint, DeadLetters, Progress
+from .checkpoint import Checkpoint, DeadLetters, Progress, read_checkpoint
 from .lease import Lease
+from .reading import Versioned, key_of
 from .status import Monitor
 
+_COUNT_BYTES: Final = 8
+_ID_BYTES: Final = 16
 Save = Callable[[], Awaitable[None]]
 
 
-Records = tuple[ApplicationRecord, ...]
+Records = tuple[Versioned[ApplicationRecord], ...]
 
 
 @frozen
@@ -30,6 +36,10 @@ class _Commit:
 
     checkpoint: Checkpoint
     resolved: tuple[str, ...]
+
+    def resolved_now(self, letters: DeadLetters) -> list[str]:
+        """Return those that have not become dead letters again since."""
+        return [key for key in self.resolved if key not in letters]
 
 
 @define(eq=False, repr=False)
@@ -44,12 +54,16 @@ class Batch:
 
     number: int
     """Counts the batches of this poller."""
-    records: Records
+    records: tuple[ApplicationRecord, ...]
     """What is new."""
+    delivery_ids: tuple[str, ...] = field(repr=False)
+    """An id for each record: the same when the batch is delivered again, after a crash as well,
+    and another one for each later version. For a broker, which drops messages that come twice."""
     checkpoint: str
     """What ``poll(start=...)`` takes: a text of 20 bytes for each application updated within
     ``settle`` and ``lookback``, or listed by the page being read."""
     _commit: Save
+    _in_transaction: Callable[[Any], AbstractAsyncContextManager[None]]
     _give_back: Callable[["Batch"], None]
     has_failed: bool = field(default=False, init=False)
     """Whether its block has ended in an error."""
@@ -75,8 +89,7 @@ class Batch:
         if exc_type is None:
             await self.commit()
         else:
-            self.has_failed = True
-            self._give_back(self)
+            self._fail()
 
     async def commit(self) -> None:
         """Store the checkpoint, which covers every batch before as well; again does nothing.
@@ -90,6 +103,46 @@ class Batch:
                 kept failing in a single poll; the batch can be committed again.
         """
         await self._commit()
+
+    @asynccontextmanager
+    async def transaction(self, connection: Any) -> AsyncIterator[None]:
+        """Commit it in one database transaction with what the block writes.
+
+        ``async with batch.transaction(connection): await connection.execute(...)`` begins a
+        transaction, stores the checkpoint in it after the block, and commits both or neither:
+        each update takes effect exactly once. If the block or the commit fails, the batch is
+        delivered again.
+
+        Args:
+            connection: of the same database as the store, and in no transaction: an
+                ``asyncpg.Connection`` for a ``PostgresCheckpointStore``.
+
+        Returns:
+            A context manager whose block writes through the connection.
+
+        Raises:
+            CheckpointConflictError: another poller has taken over the name; nothing was stored.
+            CheckpointError: the store cannot be used.
+            ConfigurationError: the store has no transactions, or the batch, or one before it,
+                must be committed in another way.
+        """
+        try:
+            async with self._in_transaction(connection):
+                yield
+        except BaseException:
+            self._fail()
+            raise
+
+    def _fail(self) -> None:
+        self.has_failed = True
+        self._give_back(self)
+
+
+def _delivery_id(version: Versioned[ApplicationRecord], batches: int) -> str:
+    # The count tells a content that has come back from when it was there before.
+    key = key_of(version.payload.application_id)
+    content = key + version.digest + batches.to_bytes(_COUNT_BYTES)
+    return hashlib.blake2b(content, digest_size=_ID_BYTES).hexdigest()
 
 
 class Batches:
@@ -113,6 +166,15 @@ class Batches:
         """Return the first of the batches to be delivered again."""
         return self._returned.pop(min(self._returned)) if self._returned else None
 
+    async def was_committed(self, batch: Batch) -> bool:
+        """Return whether a batch was committed although its block has failed."""
+        if self._lease.is_unsure:
+            await self._lease.check()
+        if read_checkpoint(batch.checkpoint).progress > self._lease.progress:
+            return False
+        self._note_committed(batch.number)
+        return True
+
     async def make(
         self,
         records: Records,
@@ -129,7 +191,17 @@ class Batches:
         if records:
             self._number += 1
             commit = partial(persist, partial(self._commit, self._number, new, letters))
-            return Batch(self._number, records, new.checkpoint.text, commit, self.take_back)
+            transaction = partial(self._transaction, self._number, new, letters)
+            text = new.checkpoint.text
+            return Batch(
+                self._number,
+                tuple(one.payload for one in records),
+                tuple(_delivery_id(one, new.checkpoint.batches) for one in records),
+                text,
+                commit,
+                transaction,
+                self.take_back,
+            )
         # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
         are_committed = self._committed == self._number
         if are_committed and (new.resolved or new.checkpoint.progress > self._lease.progress):
@@ -153,12 +225,34 @@ class Batches:
             except BaseException:
                 del self._done[number]
                 raise
-            self._committed = last
-            self._done = {n: later for n, later in self._done.items() if n > last}
+            self._note_committed(last)
+
+    @asynccontextmanager
+    async def _transaction(
+        self, number: int, new: _Commit, letters: DeadLetters, connection: Any
+    ) -> AsyncIterator[None]:
+        def resolved() -> Sequence[str]:
+            if number <= self._committed:
+                raise ConfigurationError("the batch is committed already")
+            if min(self._returned, default=number) < number:
+                raise ConfigurationError("a batch before this one failed: it must be first")
+            return new.resolved_now(letters)
+
+        resolved()
+        async with self._lease.saving_with(connection, new.checkpoint, resolved):
+            yield
+        self._returned.pop(number, None)
+        self._note_committed(number)
+        self._note_stored(new, letters)
 
     async def _store(self, new: _Commit, letters: DeadLetters) -> None:
-        # Some may have become dead letters again since.
-        resolved = [key for key in new.resolved if key not in letters]
-        await self._lease.save(new.checkpoint, resolved)
-        letters.saved((), resolved)
+        await self._lease.save(new.checkpoint, new.resolved_now(letters))
+        self._note_stored(new, letters)
+
+    def _note_committed(self, number: int) -> None:
+        self._committed = max(self._committed, number)
+        self._done = {n: later for n, later in self._done.items() if n > self._committed}
+
+    def _note_stored(self, new: _Commit, letters: DeadLetters) -> None:
+        letters.saved((), new.resolved_now(letters))
         self._monitor.committed(new.checkpoint.reached)

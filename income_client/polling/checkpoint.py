@@ -6,11 +6,12 @@ time; the versions delivered from them are remembered, and forgotten once the li
 them any more. To forget one too early costs a redelivery, never a loss.
 """
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Container, Iterable, Mapping
 from datetime import timedelta, tzinfo
 from functools import cached_property
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard, cast
 
 from attrs import evolve, field, frozen
 
@@ -32,6 +33,7 @@ from .reading import DIGEST_BYTES, KEY_BYTES
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
 _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen"}
+_OPTIONAL: Final = {"lease"}
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
@@ -67,6 +69,9 @@ class Checkpoint:
     """How many batches were delivered."""
     takeovers: int = 0
     """How many pollers have taken over the name."""
+    lease: float | None = None
+    """Seconds after which a standby may take over from a poller that renews it no more; 0 for one
+    that has given it up, None for one that has never renewed it."""
     seen: Mapping[bytes, Seen] = field(factory=dict, repr=False)
     """By the key of the application: versions delivered that the list may show again. Each takes
     about twenty bytes of the text."""
@@ -82,7 +87,7 @@ class Checkpoint:
         by_time: dict[int, list[bytes]] = {}
         for key, version in self.seen.items():
             by_time.setdefault(version.until - self.reached, []).append(key + version.digest)
-        state = {
+        state: dict[str, Any] = {
             "poll": _VERSION,
             "since": self.since,
             "reached": self.reached,
@@ -91,6 +96,8 @@ class Checkpoint:
             "claims": self.takeovers,
             "seen": [[until, b64encode(b"".join(e)).decode()] for until, e in by_time.items()],
         }
+        if self.lease is not None:
+            state["lease"] = self.lease
         return write_checked(state)
 
 
@@ -283,22 +290,34 @@ def is_checkpoint(text: str) -> bool:
 def read_checkpoint(text: object) -> Checkpoint:
     """Return the checkpoint of a text; raise `CheckpointError` for any other text."""
     state = read_checked(
-        text, kind="poll", version=_VERSION, members=_MEMBERS, oldest=_FIRST_VERSION
+        text,
+        kind="poll",
+        version=_VERSION,
+        members=_MEMBERS,
+        optional=_OPTIONAL,
+        oldest=_FIRST_VERSION,
     )
     if state is None:
         raise CheckpointError(_CORRUPT)
     since, reached, low = state["since"], state["reached"], state["low"]
     batches, takeovers = state["batches"], state["claims"]
+    lease = state.get("lease")
     are_seconds = _is_second(since) and _is_second(reached) and since <= reached
     are_seconds = are_seconds and (low is None or _is_second(low))
     are_counts = _is_count(batches) and _is_count(takeovers)
-    if not are_seconds or not are_counts:
+    if not are_seconds or not are_counts or not _is_duration(lease):
         raise CheckpointError(_CORRUPT)
     seen = _seen(state["seen"], reached, is_first=state["poll"] == _FIRST_VERSION)
     if seen is None:
         raise CheckpointError(_CORRUPT)
     return Checkpoint(
-        since=since, reached=reached, low=low, batches=batches, takeovers=takeovers, seen=seen
+        since=since,
+        reached=reached,
+        low=low,
+        batches=batches,
+        takeovers=takeovers,
+        lease=lease,
+        seen=seen,
     )
 
 
@@ -342,6 +361,10 @@ def _is_second(value: object) -> TypeGuard[int]:
 
 def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _COUNTLESS
+
+
+def _is_duration(value: object) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= cast("float", value) < math.inf)
 
 
 def starting_point(start: When | None, zone: tzinfo) -> Checkpoint | int | None:

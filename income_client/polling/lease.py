@@ -1,19 +1,28 @@
 """A poller's lease of its name in a store: taken at its start, lost to the next that takes it.
 
+The lease is the version of what is stored: who has made the last save holds it, and every write
+of the holder before is refused. A poller that has standbys saves its checkpoint again and again,
+and names in it the seconds after which a standby that has seen no further save takes over. Each
+standby counts them by its own clock, so that the clocks of machines need not agree.
+
 A save that was cancelled or has failed may have been made all the same; so the store is
 asked before the next one.
 """
 
 import asyncio
+import logging
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import check_name
+from income_client.clock import Clock
 from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
@@ -26,7 +35,13 @@ from .checkpoint import Checkpoint, read_checkpoint
 
 T = TypeVar("T")
 
+_LOGGER: Final = logging.getLogger("income_client.poller")
 _MOST_RIVALS: Final = 20
+_LOOKS: Final = 10
+"""How often a standby looks at the store while the lease of another lasts."""
+_RENEWALS: Final = 3
+_LONGEST_ABSENCE: Final = 10
+"""Leases for which a consumer may work on a batch; then its poller gives the lease up."""
 _MOST_PLACES: Final = 4
 _METHODS: Final = ("load", "save", "dead_letters")
 _MISTAKES: Final = (
@@ -37,10 +52,24 @@ _MISTAKES: Final = (
 classes of their own, or are an `OSError`."""
 
 
-class Lease:
-    """The lease of one poller; raises `ConfigurationError` for an invalid store or name."""
+@frozen
+class _Write:
+    """A save, and what the store holds once it is made."""
 
-    def __init__(self, store: CheckpointStore, name: str) -> None:
+    checkpoint: Checkpoint
+    stored: StoredCheckpoint
+    began: float
+
+
+class Lease:
+    """The lease of one poller; raises `ConfigurationError` for an invalid store or name.
+
+    With ``seconds`` it is taken once no other poller holds it, and renewed while it is held.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, name: str, clock: Clock, seconds: float | None = None
+    ) -> None:
         is_made = not isinstance(store, type)
         if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
             allowed = f"an object with the methods {', '.join(_METHODS)}"
@@ -48,19 +77,38 @@ class Lease:
         check_name(name)
         self._store = store
         self._name = name
+        self._clock = clock
+        self._seconds = seconds
+        self._longest_absence = _LONGEST_ABSENCE * (seconds or 0.0)
         self._version = 0
-        self._text = ""
-        self._unsure: str | None = None
-        self.progress: tuple[int, int] = (0, 0)
-        """Of what was saved last."""
+        self._saved: Checkpoint | None = None
+        self._saved_at = 0.0
+        self._unsure: _Write | None = None
+        self._watched: int | None = None
+        self._watched_since = 0.0
+        self._renewal: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
+        self.is_lost: bool = False
+        """Whether it was given up, or another poller has taken over."""
+        self.idle_since: float | None = None
+        """When the consumer was given what it works on; None while it waits."""
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """That of the checkpoint saved last."""
+        return (0, 0) if self._saved is None else self._saved.progress
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether a save has failed that may have been made."""
+        return self._unsure is not None
 
     async def take(
         self, given: Checkpoint | None, begin: Callable[[], Awaitable[int]]
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
-        """Take the name over, from every older poller; return where to begin, and dead letters."""
+        """Take the name over; return where to begin, and the dead letters."""
         for _ in range(_MOST_RIVALS):
-            stored = await self._load()
+            stored = await self._available()
             known = None if stored.checkpoint is None else read_checkpoint(stored.checkpoint)
             takeovers = 0 if known is None else known.takeovers
             if given is not None and (known is None or given.progress > known.progress):
@@ -68,13 +116,17 @@ class Lease:
             if known is None:
                 second = await begin()
                 known = Checkpoint(since=second, reached=second)
-            taken = evolve(known, takeovers=max(known.takeovers, takeovers) + 1)
+            takeovers = max(known.takeovers, takeovers) + 1
+            taken = evolve(known, takeovers=takeovers, lease=None)
             self._version = stored.version
             try:
                 await self.save(taken)
             except CheckpointConflictError:
+                self.is_lost = False
                 continue
-            return taken, await _asked(self._letters)
+            letters = await _asked(self._letters)
+            self._begin_renewing()
+            return taken, letters
         raise CheckpointConflictError("other pollers keep taking over this name")
 
     async def check(self) -> None:
@@ -85,23 +137,117 @@ class Lease:
     async def save(self, checkpoint: Checkpoint, resolved: Sequence[str] = ()) -> None:
         """Store a checkpoint, and remove dead letters by their keys."""
         async with self._lock:
-            await self._save(checkpoint.text, (), resolved)
-            self.progress = checkpoint.progress
+            await self._save(checkpoint, (), resolved)
 
     async def save_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Store dead letters, and leave the checkpoint as it is."""
         async with self._lock:
-            await self._save(self._text, letters, ())
+            await self._save(self._last, letters, ())
+
+    @asynccontextmanager
+    async def saving_with(
+        self, connection: Any, checkpoint: Checkpoint, resolved: Callable[[], Sequence[str]]
+    ) -> AsyncIterator[None]:
+        """Store a checkpoint in the transaction in which the block writes, at its end."""
+        begin = getattr(self._store, "transaction", None)
+        if begin is None:
+            raise invalid("checkpoints", "a store with the method transaction", self._store)
+        async with AsyncExitStack() as held:
+            written = None
+            try:
+                async with begin(connection) as store:
+                    yield
+                    await held.enter_async_context(self._lock)
+                    written = await self._write(checkpoint, (), resolved(), store)
+            except Exception:
+                # Whether the transaction was committed is unknown if its reply was lost.
+                if written is not None:
+                    with suppress(CheckpointError):
+                        await self._check()
+                if self._saved is not checkpoint:
+                    raise
+            else:
+                self._confirm(written)
+
+    async def release(self) -> None:
+        """Give it up if there are standbys, so that one takes over at once."""
+        is_held = self._seconds is not None and not self.is_lost
+        self.abandon()
+        if is_held and self._saved is not None:
+            with suppress(IncomeClientError):
+                async with self._lock:
+                    await self._save(self._last, (), ())
+
+    def abandon(self) -> None:
+        """Renew it no more."""
+        self.is_lost = self.is_lost or self._seconds is not None
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+
+    @property
+    def _last(self) -> Checkpoint:
+        assert self._saved is not None  # noqa: S101 - it was taken
+        return self._saved
+
+    # Standby
+
+    async def _available(self) -> StoredCheckpoint:
+        """Return what is stored; with standbys, once no other poller holds the lease."""
+        while True:
+            stored = await self._load()
+            if self._seconds is None or self._is_available(stored, self._seconds):
+                return stored
+            await self._clock.sleep(self._seconds / _LOOKS)
+
+    def _is_available(self, stored: StoredCheckpoint, seconds: float) -> bool:
+        if stored.checkpoint is None:
+            return True
+        lease = read_checkpoint(stored.checkpoint).lease
+        if lease == 0:
+            return True
+        now = self._clock.monotonic()
+        if stored.version != self._watched:
+            self._watched, self._watched_since = stored.version, now
+        return now - self._watched_since >= (seconds if lease is None else lease)
+
+    def _begin_renewing(self) -> None:
+        if self._seconds is None:
+            return
+        pause = self._seconds / _RENEWALS
+        # It holds no lease while it waits, so that a poller that nobody uses any more is dropped.
+        renewing = _keep_renewing(weakref.ref(self), self._clock, pause)
+        self._renewal = asyncio.create_task(renewing, name="income_client lease renewal")
+        loop = asyncio.get_running_loop()
+        weakref.finalize(self, _cancel, self._renewal, loop).atexit = False
+
+    async def renew(self, seconds: float) -> None:
+        """Save the checkpoint again unless it was saved within so many seconds."""
+        now = self._clock.monotonic()
+        if self.idle_since is not None and now - self.idle_since > self._longest_absence:
+            self._renewal = None  # which this is
+            await self.release()
+            return
+        async with self._lock:
+            if now - self._saved_at >= seconds:
+                await self._save(self._last, (), ())
+
+    # The store
 
     async def _check(self) -> None:
         stored = await self._load()
-        text, self._unsure = self._unsure, None
+        unsure, self._unsure = self._unsure, None
         # Texts of two pollers differ, since each counts one takeover more.
-        is_saved = (stored.version, stored.checkpoint) == (self._version + 1, text)
-        if text is not None and is_saved:
-            self._version, self._text = stored.version, text
+        if unsure is not None and stored == unsure.stored:
+            self._confirm(unsure)
         if stored.version != self._version:
+            self.is_lost = True
             raise CheckpointConflictError("another poller has taken over this name")
+
+    def _text_of(self, checkpoint: Checkpoint) -> str:
+        if self._seconds is None:
+            return checkpoint.text
+        return evolve(checkpoint, lease=0 if self.is_lost else self._seconds).text
 
     async def _letters(self) -> tuple[DeadLetter, ...]:
         letters = tuple(await self._store.dead_letters(self._name))
@@ -117,14 +263,25 @@ class Lease:
         return stored
 
     async def _save(
-        self, text: str, letters: Sequence[DeadLetter], resolved: Sequence[str]
+        self, checkpoint: Checkpoint, letters: Sequence[DeadLetter], resolved: Sequence[str]
     ) -> None:
+        self._confirm(await self._write(checkpoint, letters, resolved, self._store))
+
+    async def _write(
+        self,
+        checkpoint: Checkpoint,
+        letters: Sequence[DeadLetter],
+        resolved: Sequence[str],
+        store: CheckpointStore,
+    ) -> _Write:
         if self._unsure is not None:
             await self._check()
-        self._unsure = text
+        text = self._text_of(checkpoint)
+        stored = StoredCheckpoint(checkpoint=text, version=self._version + 1)
+        self._unsure = write = _Write(checkpoint, stored, self._clock.monotonic())
         try:
             version = await _asked(
-                lambda: self._store.save(
+                lambda: store.save(
                     self._name,
                     text,
                     version=self._version,
@@ -134,11 +291,36 @@ class Lease:
             )
         except CheckpointConflictError:
             self._unsure = None
+            self.is_lost = True
             raise
-        if version != self._version + 1:
+        if version != stored.version:
             raise CheckpointError("the checkpoint store must return the next version")
-        self._version = version
-        self._text, self._unsure = text, None
+        return write
+
+    def _confirm(self, write: _Write) -> None:
+        self._version = write.stored.version
+        self._saved, self._saved_at, self._unsure = write.checkpoint, write.began, None
+
+
+async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: float) -> None:
+    while True:
+        await clock.sleep(pause)
+        lease = lease_of()
+        if lease is None or lease.is_lost:
+            return
+        try:
+            await lease.renew(pause / 2)
+        except CheckpointConflictError:
+            return
+        except IncomeClientError as error:
+            name = type(error).__name__
+            _LOGGER.warning("the lease was not renewed (%s)", name, extra={"error": name})
+        del lease
+
+
+def _cancel(task: "asyncio.Task[None]", loop: asyncio.AbstractEventLoop) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(task.cancel)
 
 
 async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
@@ -154,7 +336,7 @@ async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
         failure = error.again()
     except Exception as error:  # noqa: BLE001 - foreign code
         name = type(error).__name__
-        if isinstance(error, _MISTAKES) and not isinstance(error, OSError):
+        if is_mistake(error):
             where = _places(error)
             failure = CheckpointError(f"mistake in the checkpoint store: {name}{where}")
         else:
@@ -164,6 +346,11 @@ async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
         raise failure
     finally:
         del failure
+
+
+def is_mistake(error: Exception) -> bool:
+    """Say whether foreign code that raised this would do it again."""
+    return isinstance(error, _MISTAKES) and not isinstance(error, OSError)
 
 
 def _places(error: Exception) -> str:

@@ -1,12 +1,14 @@
 """The public iterator over records and batches.
 
-Between two batches no task runs: so nothing must be without_frames up when the consumer leaves its
-loop, and no more than one batch can come twice.
+Between two batches no task runs, but for the renewal of a lease that standbys wait for: so nothing
+must be cleaned up when the consumer leaves its loop, and no more than one batch can come twice.
 """
 
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
+from functools import partial
 from math import ceil
 from typing import Any, Final, Self, TypeVar
 
@@ -14,6 +16,7 @@ from income_client.checkpoints import CheckpointStore
 from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
+    CheckpointConflictError,
     CheckpointError,
     ClientClosedError,
     ConfigurationError,
@@ -49,7 +52,8 @@ class Poller:
     Iterate over it for records, or over ``batches()`` for batches; both share one
     position. A batch of records is committed when the consumer comes back after its
     last one. Failures of the service are retried with growing pauses and shown in
-    ``status``. No task runs while the consumer works on a record or a batch.
+    ``status``. No task runs while the consumer works on a record or a batch, but for the
+    renewal of the lease with ``standby``.
 
     A loop over records that is entered again continues with the next one: where a record
     may fail and must come again, iterate over batches.
@@ -72,6 +76,8 @@ class Poller:
         settle: float,
         lookback: float,
         once: bool = False,
+        standby: bool = False,
+        lease: float = 15.0,
         clock: Clock,
         instrumentation: Instrumentation,
     ) -> None:
@@ -79,11 +85,16 @@ class Poller:
         check_positive("interval", interval)
         check_not_negative("settle", settle)
         check_not_negative("lookback", lookback)
-        if max(interval, settle, lookback) > _LONGEST_SPAN:
-            raise ConfigurationError("interval, settle and lookback must be ten years at most")
+        check_flag("standby", standby)
+        check_positive("lease", lease)
+        if max(interval, settle, lookback, lease) > _LONGEST_SPAN:
+            names = "interval, settle, lookback and lease"
+            raise ConfigurationError(f"{names} must be ten years at most")
         self._name, self._source, self._clock = name, source, clock
         self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
-        self._lease = Lease(checkpoints, name)
+        self._has_standby = standby
+        self._make_lease = partial(Lease, checkpoints, name, clock, lease if standby else None)
+        self._lease = self._make_lease()
         self._monitor = Monitor(name, instrumentation, clock)
         self._schedule = Schedule(interval, clock, random.random)
         self._batches = Batches(self._lease, self._monitor)
@@ -108,6 +119,9 @@ class Poller:
     async def __anext__(self) -> ApplicationRecord:
         """Return the next record; commit the batch before, if this is the first of another.
 
+        With ``standby``, a poller that another has replaced drops what is left of its batch,
+        which the other delivers, and waits for its turn.
+
         Raises:
             AuthenticationError: the credentials are wrong: they never worked here, or were
                 refused for five minutes.
@@ -116,9 +130,13 @@ class Poller:
             ClientClosedError: the client was closed.
             ConfigurationError: another task awaits it already.
         """
+        if self._has_standby:
+            self._stay_leader()
+            self._lease.idle_since = self._clock.monotonic()
         while (record := next(self._records, None)) is None:
             if self._is_by_record and self._out is not None:
-                await self._commit(self._out)
+                with suppress(*self._replaceable):
+                    await self._commit(self._out)
             batch = await self._next_batch()
             if batch is None:
                 raise StopAsyncIteration
@@ -182,14 +200,16 @@ class Poller:
         is_waiting = self._poll is None and not self._schedule.is_stopped
         return self._monitor.status(
             reached=self._reached,
+            is_standby=state is None and self._has_standby,
             dead_letters=0 if state is None else len(state.letters),
             saturated=() if state is None else state.letters.seconds,
             next_poll=self._schedule.at if is_waiting else None,
         )
 
     async def aclose(self) -> None:
-        """Stop; there is nothing else to close."""
+        """Stop, and give up the lease that standbys wait for."""
         self.stop()
+        await self._lease.release()
 
     async def _next_batch(self) -> Batch | None:
         return await self._alone(self._next())
@@ -203,6 +223,7 @@ class Poller:
             work.close()
             raise ConfigurationError("another task awaits this poller already; it has one consumer")
         self._is_waited_for = True
+        self._lease.idle_since = None
         try:
             return await work
         except IncomeClientError as error:
@@ -211,14 +232,24 @@ class Poller:
         except BaseException:
             # The next poll finds out what this one has not delivered.
             self._poll = None
+            self._lease.abandon()
             raise
         finally:
             self._is_waited_for = False
+            self._lease.idle_since = self._clock.monotonic()
+        await self._lease.release()
         raise failure
 
     async def _next(self) -> Batch | None:
+        batch = await self._first()
+        if batch is None:
+            await self._lease.release()
+        return batch
+
+    async def _first(self) -> Batch | None:
         if self._schedule.is_stopped:
             return None
+        self._stay_leader()
         left, self._out = self._out, None
         if left is not None:
             # Its consumer may have stopped anywhere in it.
@@ -229,11 +260,39 @@ class Poller:
             return await self._new_batch()
         if not returned.has_failed:
             return returned
-        self._refusals += 1
-        # Kept in hand, since the pause may be cancelled.
+        # Kept in hand, since what follows may be cancelled.
         self._out = returned
+        try:
+            is_done = await self._persist(partial(self._batches.was_committed, returned))
+        except self._replaceable:
+            is_done = True
+        if is_done:
+            self._out = None
+            return await self._first()
+        self._refusals += 1
         goes_on = await self._schedule.pause(min(_LONGEST_PAUSE, 2.0**self._refusals))
         return returned if goes_on else None
+
+    # Standby
+
+    @property
+    def _replaceable(self) -> tuple[type[CheckpointConflictError], ...]:
+        """The errors after which this poller waits for its turn again."""
+        return (CheckpointConflictError,) if self._has_standby else ()
+
+    def _stay_leader(self) -> None:
+        """Begin anew, as a standby, if the lease is lost; without standby, raise."""
+        if not self._lease.is_lost:
+            return
+        if not self._has_standby:
+            raise CheckpointConflictError("another poller has taken over this name")
+        # Batches that are out keep the lost lease, by which nothing can be saved any more.
+        self._lease.abandon()
+        self._lease = self._make_lease()
+        self._batches = Batches(self._lease, self._monitor)
+        self._state = self._poll = self._new = self._out = None
+        self._records = iter(())
+        self._schedule.wake()
 
     # Polls
 
@@ -245,7 +304,10 @@ class Poller:
         """Return what polls bring; None once the poller was stopped."""
         try:
             while True:
-                batch = await self._persist(self._step)
+                batch = None
+                with suppress(*self._replaceable):
+                    batch = await self._persist(self._step)
+                self._stay_leader()
                 if batch is not None:
                     self._monitor.failures = 0
                     return batch
@@ -259,6 +321,8 @@ class Poller:
         while True:
             try:
                 return await step()
+            except self._replaceable:
+                raise
             except IncomeClientError as error:
                 tries += 1
                 is_of_store = isinstance(error, CheckpointError)  # which ends no poll

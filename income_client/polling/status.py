@@ -51,6 +51,8 @@ class PollerStatus:
     """Why the last one of these failed; it stays when later polls succeed."""
     next_poll_at: datetime | None
     """When the next poll begins, in UTC by the local clock; None during a poll."""
+    is_standby: bool = False
+    """Whether it waits while another poller holds the lease."""
 
 
 class Monitor:
@@ -149,6 +151,7 @@ class Monitor:
         dead_letters: int,
         saturated: tuple[Window, ...],
         next_poll: float | None,
+        is_standby: bool,
     ) -> PollerStatus:
         """Return the public status; `next_poll` is a moment of the clock, None during a poll."""
         wait = None if next_poll is None else max(0.0, next_poll - self._clock.monotonic())
@@ -162,5 +165,6 @@ class Monitor:
             saturated=saturated,
             failures=self.failures,
             last_error=self.last_error,
+            is_standby=is_standby,
             next_poll_at=None if wait is None else datetime.now(UTC) + timedelta(seconds=wait),
         )

@@ -76,11 +76,18 @@ def write_checked(state: Mapping[str, Any]) -> str:
 
 
 def read_checked(
-    text: object, *, kind: str, version: int, members: AbstractSet[str], oldest: int | None = None
+    text: object,
+    *,
+    kind: str,
+    version: int,
+    members: AbstractSet[str],
+    optional: AbstractSet[str] = frozenset(),
+    oldest: int | None = None,
 ) -> dict[str, Any] | None:
     """Return the state in a text of `write_checked`; None if it is of another kind, or damaged.
 
-    ``kind`` is the member that holds the version, and ``members`` all of them. Raises
+    ``kind`` is the member that holds the version, ``members`` are those it has, and ``optional``
+    those that it may have besides. Raises
     `CheckpointError` for a version newer than ``version``; ``oldest`` is the same by default.
     """
     state = _parsed(text)
@@ -91,7 +98,7 @@ def read_checked(
         raise CheckpointError("the checkpoint was written by a newer version of this package")
     check = state.pop("check", None)
     try:
-        is_whole = state.keys() == members and check == _check(state)
+        is_whole = state.keys() - optional == members and check == _check(state)
     except (TypeError, RecursionError):  # nested too deep to be written
         return None
     return state if is_whole else None

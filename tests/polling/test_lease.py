@@ -10,6 +10,7 @@ from income_client import (
     CheckpointError,
     MemoryCheckpointStore,
 )
+from income_client.clock import SystemClock
 from income_client.polling.checkpoint import Checkpoint
 from income_client.polling.lease import Lease
 from income_client.records.dead_letters import DeadLetter
@@ -38,7 +39,7 @@ def at(reached: int, takeovers: int = 1) -> Checkpoint:
 
 async def taken(store: Any) -> Lease:
     """Return a lease that was taken."""
-    lease = Lease(store, "default")
+    lease = Lease(store, "default", SystemClock())
     await lease.take(None, now)
     return lease
 
@@ -46,7 +47,7 @@ async def taken(store: Any) -> Lease:
 async def test_the_first_claim_stores_where_it_began() -> None:
     """So that a restart does not skip what happens between."""
     store = MemoryCheckpointStore()
-    checkpoint, letters = await Lease(store, "default").take(None, now)
+    checkpoint, letters = await Lease(store, "default", SystemClock()).take(None, now)
     assert (checkpoint.since, checkpoint.reached, checkpoint.takeovers, letters) == (
         100,
         100,
@@ -62,7 +63,7 @@ async def test_the_next_claim_goes_on_where_the_last_one_was() -> None:
     first = await taken(store)
     await first.save(at(107))
     await first.save_letters([LETTER])
-    second = Lease(store, "default")
+    second = Lease(store, "default", SystemClock())
     checkpoint, letters = await second.take(None, now)
     assert (checkpoint.reached, checkpoint.takeovers, letters) == (107, 2, (LETTER,))
     for refused in (first.save(at(109)), first.save_letters([LETTER]), first.check()):
@@ -121,7 +122,7 @@ async def test_a_claim_of_somebody_else_is_not_taken_for_ours() -> None:
 async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
     """One of them is refused by the other's save, and leases again."""
     store = MemoryCheckpointStore()
-    leases = [Lease(store, "default") for _ in range(5)]
+    leases = [Lease(store, "default", SystemClock()) for _ in range(5)]
 
     async def slow() -> int:
         await asyncio.sleep(0)

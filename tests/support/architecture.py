@@ -24,6 +24,7 @@ LAYERS: Final = (
     {"polling"},
     {"client", "configuration", "receivers"},
     {"__init__", "_lazy"},
+    {"engines"},
     {"cli", "testing"},
 )  # fmt: skip
 """Units of the package, the lowest first; imports go down, or stay within a layer without cycle."""
@@ -31,7 +32,9 @@ LAYERS: Final = (
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "hosts", "settings"}),
     "receivers": frozenset({"errors", "hosts", "receivers", "records", "settings", "wire"}),
-    "cli": frozenset({"__init__", "cli", "configuration", "disk", "emulator", "receivers"}),
+    "cli": frozenset(
+        {"__init__", "cli", "configuration", "disk", "emulator", "engines", "receivers"}
+    ),
     "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
 }
 """Units that stand beside the layers, or see less than what is below them."""
@@ -94,6 +97,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cyclopts": frozenset({"cli"}),
     "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
+    "nats": frozenset({"engines.nats"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.frames"}),
     "polars": frozenset({"exporting.frames"}),

@@ -58,6 +58,7 @@ class StandingClock:
 
     now: float = 0.0
     sleepers: list[tuple[float, "asyncio.Future[None]"]] = field(factory=list)
+    renewers: set["asyncio.Future[None]"] = field(factory=set)
 
     def monotonic(self) -> float:
         """Return the time in seconds."""
@@ -67,12 +68,15 @@ class StandingClock:
         """Wait until the clock was moved that far."""
         waiter = asyncio.get_running_loop().create_future()
         self.sleepers.append((self.now + seconds, waiter))
+        task = asyncio.current_task()
+        if task is not None and task.get_name() == "income_client lease renewal":
+            self.renewers.add(waiter)
         await waiter
 
     @property
     def is_slept_on(self) -> bool:
-        """Whether somebody waits for it to move."""
-        return any(not waiter.done() for _, waiter in self.sleepers)
+        """Whether somebody waits for it to move, the renewal of a lease aside."""
+        return any(not one.done() and one not in self.renewers for _, one in self.sleepers)
 
     def advance(self, seconds: float) -> None:
         """Move the clock, and wake those who have slept long enough."""
@@ -80,6 +84,7 @@ class StandingClock:
         for until, waiter in self.sleepers:
             if until <= self.now and not waiter.done():
                 waiter.set_result(None)
+                self.renewers.discard(waiter)
         self.sleepers = [(until, w) for until, w in self.sleepers if not w.done()]
 
 

@@ -1,0 +1,321 @@
+"""Leader and standby: one poller of a name works, the others wait until its lease ends."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from attrs import define, field
+
+from income_client import (
+    ApplicationRecord,
+    Batch,
+    CheckpointConflictError,
+    CheckpointStore,
+    ConfigurationError,
+    IncomeClient,
+    MemoryCheckpointStore,
+    Poller,
+    SQLiteCheckpointStore,
+)
+from tests.support.pollers import StandingClock
+from tests.support.polling import NOW_TEXT, FailingStore, Scene, ids_of, scene
+from tests.support.service import client_tasks, quiet
+
+T = TypeVar("T")
+
+LEASE = 15.0
+
+
+@define(kw_only=True)
+class Replica:
+    """One process: a client, a poller, and a consumer that takes records until it is ended."""
+
+    client: IncomeClient
+    poller: Poller
+    clock: StandingClock
+    records: list[ApplicationRecord] = field(factory=list)
+    task: "asyncio.Task[None] | None" = None
+
+    def start(self) -> None:
+        """Begin to consume."""
+        self.task = asyncio.get_running_loop().create_task(self._consume())
+
+    async def _consume(self) -> None:
+        async for record in self.poller:
+            self.records.append(record)
+
+    async def kill(self) -> None:
+        """End it without a word."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+        await self.client.aclose()
+
+
+@define
+class Cluster:
+    """Replicas of one poller, and the service that they poll."""
+
+    place: Scene
+    replicas: list[Replica] = field(factory=list)
+    rounds: int = 1
+
+    def add(self, store: CheckpointStore | None = None, **options: Any) -> Replica:
+        """Add a replica that is not started yet."""
+        clock, service = StandingClock(), self.place.service
+        client = IncomeClient(service.url, auth=service.basic, clock=clock)
+        usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
+        usual |= {"standby": True, "lease": LEASE}
+        poller = client.poll(store or self.place.store, **usual | options)
+        replica = Replica(client=client, poller=poller, clock=clock)
+        self.replicas.append(replica)
+        return replica
+
+    async def settle(self) -> None:
+        """Let everybody do what needs no time."""
+        for _ in range(self.rounds):
+            await quiet(self.place.service)
+            await asyncio.to_thread(time.monotonic)  # once the only thread is idle
+
+    async def pass_time(self, seconds: int, *, paused: Replica | None = None) -> None:
+        """Let time pass second by second; one replica may be paused."""
+        for _ in range(seconds):
+            self.place.service.advance(1)
+            for replica in self.replicas:
+                if replica is not paused:
+                    replica.clock.advance(1)
+            await self.settle()
+
+    async def result(self, work: Awaitable[T]) -> T:
+        """Return what somebody waits for, and let time pass until it comes."""
+        waiting = asyncio.ensure_future(work)
+        await self.settle()
+        while not waiting.done():
+            await self.pass_time(1)
+        return await waiting
+
+    async def version(self) -> int:
+        """Return the version that the store is at."""
+        return (await self.place.store.load("default")).version
+
+
+@contextlib.asynccontextmanager
+async def cluster(store: CheckpointStore | None = None) -> AsyncIterator[Cluster]:
+    """Run a service; the replicas are killed at the end."""
+    async with scene(time_flows=False) as place:
+        made = Cluster(place)
+        if store is not None:
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+            place.store, made.rounds = store, 4
+        try:
+            yield made
+        finally:
+            for replica in made.replicas:
+                await replica.kill()
+
+
+async def leader_and_standby(made: Cluster, **options: Any) -> tuple[Replica, Replica]:
+    """Start two replicas, of which the first works."""
+    leader, standby = made.add(**options), made.add(**options)
+    for replica in (leader, standby):
+        replica.start()
+        await made.pass_time(2)
+    assert not leader.poller.status.is_standby
+    assert standby.poller.status.is_standby
+    return leader, standby
+
+
+@pytest.mark.parametrize("make", [MemoryCheckpointStore, SQLiteCheckpointStore])
+async def test_a_standby_takes_over_once_the_lease_has_expired(
+    make: Callable[..., CheckpointStore], tmp_path: Path
+) -> None:
+    """Not while the leader renews it, however long that polls nothing new."""
+    store = make() if make is MemoryCheckpointStore else make(tmp_path / "store")
+    async with cluster(store) as made:
+        leader, standby = await leader_and_standby(made, interval=3600.0)
+        await made.pass_time(int(4 * LEASE))
+        assert standby.poller.status.is_standby
+        updated = made.place.touch(1, 2)
+        await leader.kill()
+        made.replicas.remove(leader)
+        version = await made.version()
+        await made.pass_time(12)
+        assert (standby.poller.status.is_standby, await made.version()) == (True, version)
+        await made.pass_time(6)
+        assert sorted(ids_of(standby.records)) == sorted(updated)
+
+
+@pytest.mark.parametrize("ending", ["stop", "aclose", "once"])
+async def test_a_poller_that_ends_gives_its_lease_up(ending: str) -> None:
+    """So that a deployment does not wait for it to expire."""
+    async with cluster() as made:
+        leader, standby = await leader_and_standby(made)
+        match ending:
+            case "stop":
+                leader.poller.stop()
+            case "aclose":
+                await leader.poller.aclose()
+            case _:
+                leader.poller.stop(after_poll=True)
+                leader.poller.wake()
+                await made.pass_time(1)
+        assert leader.task is not None
+        await leader.task
+        await made.pass_time(2)
+        assert not standby.poller.status.is_standby
+
+
+async def test_a_leader_that_was_paused_can_store_nothing_and_waits_again() -> None:
+    """The other delivers what it had not committed; it works again when that one has ended."""
+    async with cluster() as made:
+        leader, standby = await leader_and_standby(made)
+        updated = made.place.touch(1, 2, 3)
+        await made.pass_time(20, paused=leader)
+        assert sorted(ids_of(standby.records)) == sorted(updated)
+        version = await made.version()
+        leader.clock.advance(30)
+        await made.settle()
+        assert leader.poller.status.is_standby
+        assert await made.version() == version
+        assert leader.records == []
+        await standby.poller.aclose()
+        again = made.place.touch(4)
+        await made.pass_time(3)
+        assert ids_of(leader.records) == again
+
+
+async def test_the_commit_of_a_poller_that_was_replaced_is_refused() -> None:
+    """The consumer learns of it; what it may do next is wait for its turn."""
+    async with cluster() as made:
+        leader = made.add()
+        batches = leader.poller.batches()
+        made.place.touch(1)
+        batch: Batch = await made.result(anext(batches))
+        standby = made.add()
+        standby.start()
+        await made.pass_time(17, paused=leader)
+        assert len(standby.records) == 1
+        version = await made.version()
+        with pytest.raises(CheckpointConflictError):
+            await batch.commit()
+        assert await made.version() == version
+        waiting = asyncio.ensure_future(anext(batches))
+        await made.settle()
+        assert leader.poller.status.is_standby
+        await standby.poller.aclose()
+        made.place.touch(2)
+        await made.pass_time(3)
+        assert ids_of(await waiting) == [made.place.ids[2]]
+        await batches.aclose()
+        await leader.poller.aclose()
+
+
+async def test_the_lease_is_renewed_while_the_consumer_works() -> None:
+    """For ten leases; a consumer that has not come back by then hangs, and loses it."""
+    async with cluster() as made:
+        leader = made.add()
+        made.place.touch(1)
+        batches = leader.poller.batches()
+        batch = await made.result(anext(batches))
+        standby = made.add()
+        standby.start()
+        await made.pass_time(int(10 * LEASE))
+        assert standby.poller.status.is_standby
+        await made.pass_time(int(LEASE))
+        assert ids_of(standby.records) == ids_of(batch)
+        await batches.aclose()
+
+
+async def test_a_lease_that_could_not_be_renewed_is_tried_again() -> None:
+    """A store that fails for a moment costs no leadership."""
+    store = FailingStore()
+    async with cluster(store) as made:
+        leader, standby = await leader_and_standby(made, interval=3600.0)
+        for saves_first in (True, False):
+            store.saves_first, store.failures = saves_first, 1
+            await made.pass_time(int(LEASE))
+            assert store.failures == 0
+        await made.pass_time(int(3 * LEASE))
+        assert (standby.poller.status.is_standby, leader.poller.status.is_standby) == (True, False)
+
+
+async def test_without_standby_the_newest_takes_over_at_once() -> None:
+    """And keeps the name for as long as it saves; the replica waits behind it."""
+    async with cluster() as made:
+        leader = made.add()
+        leader.start()
+        await made.pass_time(1)
+        newest = made.add(standby=False, interval=5.0)
+        newest.start()
+        await made.pass_time(40)
+        assert leader.poller.status.is_standby
+        assert not newest.poller.status.is_standby
+        await newest.kill()
+        made.replicas.remove(newest)
+        await made.pass_time(int(LEASE) + 3)
+        assert not leader.poller.status.is_standby
+
+
+async def test_each_lease_is_as_long_as_its_holder_says() -> None:
+    """A standby with a shorter one does not take over sooner."""
+    async with cluster() as made:
+        made.add(lease=60.0, interval=3600.0).start()
+        await made.pass_time(1)
+        standby = made.add(lease=5.0)
+        standby.start()
+        await made.pass_time(59, paused=made.replicas[0])
+        assert standby.poller.status.is_standby
+        await made.pass_time(3, paused=made.replicas[0])
+        assert not standby.poller.status.is_standby
+
+
+@pytest.mark.parametrize("ending", ["left", "cancelled", "closed"])
+async def test_no_task_is_left(ending: str) -> None:
+    """However the loop ends; one that is left early may be closed, or just forgotten."""
+    async with cluster() as made:
+        replica = made.add()
+        made.place.touch(1)
+        match ending:
+            case "cancelled":
+                replica.start()
+                await made.pass_time(1)
+                await replica.kill()
+            case "closed":
+                await made.result(anext(replica.poller))
+                await replica.poller.aclose()
+            case _:
+                await made.result(anext(replica.poller))
+                replica.poller = made.add(standby=False).poller
+                gc.collect()
+        await made.settle()
+        assert [task for task in client_tasks() if "lease" in task.get_name()] == []
+
+
+async def test_what_is_stored_says_who_holds_the_lease() -> None:
+    """Seconds while it is held, 0 once it was given up, nothing without standby."""
+    async with cluster() as made:
+        found = []
+        for standby in (True, False):
+            replica = made.add(standby=standby)
+            replica.start()
+            await made.pass_time(1)
+            for _ in range(2):
+                text = (await made.place.store.load("default")).checkpoint
+                found.append(json.loads(text or "").get("lease"))
+                await replica.poller.aclose()
+        assert found == [LEASE, 0, None, None]
+
+
+@pytest.mark.parametrize("options", [{"lease": 0}, {"lease": -1.0}, {"lease": "1"}, {"standby": 1}])
+async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
+    """Before anything is sent."""
+    async with scene() as place:
+        with pytest.raises(ConfigurationError, match=next(iter(options))):
+            place.poll(**options)

@@ -1,0 +1,168 @@
+"""Batches that are committed in a database transaction with the consumer's own rows."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointStore,
+    ConfigurationError,
+    DeadLetter,
+    MemoryCheckpointStore,
+    StoredCheckpoint,
+)
+from tests.support.polling import rest, scene, take
+
+
+@define
+class Connection:
+    """A connection to a database of rows, whose commits can fail."""
+
+    rows: list[str] = field(factory=list)
+    fails: str | None = None
+
+    def fail(self, when: str) -> None:
+        """Lose the connection ``before`` or ``after`` the commit, if that is asked for."""
+        if self.fails == when:
+            self.fails = None
+            raise ConnectionError("connection lost")
+
+
+class DatabaseStore(MemoryCheckpointStore):
+    """A store whose transactions commit rows and a checkpoint together, or neither."""
+
+    @asynccontextmanager
+    async def transaction(self, connection: Connection) -> AsyncIterator[CheckpointStore]:
+        """Keep what is written until the end, and drop it if the block fails."""
+        bound = _Bound(self)
+        before = [*connection.rows]
+        try:
+            yield bound
+            connection.fail("before")
+        except BaseException:
+            connection.rows[:] = before
+            raise
+        if bound.change is not None:
+            await self.save(bound.name, bound.checkpoint, **bound.change)
+        connection.fail("after")
+
+
+class _Bound(MemoryCheckpointStore):
+    def __init__(self, store: DatabaseStore) -> None:
+        super().__init__()
+        self._store = store
+        self.change: dict[str, Any] | None = None
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        """Check the version, and keep the change."""
+        stored: StoredCheckpoint = await self._store.load(name)
+        if stored.version != version:
+            raise CheckpointConflictError("another poller has taken over")
+        self.name, self.checkpoint = name, checkpoint
+        self.change = {"version": version, "dead_letters": dead_letters, "resolved": resolved}
+        return version + 1
+
+
+async def write(batch: Any, connection: Connection, error: Exception | None = None) -> None:
+    """Write a row for each record of a batch, in the transaction of its commit."""
+    async with batch.transaction(connection):
+        connection.rows.extend(record.application_id for record in batch)
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("fails", [None, "before", "after"])
+async def test_each_update_takes_effect_once(fails: str | None) -> None:
+    """Also where the connection is lost at the commit, and nobody knows whether it was made."""
+    async with scene() as place:
+        place.store = DatabaseStore()
+        connection = Connection()
+        poller = place.poll()
+        for numbers in ((1, 2), (3,), (4, 5)):
+            place.touch(*numbers)
+            connection.fails = fails
+            poller.wake()
+            async for batch in poller.batches():
+                try:
+                    await write(batch, connection)
+                except ConnectionError:
+                    continue
+                break
+        assert await rest(poller) == []
+        assert sorted(connection.rows) == sorted(place.ids[number] for number in range(1, 6))
+
+
+async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again() -> None:
+    """Rows and checkpoint are one."""
+    async with scene() as place:
+        place.store = DatabaseStore()
+        connection = Connection()
+        poller = place.poll()
+        place.touch(1)
+        batch = await take(poller)
+        before = await place.store.load("default")
+        with pytest.raises(ZeroDivisionError):
+            await write(batch, connection, error=ZeroDivisionError())
+        assert (connection.rows, await place.store.load("default")) == ([], before)
+        again = await take(poller)
+        assert again.records == batch.records
+        await write(again, connection)
+        assert connection.rows == [place.ids[1]]
+        with pytest.raises(ConfigurationError, match="committed already"):
+            await write(again, connection)
+
+
+async def test_a_poller_that_was_replaced_writes_no_rows() -> None:
+    """Its transaction is rolled back."""
+    async with scene() as place:
+        place.store = DatabaseStore()
+        connection = Connection()
+        poller = place.poll()
+        place.touch(1)
+        batch = await take(poller)
+        await take(place.poll())
+        with pytest.raises(CheckpointConflictError):
+            await write(batch, connection)
+        assert connection.rows == []
+
+
+async def test_a_store_without_transactions_is_named() -> None:
+    """Before the block begins."""
+    async with scene() as place:
+        poller = place.poll()
+        place.touch(1)
+        with pytest.raises(ConfigurationError, match="transaction"):
+            await write(await take(poller), Connection())
+
+
+async def test_batches_are_committed_in_order() -> None:
+    """A transaction that came before one whose block has failed would pass it over."""
+    async with scene(applications=150) as place:
+        place.store = DatabaseStore()
+        connection = Connection()
+        poller = place.poll(start="2020-01-01")
+        batches = poller.batches()
+        first, second = await anext(batches), await anext(batches)
+        connection.fails = "before"
+        with pytest.raises(ConnectionError):
+            await write(first, connection)
+        with pytest.raises(ConfigurationError, match="failed"):
+            await write(second, connection)
+        await batches.aclose()
+        async for batch in poller.batches():
+            await write(batch, connection)
+            if len(connection.rows) >= len(place.ids):
+                break
+        assert sorted(connection.rows) == sorted(place.ids)
