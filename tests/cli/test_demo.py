@@ -17,7 +17,7 @@ ESCAPE: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """What one run prints into pipes."""
-    return Cli(tmp_path_factory.mktemp("demo"), {})(*SMALL)
+    return Cli(tmp_path_factory.mktemp("demo"))(*SMALL)
 
 
 def test_a_pipe_gets_the_summary_alone(printed: Ran) -> None:

@@ -46,11 +46,11 @@ def findings(ran: Ran) -> Found:
 
 
 @pytest.fixture
-def doctor(service_cli: Cli) -> Doctor:
+def doctor(shell: Cli) -> Doctor:
     """Runs the command; returns its status, and the findings by what they are about."""
 
     def run(*arguments: str, **env: str) -> tuple[int, Found]:
-        ran = service_cli("doctor", "--output", "json", *arguments, env=env)
+        ran = shell("doctor", "--output", "json", *arguments, env=env)
         return ran.status, findings(ran)
 
     return run
@@ -267,14 +267,14 @@ def test_it_asks_no_more_than_it_says(settings: dict[str, Any], cli: Cli) -> Non
     ids=["OAuth 2.0", "wrong secret", "Basic", "wrong password"],
 )
 def test_credentials_are_judged_by_their_kind(
-    env: dict[str, str], status: int, words: str, service_cli: Cli, income_service: IncomeService
+    env: dict[str, str], status: int, words: str, shell: Cli
 ) -> None:
     """Refused ones are 4, the advice shows neither part, and Basic ones need no token."""
-    ran = service_cli("doctor", env=env)
+    ran = shell("doctor", env=env)
     assert ran.status == status
     assert words in " ".join(ran.words.split())
     assert not any(text in ran.words for text in env.values() if text)
-    assert bool(income_service.token_requests) is ("INCOME_USERNAME" not in env)
+    assert bool(shell.service.token_requests) is ("INCOME_USERNAME" not in env)
 
 
 @several
@@ -485,11 +485,11 @@ def test_an_unused_proxy_of_the_environment_is_reported(name: str, doctor: Docto
 
 
 @several
-def test_what_a_proxy_hides_is_skipped(service_cli: Cli, income_service: IncomeService) -> None:
+def test_what_a_proxy_hides_is_skipped(shell: Cli) -> None:
     """What cannot be looked at is named, and the rest is looked at through the proxy."""
-    with beside(proxying(income_service.url)) as (port, _):
+    with beside(proxying(shell.service.url)) as (port, _):
         proxy = f"http://user:hush@127.0.0.1:{port}"
-        ran = service_cli("doctor", "-o", "json", env={"INCOME_PROXY": proxy})
+        ran = shell("doctor", "-o", "json", env={"INCOME_PROXY": proxy})
     assert ran.status == 0
     found = findings(ran)
     assert f"127.0.0.1:{port}" in found["proxy"]["finding"]
@@ -513,36 +513,34 @@ def test_a_proxy_that_is_down_is_blamed(doctor: Doctor) -> None:
 
 
 @several
-def test_a_table_can_be_pasted_into_a_ticket(
-    service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_a_table_can_be_pasted_into_a_ticket(shell: Cli) -> None:
     """A pipe gets plain lines of 100 columns, and neither they nor JSON hold a secret."""
-    ran = service_cli("doctor")
+    ran = shell("doctor")
     assert ran.status == 0
     assert re.fullmatch(r"income-client: .*\b40 requests\b.*\n", ran.stderr)
     assert max(map(len, ran.lines)) <= 100
     for words in ("configuration", "bounds", "updated_after is exclusive", "service time"):
         assert words in ran.stdout
-    forbidden = {income_service.oauth2.client_secret.reveal(), income_service.oauth2.client_id}
-    for application_id in income_service.ids:
-        application = served(income_service, application_id)
+    forbidden = {shell.service.oauth2.client_secret.reveal(), shell.service.oauth2.client_id}
+    for application_id in shell.service.ids:
+        application = served(shell.service, application_id)
         people = application["applicants"].values()
         forbidden |= {application_id, application["application_reference_id"]}
         forbidden |= {person["ssn"] for person in people}
-    as_json = service_cli("doctor", "-o", "json")
+    as_json = shell("doctor", "-o", "json")
     fields = {"check", "verdict", "finding", "advice"}
     assert all(set(row) == fields for row in json.loads(as_json.stdout)["findings"])
     assert not [text for text in forbidden if text in ran.words + as_json.words]
 
 
 @several
-def test_a_terminal_gets_colour_and_words(service_cli: Cli) -> None:
+def test_a_terminal_gets_colour_and_words(shell: Cli) -> None:
     """Verdicts are words as well as colours, and ASCII is enough."""
-    assert "\x1b[32mok" in service_cli("doctor", terminal=Terminal()).screen
-    plain = service_cli("doctor", terminal=Terminal(), env={"NO_COLOR": "1"}).screen
+    assert "\x1b[32mok" in shell("doctor", terminal=Terminal()).screen
+    plain = shell("doctor", terminal=Terminal(), env={"NO_COLOR": "1"}).screen
     assert "\x1b[32m" not in plain
     assert "ok" in plain
-    ran = service_cli("doctor", env={"PYTHONIOENCODING": "ascii"})
+    ran = shell("doctor", env={"PYTHONIOENCODING": "ascii"})
     assert ran.status == 0
     assert ran.stdout.isascii()
     assert "OAuth 2.0 as emu...; " in ran.stdout

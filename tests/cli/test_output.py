@@ -87,12 +87,10 @@ def test_json_on_a_terminal_is_indented(listed: Listed) -> None:
 
 @pytest.mark.income_service(applications=1500)
 @pytest.mark.parametrize("pages", [0, 1, 2])
-def test_an_incomplete_array_is_left_open(
-    pages: int, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_an_incomplete_array_is_left_open(pages: int, shell: Cli) -> None:
     """Where not all rows could be read, no program takes what came for all of them."""
-    income_service.faults.add(f"list_applications: ok x{pages}, 403" if pages else "any: 403")
-    ran = service_cli("applications", "-o", "json")
+    shell.service.faults.add(f"list_applications: ok x{pages}, 403" if pages else "any: 403")
+    ran = shell("applications", "-o", "json")
     assert ran.status == 4
     assert ran.stdout.startswith("[")
     with pytest.raises(ValueError, match=r"[Ee]xpecting"):
@@ -210,34 +208,32 @@ def test_an_encoding_that_lacks_letters_fails_nothing(listed: Listed) -> None:
     assert listed(letter, output="table", PYTHONIOENCODING="ascii").splitlines()[1].endswith("Zo?")
 
 
-def test_warnings_of_the_package_are_lines(service_cli: Cli, income_service: IncomeService) -> None:
+def test_warnings_of_the_package_are_lines(shell: Cli) -> None:
     """What the package logs as a warning is a line; what is less, or another package's, is none."""
 
     def log(running: Running) -> None:
-        running.write(f"{income_service.ids[0]}\n")
+        running.write(f"{shell.service.ids[0]}\n")
         running.stdout.wait_for("app-")
         logging.getLogger("income_client.anything").warning("kept %s", "nothing")
         logging.getLogger("income_client.anything").info("not of interest")
         logging.getLogger("another").warning("of another package")
 
-    ran = service_cli("documents", "-", during=log)
+    ran = shell("documents", "-", during=log)
     assert ran.status == 0
     assert "income-client: kept nothing\n" in ran.stderr
     assert "of interest" not in ran.stderr
     assert "income-client: of another" not in ran.stderr
 
 
-def test_verbose_prints_requests_and_retries(
-    service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_verbose_prints_requests_and_retries(shell: Cli) -> None:
     """Every command takes the option, at any place, and data goes where it went."""
-    income_service.faults.add("get_documents: 503")
-    one = income_service.ids[0]
+    shell.service.faults.add("get_documents: 503")
+    one = shell.service.ids[0]
     said = "income_client.session: get_documents"
-    quiet = service_cli("documents", one, "-q")
+    quiet = shell("documents", one, "-q")
     for arguments in (("--verbose", "documents", one, "-q"), ("documents", one, "--verbose", "-q")):
-        income_service.faults.add("get_documents: 503")
-        ran = service_cli(*arguments)
+        shell.service.faults.add("get_documents: 503")
+        ran = shell(*arguments)
         assert (ran.status, ran.stdout) == (0, quiet.stdout)
         assert "503" in ran.stderr
         assert said in ran.stderr

@@ -24,11 +24,11 @@ few: Final = pytest.mark.income_service(applications=9)
 
 
 @pytest.fixture
-def poll(service_cli: Cli) -> Poll:
+def poll(shell: Cli) -> Poll:
     """Polls with a store of its own."""
 
     def run(*arguments: str, **options: Any) -> Ran:
-        return service_cli("poll", "--store", "polls.db", *arguments, **options)
+        return shell("poll", "--store", "polls.db", *arguments, **options)
 
     return run
 
@@ -186,16 +186,14 @@ def test_many_unreadable_applications_are_counted(
 
 
 @few
-def test_a_damaged_store_ends_it(
-    poll: Poll, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_a_damaged_store_ends_it(poll: Poll, shell: Cli) -> None:
     """A file that is no store is one line with status 1; it stays as it is, nothing is sent."""
-    store = service_cli.folder / "polls.db"
+    store = shell.folder / "polls.db"
     store.write_bytes(b"something else" * 100)
     ran = poll(*FROM_THE_BEGINNING)
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert ran.stderr.startswith("income-client: --store: ")
-    assert len(income_service.requests) == 0
+    assert len(shell.service.requests) == 0
     assert store.read_bytes() == b"something else" * 100
 
 
@@ -215,10 +213,10 @@ def test_a_damaged_store_ends_it(
     ids=spelt,
 )
 def test_an_option_that_cannot_be_used_is_named(
-    arguments: tuple[str, ...], status: int, named: str, service_cli: Cli
+    arguments: tuple[str, ...], status: int, named: str, shell: Cli
 ) -> None:
     """The status is 2 where it would be wrong on any machine, and 1 where it is wrong here."""
-    ran = service_cli("poll", *arguments)
+    ran = shell("poll", *arguments)
     assert (ran.status, ran.stdout) == (status, "")
     assert named in ran.stderr
 
@@ -289,15 +287,13 @@ def test_a_line_that_was_cut_off_spoils_no_other(
 
 
 @few
-def test_a_poller_that_is_replaced_has_a_status_of_its_own(
-    poll: Poll, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_a_poller_that_is_replaced_has_a_status_of_its_own(poll: Poll, shell: Cli) -> None:
     """It ends with 3, by which a service manager knows not to start it again."""
-    store = str(service_cli.folder / "polls.db")
+    store = str(shell.folder / "polls.db")
 
     def replace(running: Running) -> None:
-        until(lambda: len(income_service.requests) > 3)
-        newer = run("poll", "--store", store, "--once", env=environment(income_service))
+        until(lambda: len(shell.service.requests) > 3)
+        newer = run("poll", "--store", store, "--once", env=environment(shell.service))
         assert newer.status == 0
         running.wait()
 

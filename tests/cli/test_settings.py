@@ -90,13 +90,11 @@ def test_a_file_is_enough(cli: Cli, income_service: IncomeService, tmp_path: Pat
 
 
 @few
-def test_a_file_that_nobody_named_is_not_needed(
-    service_cli: Cli, income_service: IncomeService, tmp_path: Path
-) -> None:
+def test_a_file_that_nobody_named_is_not_needed(shell: Cli, tmp_path: Path) -> None:
     """Where the environment has all settings, a bad file at the default place is no hindrance."""
-    path = written(tmp_path / "income-client/config.toml", *keys_of(income_service), mode=0o644)
-    assert service_cli(*LIST, env={"XDG_CONFIG_HOME": str(tmp_path)}).status == 0
-    named = service_cli(*LIST, env={"INCOME_CONFIG": str(path)})
+    path = written(tmp_path / "income-client/config.toml", *keys_of(shell.service), mode=0o644)
+    assert shell(*LIST, env={"XDG_CONFIG_HOME": str(tmp_path)}).status == 0
+    named = shell(*LIST, env={"INCOME_CONFIG": str(path)})
     assert named.status == 2
     assert "chmod 600" in named.stderr
 
@@ -318,58 +316,56 @@ def test_a_token_endpoint_that_is_down_is_named(command: tuple[str, ...], cli: C
 @few
 @pytest.mark.usefixtures("without_pauses")
 @pytest.mark.parametrize(("status", "exit_status"), [(401, 4), (403, 4), (503, 1)])
-def test_a_person_learns_of_doctor_once(
-    status: int, exit_status: int, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_a_person_learns_of_doctor_once(status: int, exit_status: int, shell: Cli) -> None:
     """On a terminal the last line names the command that finds out more."""
-    income_service.faults.add(Fault("status", path="/v1/*", status=status, times=None))
-    shown = service_cli(*LIST, terminal=Terminal())
+    shell.service.faults.add(Fault("status", path="/v1/*", status=status, times=None))
+    shown = shell(*LIST, terminal=Terminal())
     assert shown.status == exit_status
     assert shown.screen.count(HINT) == 1
     assert HINT in shown.screen.splitlines()[-1]
-    assert HINT not in service_cli(*LIST).stderr
+    assert HINT not in shell(*LIST).stderr
 
 
 # Proxies and private authorities
 
 
 @few
-def test_everything_goes_through_the_proxy(service_cli: Cli, income_service: IncomeService) -> None:
+def test_everything_goes_through_the_proxy(shell: Cli) -> None:
     """Requests for tokens and lists name the service to the proxy, with the proxy's password."""
-    with beside(proxying(income_service.url)) as (port, came):
-        ran = service_cli(*LIST, env={"INCOME_PROXY": f"http://user:hush@127.0.0.1:{port}"})
+    with beside(proxying(shell.service.url)) as (port, came):
+        ran = shell(*LIST, env={"INCOME_PROXY": f"http://user:hush@127.0.0.1:{port}"})
     assert (ran.status, ran.stderr) == (0, "")
-    assert sorted(ran.lines) == sorted(income_service.ids)
+    assert sorted(ran.lines) == sorted(shell.service.ids)
     heads = b"".join(came)
-    assert f"POST {income_service.url}/".encode() in heads
-    assert f"GET {income_service.url}/".encode() in heads
+    assert f"POST {shell.service.url}/".encode() in heads
+    assert f"GET {shell.service.url}/".encode() in heads
     assert b"Proxy-Authorization: Basic" in heads
 
 
 @few
 @pytest.mark.usefixtures("without_pauses")
 def test_a_private_authority_is_trusted_where_it_is_named(
-    cli: Cli, service_cli: Cli, income_service: IncomeService, tmp_path: Path
+    cli: Cli, shell: Cli, tmp_path: Path
 ) -> None:
     """By a variable or a file, relative to that file or below the home; else nothing is sent."""
     authority = trustme.CA()
     for folder in (tmp_path / "folder", tmp_path / "home"):
         folder.mkdir()
         authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    with beside(terminating(authority.issue_cert("localhost"), income_service.url)) as port:
+    with beside(terminating(authority.issue_cert("localhost"), shell.service.url)) as port:
         there = f"https://localhost:{port}"
         variables = {"INCOME_BASE_URL": there, "INCOME_CA_FILE": str(tmp_path / "folder/ca.pem")}
-        assert service_cli(*LIST, env=variables).status == 0
+        assert shell(*LIST, env=variables).status == 0
         for place in ("ca.pem", "~/ca.pem", str(tmp_path / "folder/ca.pem")):
-            keys = keys_of(income_service, base_url=there, ca_file=place)
+            keys = keys_of(shell.service, base_url=there, ca_file=place)
             path = written(tmp_path / "folder/config", *keys)
             ran = cli(*LIST, "--config", str(path))
             assert (ran.status, len(ran.lines)) == (0, 3)
-        asked = len(income_service.requests)
-        ran = service_cli(*LIST, env={"INCOME_BASE_URL": there})
+        asked = len(shell.service.requests)
+        ran = shell(*LIST, env={"INCOME_BASE_URL": there})
         assert ran.status == 1
         assert f"at localhost:{port}" in ran.stderr
-        assert len(income_service.requests) == asked
+        assert len(shell.service.requests) == asked
 
 
 def test_the_usual_authorities_stay_trusted(

@@ -45,13 +45,11 @@ def rows(ran: Ran) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.lines]
 
 
-def test_a_callback_is_sent_about_an_update(
-    service_cli: Cli, income_service: IncomeService, endpoint: ScriptedServer
-) -> None:
+def test_a_callback_is_sent_about_an_update(shell: Cli, endpoint: ScriptedServer) -> None:
     """The application has changed just before, and a line of JSON says what came of it."""
-    one = income_service.ids[2]
-    income_service.advance(60)
-    ran = service_cli("trigger", one)
+    one = shell.service.ids[2]
+    shell.service.advance(60)
+    ran = shell("trigger", one)
     assert (ran.status, ran.stderr) == (0, "")
     assert rows(ran) == [
         {
@@ -62,18 +60,18 @@ def test_a_callback_is_sent_about_an_update(
         }
     ]
     assert json.loads(endpoint.seen[0].body)["application_id"] == one
-    assert served(income_service, one)["last_updated_at"] == "2026-06-30T12:01:00Z"
+    assert served(shell.service, one)["last_updated_at"] == "2026-06-30T12:01:00Z"
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_a_person_gets_a_table(service_cli: Cli, income_service: IncomeService) -> None:
+def test_a_person_gets_a_table(shell: Cli) -> None:
     """With headings; -o json is an array."""
     terminal = Terminal(columns=60)
-    shown = service_cli("trigger", income_service.ids[2], terminal=terminal)
+    shown = shell("trigger", shell.service.ids[2], terminal=terminal)
     heading, row = terminal.standing(shown.screen)
     assert heading.split() == ["Application", "Event", "Delivered", "Answers"]
-    assert row.split() == [income_service.ids[2], "income_calculations", "yes", "200"]
-    (found,) = json.loads(service_cli("trigger", "-o", "json").stdout)
+    assert row.split() == [shell.service.ids[2], "income_calculations", "yes", "200"]
+    (found,) = json.loads(shell("trigger", "-o", "json").stdout)
     assert found["delivered"] is True
 
 
@@ -86,39 +84,35 @@ def test_basic_credentials_will_do(cli: Cli, income_service: IncomeService) -> N
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_as_many_are_sent_as_are_asked_for(service_cli: Cli, income_service: IncomeService) -> None:
+def test_as_many_are_sent_as_are_asked_for(shell: Cli) -> None:
     """Each is about another application, and of the event that is given; nothing need change."""
-    income_service.advance(60)
-    ran = service_cli("trigger", "--count", "5", "--event", "extractions", "--no-update")
+    shell.service.advance(60)
+    ran = shell("trigger", "--count", "5", "--event", "extractions", "--no-update")
     assert ran.status == 0
-    assert {row["application_id"] for row in rows(ran)} == set(income_service.ids)
+    assert {row["application_id"] for row in rows(ran)} == set(shell.service.ids)
     assert {row["event_type"] for row in rows(ran)} == {"extractions"}
-    updates = {served(income_service, one)["last_updated_at"] for one in income_service.ids}
+    updates = {served(shell.service, one)["last_updated_at"] for one in shell.service.ids}
     assert max(updates) < "2026-06-30T12:01:00Z"
 
 
-def test_a_callback_that_is_not_delivered_is_1(
-    service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_a_callback_that_is_not_delivered_is_1(shell: Cli) -> None:
     """Every attempt is shown; one callback that was not taken makes the status 1."""
     with beside(serving(always(reply(503), reply(), reply(400), reply()))) as server:
-        income_service.callbacks = CallbackTarget(server.url, pauses=[0])
-        ran = service_cli("trigger", "--count", "3", "--event", "error")
+        shell.service.callbacks = CallbackTarget(server.url, pauses=[0])
+        ran = shell("trigger", "--count", "3", "--event", "error")
     assert (ran.status, ran.stderr) == (1, "")
     assert [row["attempts"] for row in rows(ran)] == [[503, 200], [400], [200]]
     assert [row["delivered"] for row in rows(ran)] == [True, False, True]
 
 
-def test_what_an_emulator_cannot_do_is_reported(
-    service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_what_an_emulator_cannot_do_is_reported(shell: Cli) -> None:
     """It has nowhere to send callbacks to, or no such application."""
-    ran = service_cli("trigger")
+    ran = shell("trigger")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert "income-client listen" in ran.stderr
     assert "--callbacks" in ran.stderr
-    income_service.callbacks = CallbackTarget(NOBODY)
-    ran = service_cli("trigger", "nobody")
+    shell.service.callbacks = CallbackTarget(NOBODY)
+    ran = shell("trigger", "nobody")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert "no application" in ran.stderr
 

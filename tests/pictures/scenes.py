@@ -52,7 +52,7 @@ Play = Callable[[Path], Scene]
 
 def demo(folder: Path) -> Scene:
     """Read a whole emulated service."""
-    return _played("demo", ("demo",), Cli(folder, {}))
+    return _played("demo", ("demo",), Cli(folder))
 
 
 def poll(folder: Path) -> Scene:
@@ -66,7 +66,7 @@ def poll(folder: Path) -> Scene:
         return _played(
             "poll --store polls.db --start 30d --once > updates.jsonl",
             ("poll", "--store", "polls.db", "--start", "30d", "--once"),
-            Cli(folder, service.environment),
+            Cli(folder, service),
             stdout=folder / "updates.jsonl",
         )
 
@@ -75,7 +75,7 @@ def application(folder: Path) -> Scene:
     """Look at an application with two applicants and a document that is suspected."""
     with IncomeService(400) as service:
         one = max(service.ids, key=lambda each: _interest(service, each))
-        command = Cli(folder, service.environment)
+        command = Cli(folder, service)
         return _played(f"application {one}", ("application", one), command)
 
 
@@ -84,7 +84,7 @@ def doctor(folder: Path) -> Scene:
     # A clock that is a summer behind would be all that is to be seen.
     present = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     with IncomeService(400, start=present, time_flows=True) as service:
-        return _played("doctor", ("doctor",), Cli(folder, service.environment))
+        return _played("doctor", ("doctor",), Cli(folder, service))
 
 
 SCENES: Final[dict[str, Play]] = {

@@ -211,16 +211,22 @@ class Cli:
 
     Args:
         folder: current directory, and where the home is.
-        environment: variables besides those that every shell has.
+        service: where variables lead it, unless it has no settings.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, service: IncomeService | None = None) -> None:
         self.folder: Final = folder
-        self.environment: Final = environment
+        self._service = service
+
+    @property
+    def service(self) -> IncomeService:
+        """The service that its variables lead to."""
+        assert self._service is not None
+        return self._service
 
     def at(self, service: IncomeService) -> "Cli":
         """Return the same with the variables that lead to a service."""
-        return Cli(self.folder, {**self.environment, **service.environment})
+        return Cli(self.folder, service)
 
     def __call__(
         self,
@@ -269,7 +275,8 @@ class Cli:
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         usual = {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "TERM": "xterm-256color"}
-        together = {**usual, "LANG": "C.UTF-8", **self.environment, **more}
+        settings = {} if self._service is None else self._service.environment
+        together = {**usual, "LANG": "C.UTF-8", **settings, **more}
         return {name: text for name, text in together.items() if text}
 
 
@@ -478,11 +485,11 @@ def _standard_signals() -> Iterator[None]:
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     """The command in a folder of its own, with no settings."""
-    return Cli(tmp_path, {})
+    return Cli(tmp_path)
 
 
 @pytest.fixture
-def service_cli(cli: Cli, income_service: IncomeService) -> Cli:
+def shell(cli: Cli, income_service: IncomeService) -> Cli:
     """The command with the settings that lead to `income_service`."""
     return cli.at(income_service)
 
