@@ -33,14 +33,12 @@ def options_of(service: IncomeService, kind: str = "oauth2") -> tuple[tuple[str,
 
 
 @few
-@pytest.mark.parametrize("kind", ["oauth2", "basic"])
-@pytest.mark.parametrize("profile", [(), ("--profile", "staging"), ("--profile", "my own.1")])
+@pytest.mark.parametrize(
+    ("kind", "profile"),
+    [("oauth2", ()), ("basic", ("--profile", "staging")), ("oauth2", ("--profile", "my own.1"))],
+)
 def test_what_is_saved_is_read(
-    kind: str,
-    profile: tuple[str, ...],
-    cli: Cli,
-    file: Path,
-    income_service: IncomeService,
+    kind: str, profile: tuple[str, ...], cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
     """The other commands read the file, which only its owner can; nothing shows the secret."""
     options, secret = options_of(income_service, kind)
@@ -62,17 +60,15 @@ def test_what_is_saved_is_read(
 def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: Path) -> None:
     """A terminal asks for all that is missing, and does not show the secret."""
     options, secret = options_of(income_service, kind)
+    _, url, _, name = options
+    answers = {"Address of the service: ": url, "Client id (none for a user name): ": name}
+    if kind == "basic":
+        answers |= {"Client id (none for a user name): ": "", "User name: ": name}
     env = {**environment(), "HOME": str(tmp_path)}
     with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
-        process.stderr.wait_for("Address of the service: ")
-        process.type(f"{options[1]}\n")
-        process.stderr.wait_for("Client id (none for a user name): ")
-        process.type("\n" if kind == "basic" else f"{options[3]}\n")
-        if kind == "basic":
-            process.stderr.wait_for("User name: ")
-            process.type(f"{options[3]}\n")
-        process.stderr.wait_for("(not shown): ")
-        process.type(f"{secret}\n")
+        for question, answer in (answers | {"(not shown): ": secret}).items():
+            process.stderr.wait_for(question)
+            process.type(f"{answer}\n")
         ran = process.wait()
     assert ran.status == 0
     assert secret not in ran.screen
