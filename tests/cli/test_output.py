@@ -21,19 +21,17 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.live import Live
 
-from income_client import DeadLetter, SQLiteCheckpointStore, Window
+from income_client import DeadLetter, SQLiteCheckpointStore
 from income_client.cli.output import Screen
-from income_client.testing import IncomeService, LoopRunner
+from income_client.testing import LoopRunner
 from tests.support.cli import Cli, Running, Terminal
+from tests.support.commands import LETTER as GONE
+from tests.support.commands import Form
 
 HARMFUL: Final = "\x1b[2J\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600 Zoë, 東京 [red]"
 SHOWN: Final = "?[2J???31m?????\U0001f600 Zoë, 東京 [red]"
-"""The same on a terminal: what would act is replaced, letters of any script stay."""
-LETTER: Final = DeadLetter(
-    application_id="app-1",
-    window=Window(1_000, 1_001),
-    reason="gone",
-    attempts=1,
+LETTER: Final = evolve(
+    GONE,
     first_tried_at=datetime(2026, 1, 31),  # noqa: DTZ001 - the service's times carry no zone
     last_tried_at=datetime(2026, 1, 31, 12, 0, 5),  # noqa: DTZ001 - as above
 )
@@ -73,16 +71,12 @@ def named(*application_ids: str) -> list[DeadLetter]:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_json_is_one_array(count: int, listed: Listed) -> None:
-    """It is an array however many rows there are."""
-    rows = json.loads(listed(*named(*map(str, range(count))), output="json"))
-    assert [row["application_id"] for row in rows] == [*map(str, range(count))]
-
-
-def test_json_on_a_terminal_is_indented(listed: Listed) -> None:
-    """It has a line for each value, and says the same."""
-    text = listed(*named("one", "two"), output="json", width=80)
-    assert '\n  {\n    "application_id": "one",\n' in text
-    assert [row["application_id"] for row in json.loads(text)] == ["one", "two"]
+    """It is an array however many rows there are, and on a terminal has a line for each value."""
+    ids = [*map(str, range(count))]
+    for width in (None, 80):
+        text = listed(*named(*ids), output="json", width=width)
+        assert [row["application_id"] for row in json.loads(text)] == ids
+        assert ('\n  {\n    "application_id": "0",\n' in text) is bool(count and width)
 
 
 @pytest.mark.income_service(applications=1500)
@@ -161,11 +155,6 @@ def test_a_table_fits_and_loses_nothing(
         assert not Counter(one for one in text if one.isprintable() and one != " ") - shown
 
 
-def test_a_table_shows_what_acts_as_question_marks(listed: Listed) -> None:
-    """Control characters and changes of direction are replaced; letters of any script stay."""
-    assert SHOWN in listed(evolve(LETTER, reason=HARMFUL), width=120)
-
-
 def test_ids_stay_whole_where_a_table_has_no_room(listed: Listed) -> None:
     """Optional columns are left out, prose is broken between words, a time before its hour."""
     one = "app-" + "0" * 20
@@ -202,8 +191,9 @@ def test_a_long_table_comes_as_it_grows(listed: Listed) -> None:
     assert len({_STYLE.sub("", line).index("gone") for line in lines[1:]}) == 1
 
 
-def test_an_encoding_that_lacks_letters_fails_nothing(listed: Listed) -> None:
-    """Where the output is ASCII, other characters are replaced."""
+def test_characters_that_cannot_be_shown_are_replaced(listed: Listed) -> None:
+    """What acts on a terminal, and letters that an encoding lacks; letters of any script stay."""
+    assert SHOWN in listed(evolve(LETTER, reason=HARMFUL), width=120)
     letter = evolve(LETTER, reason="Zoë")
     assert listed(letter, output="table", PYTHONIOENCODING="ascii").splitlines()[1].endswith("Zo?")
 
@@ -240,20 +230,6 @@ def test_verbose_prints_requests_and_retries(shell: Cli) -> None:
     assert said not in quiet.stderr
 
 
-FEW: Final = 20
-
-COMMANDS: Final[dict[str, Callable[[IncomeService, Path], tuple[str, ...]]]] = {
-    "applications": lambda *_: ("--updated-after", "beginning", "-q"),
-    "documents": lambda service, _: (*service.ids, "-q"),
-    "download": lambda service, folder: (
-        "--to", str(folder / "files"), "--allow-host", "127.0.0.1", *service.ids[:2],
-    ),
-    "export": lambda _, folder: ("--to", str(folder / "all.jsonl")),
-    "poll": lambda _, folder: (
-        "--store", str(folder / "polls.db"), "--start", "beginning", "--once",
-    ),
-    "demo": lambda *_: ("--applications", str(FEW)),
-}  # fmt: skip
 MOVES: Final = ("\r", "\x1b")
 """What progress begins a drawing with; lines that stay have none of it but their ends."""
 
@@ -263,26 +239,25 @@ def is_drawn(screen: str) -> bool:
     return any(move in screen.replace("\r\n", "\n") for move in MOVES)
 
 
+@pytest.mark.income_service(applications=20)
 @pytest.mark.parametrize(
     ("command", "stdout"),
     [
-        *((command, "pipe") for command in COMMANDS),
-        *((command, "terminal") for command in ("applications", "documents", "poll", "export")),
-        *(("download", stdout) for stdout in ("socket", "file", "null")),
+        *((command, "pipe") for command in ("applications", "demo", "documents", "export", "poll")),
+        *((command, "terminal") for command in ("applications", "documents", "export", "poll")),
+        *(("download", stdout) for stdout in ("pipe", "socket", "file", "null")),
     ],
 )
-def test_progress_is_drawn_beside_no_pipe(
-    command: str, stdout: str, cli: Cli, tmp_path: Path
-) -> None:
+def test_progress_is_drawn_beside_no_pipe(command: str, stdout: str, shell: Cli) -> None:
     """The reader of a pipe may write to the same terminal; a file does not."""
     ours, theirs = socket.socketpair()
-    with IncomeService(FEW) as service, ours, theirs:
-        arguments = (command, *COMMANDS[command](service, tmp_path))
+    with ours, theirs:
         places: dict[str, int | Path] = {
-            "socket": theirs.fileno(), "file": tmp_path / "out", "null": Path(os.devnull),
+            "socket": theirs.fileno(), "file": shell.folder / "out", "null": Path(os.devnull),
         }  # fmt: skip
-        ran = cli.at(service)(
-            *arguments,
+        quiet = ("-q",) if command in ("applications", "documents") else ()
+        ran = shell(
+            *Form(command, quiet).line(shell.service),
             terminal=Terminal(),
             piped=stdout == "pipe",
             stdout=places.get(stdout),
