@@ -73,10 +73,10 @@ def named(*application_ids: str) -> list[DeadLetter]:
 def test_json_is_one_array(count: int, listed: Listed) -> None:
     """It is an array however many rows there are, and on a terminal has a line for each value."""
     ids = [*map(str, range(count))]
-    for width in (None, 80):
+    for width in (None, 80) if ids else (None,):
         text = listed(*named(*ids), output="json", width=width)
         assert [row["application_id"] for row in json.loads(text)] == ids
-        assert ('\n  {\n    "application_id": "0",\n' in text) is bool(count and width)
+        assert ('\n  {\n    "application_id": "0",\n' in text) is bool(width)
 
 
 @pytest.mark.income_service(applications=1500)
