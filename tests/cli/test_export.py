@@ -24,7 +24,6 @@ from tests.support.served import served, without_addresses
 NAMES_BEHIND: Final = {"jsonl": len(".manifest.json"), "parquet": len(".part")}
 FILES: Final = {"all", "all.manifest.json"}
 few: Final = pytest.mark.income_service(applications=3)
-several: Final = pytest.mark.income_service(applications=200)
 
 
 @pytest.fixture
@@ -198,16 +197,31 @@ def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
 
 
 @few
-@pytest.mark.parametrize("name", ["all", "all.manifest.json"])
-def test_nothing_is_overwritten(name: str, export: Export) -> None:
-    """Neither the file nor its manifest; nothing is sent, and nothing left."""
+@pytest.mark.parametrize(
+    ("there", "mode"),
+    [
+        ("all", 0o644),
+        ("all.manifest.json", 0o644),
+        ("all.part/of something else", 0o700),
+        ("all.part/notes.db", 0o700),
+        ("all.part", 0o777),
+    ],
+)
+def test_what_is_there_is_left_alone(there: str, mode: int, export: Export) -> None:
+    """A file, a manifest, a folder of others or one that is open to others; nothing is sent."""
+    name, _, inner = there.partition("/")
     path = export.target.with_name(name)
-    path.write_text("mine", "utf-8")
+    if name == "all.part":
+        path.mkdir()
+    if inner or name != "all.part":
+        (path / inner if inner else path).write_text("mine", "utf-8")
+    path.chmod(mode)
     ran = export()
     assert (ran.status, ran.stdout, len(export.service.requests)) == (1, "", 0)
     assert str(path) in ran.stderr
     assert export.left == {name}
-    assert path.read_text("utf-8") == "mine"
+    assert [each.name for each in path.glob("*")] == ([inner] if inner else [])
+    assert path.is_dir() or path.read_text("utf-8") == "mine"
 
 
 @few
@@ -262,22 +276,6 @@ def test_no_umask_changes_who_may_read(umask: int, export: Export) -> None:
     finally:
         os.umask(before)
     assert {stat.S_IMODE(path.stat().st_mode) for path in export.target.parent.iterdir()} == {0o600}
-
-
-@few
-@pytest.mark.parametrize(("name", "mode"), [("mine", 0o700), ("notes.db", 0o700), (None, 0o777)])
-def test_another_folder_in_the_place_of_the_part_is_left_alone(
-    name: str | None, mode: int, export: Export
-) -> None:
-    """Neither a folder of something else, nor of an earlier version, nor one open to others."""
-    export.part.mkdir()
-    export.part.chmod(mode)
-    if name is not None:
-        (export.part / name).write_text("mine", "utf-8")
-    ran = export()
-    assert (ran.status, len(export.service.requests)) == (1, 0)
-    assert str(export.part) in ran.stderr
-    assert [path.name for path in export.part.iterdir()] == [name] * (name is not None)
 
 
 @few
@@ -341,7 +339,7 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
 # Resumed
 
 
-@several
+@pytest.mark.income_service(applications=200)
 @pytest.mark.parametrize(("signal", "status"), [("interrupt", 130), ("terminate", 143)])
 def test_a_signal_keeps_what_has_come(signal: str, status: int, export: Export) -> None:
     """It says where that is, and the next run asks for none of it again."""
@@ -360,80 +358,56 @@ def test_a_signal_keeps_what_has_come(signal: str, status: int, export: Export) 
 
 
 @pytest.mark.income_service(applications=300)
-def test_interruptions_lose_and_repeat_nothing(export: Export) -> None:
-    """A line that was cut off is no harm, and the span keeps the end that the first run gave it."""
+def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None:
+    """A part belongs to its service and its span; a line that was cut off is no harm."""
     for _ in range(2):
-        export.interrupted()
+        export.interrupted("--updated-after", "200d")
         with (export.part / "records.jsonl").open("ab") as lines:
             lines.write(b'{"application":{"application_id":"app-torn')
         export.service.advance(3600)
-    ran = export()
-    assert ran.status == 0
-    assert export.ids == sorted(export.service.ids)
-    assert export.manifest["updated_before"] == "2026-06-30T12:00:00"
-
-
-@several
-def test_a_span_back_from_the_present_stays(export: Export) -> None:
-    """The runs after the first keep to its bounds, though the service's time has moved on."""
-    export.interrupted("--updated-after", "200d")
-    export.service.advance(3600)
     other = export("--updated-after", "1d")
-    assert other.status != 0
+    assert other.status == 2
     assert all(each in other.stderr for each in ("--updated-after 200d", "--updated-after 1d"))
+    with IncomeService(3) as elsewhere:
+        ran = cli.at(elsewhere)("export", "--to", str(export.target))
+        assert ran.status == 2
+        assert export.service.url in ran.stderr
+        assert elsewhere.url in ran.stderr
+        assert len(elsewhere.requests) == 0
     assert export("--updated-after", "200d").status == 0
+    assert export.ids == sorted(export.service.ids)
+    # It keeps the bounds of the first run, though the service's time has moved on.
     assert export.manifest["updated_after"] == "2025-12-12T12:00:00"
     assert export.manifest["updated_before"] == "2026-06-30T12:00:00"
 
 
-@several
-def test_another_service_is_refused(export: Export, cli: Cli) -> None:
-    """A part belongs to the service that it was begun with, and the difference is named."""
-    export.interrupted()
-    with IncomeService(3) as other:
-        ran = cli.at(other)("export", "--to", str(export.target))
-        assert ran.status != 0
-        assert export.service.url in ran.stderr
-        assert other.url in ran.stderr
-        assert len(other.requests) == 0
-    assert export().status == 0
-
-
-@several
-def test_a_disk_without_room_loses_nothing(export: Export) -> None:
-    """It is reported; with room again, the export is resumed and whole."""
-    with no_room_above(1_000_000):
-        ran = export()
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "file too large" in ran.stderr
-    assert str(export.part) in ran.stderr
-    assert export().status == 0
-    assert export.ids == sorted(export.service.ids)
-
-
-@pytest.mark.income_service(applications=200)
+@pytest.mark.income_service(applications=200, max_span=20 * 86_400)
 @pytest.mark.usefixtures("without_pauses")
-def test_a_service_that_fails_ends_it(export: Export) -> None:
-    """Failures in a row that may pass are not the applications' own: what came is kept."""
-    export.service.faults.add(Fault("status", status=503, times=None, skip=60, path="*/app-*"))
-    ran = export()
-    assert ran.status == 1
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        # Failures in a row that may pass are not the applications' own.
+        Fault("status", status=503, times=None, skip=60, path="*/app-*"),
+        Fault("status", status=400, times=None, skip=3, path="*/applications"),
+    ],
+    ids=["a full disk", "the service", "the list"],
+)
+def test_what_ends_it_loses_nothing(fault: Fault | None, export: Export) -> None:
+    """What has come is kept, and the next run resumes."""
+    span = ("--updated-after", "2026-03-01")
+    if fault is None:
+        with no_room_above(1_000_000):
+            ran = export(*span)
+        assert "file too large" in ran.stderr
+    else:
+        export.service.faults.add(fault)
+        ran = export(*span)
+    assert (ran.status, ran.stdout) == (1, "")
     assert str(export.part) in ran.stderr
     assert export.left == {"all.part"}
     export.service.faults.clear()
-    assert export().status == 0
-    assert export.ids == sorted(export.service.ids)
-
-
-@pytest.mark.income_service(applications=150, max_span=20 * 86_400)
-def test_a_list_that_fails_ends_it(export: Export) -> None:
-    """What was found before is read and kept, and a later run continues."""
-    fault = Fault("status", status=400, times=None, skip=3, path="*/applications")
-    export.service.faults.add(fault)
-    assert export("--updated-after", "2026-03-01", "--no-documents").status == 1
-    assert export.left == {"all.part"}
-    export.service.faults.clear()
-    assert export("--updated-after", "2026-03-01", "--no-documents").status == 0
+    assert export(*span).status == 0
     assert export.ids == sorted(export.service.ids)
 
 
