@@ -40,8 +40,9 @@ from tests.support.application_payloads import (
     w2,
     without_documents,
 )
-from tests.support.cli import Cli, Ran
+from tests.support.cli import Cli
 from tests.support.looking import SHOW_ALL, Look
+from tests.support.streams import Ran
 
 BAR: Final = re.compile(r"[ █▏▎▍▌▋▊▉]+")
 HOSTILE: Final = (

@@ -10,8 +10,9 @@ import pytest
 
 from income_client import IncomeClient
 from income_client.testing import LoopRunner
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
 from tests.support.served import ids_in
+from tests.support.streams import Terminal
 
 FULL: Final = int(datetime(2026, 6, 1, 8, 30, tzinfo=UTC).timestamp())
 PRESENT: Final = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone

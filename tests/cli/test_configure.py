@@ -9,8 +9,9 @@ import pytest
 
 from income_client import IncomeClient
 from income_client.testing import IncomeService
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
 from tests.support.processes import environment, started
+from tests.support.streams import Terminal
 
 NOWHERE: Final = "http://127.0.0.1:1"
 few: Final = pytest.mark.income_service(applications=3)
@@ -68,7 +69,7 @@ def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: P
     with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
         for question, answer in (answers | {"(not shown): ": secret}).items():
             process.stderr.wait_for(question)
-            process.type(f"{answer}\n")
+            process.write(f"{answer}\n")
         ran = process.wait()
     assert ran.status == 0
     assert secret not in ran.screen
@@ -82,9 +83,9 @@ def test_a_person_may_leave(keys: str, status: int, tmp_path: Path) -> None:
     env = {**environment(), "HOME": str(tmp_path)}
     with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
         process.stderr.wait_for("Address of the service: ")
-        process.type(keys)
+        process.write(keys)
         while not process.has_ended(0.5):  # a signal may come just before the process waits
-            process.type(keys)
+            process.write(keys)
         ran = process.wait()
     assert ran.status == status
     assert "Traceback" not in ran.screen

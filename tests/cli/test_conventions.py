@@ -20,7 +20,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService, LoopRunner, make_record
 from tests.support.application_payloads import ending_with
 from tests.support.beside import beside, until
-from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe
+from tests.support.cli import FULL, Cli, Running
 from tests.support.commands import (
     FORMS,
     NAMES,
@@ -32,6 +32,7 @@ from tests.support.commands import (
 from tests.support.fronts import changing
 from tests.support.processes import environment, file_for, run, started
 from tests.support.served import served
+from tests.support.streams import Terminal, closed_pipe
 
 WIDTH: Final = 80
 COLOUR: Final = re.compile(r"\x1b\[[0-9;]*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")

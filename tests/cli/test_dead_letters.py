@@ -11,7 +11,8 @@ from attrs import evolve
 from income_client import DeadLetter, IncomeClient, Poller, SQLiteCheckpointStore, Window
 from income_client.emulator import Fault
 from income_client.testing import IncomeService, LoopRunner
-from tests.support.cli import Cli, Terminal, spelt
+from tests.support.cli import Cli, spelt
+from tests.support.streams import Terminal
 
 NOON = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
 LOST = DeadLetter(

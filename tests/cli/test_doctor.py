@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, Ran, Terminal
+from tests.support.cli import Cli
 from tests.support.fronts import Change, changing, proxying, terminating, unchanged
 from tests.support.served import served
+from tests.support.streams import Ran, Terminal
 
 NOW: Final = int(datetime(2026, 6, 30, 12, tzinfo=UTC).timestamp())
 DAY: Final = 86_400

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from income_client.testing import IncomeService, make_record
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
 from tests.support.served import documents_of, parsed, served
+from tests.support.streams import Terminal
 
 pytestmark = pytest.mark.income_service(applications=8)
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe
+from tests.support.cli import FULL, Cli, Running
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above
 from tests.support.served import documents_of, served
+from tests.support.streams import Terminal, closed_pipe
 
 MiB: Final = 2**20
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")

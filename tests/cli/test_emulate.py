@@ -29,9 +29,10 @@ from income_client import (
 )
 from income_client.emulator import Emulator, FutureBounds, Order, ServiceRules, SpanClamp
 from tests.support.beside import beside, until
-from tests.support.cli import Cli, Ran, Running, spelt
+from tests.support.cli import Cli, Running, spelt
 from tests.support.listening import BASIC, BASIC_VARIABLES, OAUTH2_VARIABLES
 from tests.support.scripted_server import always, forever, reply, serving, with_tokens
+from tests.support.streams import Ran
 
 HERE: Final = DownloadPolicy(
     allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True

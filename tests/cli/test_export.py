@@ -15,11 +15,12 @@ from income_client import ApplicationRecord, from_json, to_json
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import FULL, Cli, Terminal, closed_pipe
+from tests.support.cli import FULL, Cli
 from tests.support.exporting import Export
 from tests.support.fronts import changing
 from tests.support.limits import no_room_above
 from tests.support.served import served, without_addresses
+from tests.support.streams import Terminal, closed_pipe
 
 NAMES_BEHIND: Final = {"jsonl": len(".manifest.json"), "parquet": len(".part")}
 FILES: Final = {"all", "all.manifest.json"}

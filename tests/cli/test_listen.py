@@ -17,7 +17,7 @@ from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_servers import served_by_aiohttp
-from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe, spelt
+from tests.support.cli import FULL, Cli, Running, spelt
 from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
@@ -28,6 +28,7 @@ from tests.support.listening import (
 )
 from tests.support.scripted_server import always, reply, serving
 from tests.support.served import served
+from tests.support.streams import Terminal, closed_pipe
 
 pytestmark = pytest.mark.income_service(applications=5)
 HOSTILE: Final = "\x1b]0;x\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600"

@@ -24,9 +24,10 @@ from rich.live import Live
 from income_client import DeadLetter, SQLiteCheckpointStore
 from income_client.cli.output import Screen
 from income_client.testing import LoopRunner
-from tests.support.cli import Cli, Running, Terminal
+from tests.support.cli import Cli, Running
 from tests.support.commands import LETTER as GONE
 from tests.support.commands import Form
+from tests.support.streams import Terminal
 
 HARMFUL: Final = "\x1b[2J\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600 Zoë, 東京 [red]"
 SHOWN: Final = "?[2J???31m?????\U0001f600 Zoë, 東京 [red]"

@@ -9,10 +9,11 @@ import pyarrow.parquet
 import pytest
 
 from income_client.emulator import CallbackTarget, Emulator
-from tests.support.cli import Cli, Running, Terminal
+from tests.support.cli import Cli, Running
 from tests.support.commands import Form
 from tests.support.listening import BASIC, BASIC_VARIABLES
 from tests.support.served import parsed, served, without_addresses
+from tests.support.streams import Terminal
 
 pytestmark = pytest.mark.income_service(applications=3)
 

@@ -10,9 +10,10 @@ import pytest
 
 from income_client.emulator import Fault
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Ran, Running, Terminal
+from tests.support.cli import FULL, Cli, Running
 from tests.support.processes import environment, run
 from tests.support.served import ids_in, parsed, served, without_addresses
+from tests.support.streams import Ran, Terminal
 
 BEGINNING: Final = ("--start", "beginning")
 FROM_THE_BEGINNING: Final = (*BEGINNING, "--once")

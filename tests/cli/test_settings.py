@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
 from tests.support.fronts import proxying, terminating
 from tests.support.scripted_server import ScriptedServer, Seen, always, reply, serving
 from tests.support.served import served
+from tests.support.streams import Terminal
 
 LIST: Final = ("applications", "-q")
 NOWHERE: Final = "http://127.0.0.1:1"

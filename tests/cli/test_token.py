@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
+from tests.support.streams import Terminal
 
 OPAQUE: Final = "an-opaque-token-of-no-form"
 EMPTY_PAGE: Final = json.dumps(

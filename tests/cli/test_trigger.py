@@ -12,11 +12,12 @@ import pytest
 from income_client.emulator import CallbackTarget
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, Ran, Terminal, spelt
+from tests.support.cli import Cli, spelt
 from tests.support.listening import OAUTH2_VARIABLES
 from tests.support.processes import environment, run, started
 from tests.support.scripted_server import ScriptedServer, always, reply, serving
 from tests.support.served import served
+from tests.support.streams import Ran, Terminal
 
 pytestmark = pytest.mark.income_service(applications=5)
 NOBODY: Final = "http://127.0.0.1:9"

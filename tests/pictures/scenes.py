@@ -17,8 +17,9 @@ from rich.text import Text
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.pictures.terminal_picture import picture_of, screen_of
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
 from tests.support.served import served
+from tests.support.streams import Terminal
 
 FOLDER: Final = Path(__file__).parent
 _WIDTH: Final = 84

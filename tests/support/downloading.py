@@ -9,8 +9,9 @@ from typing import Any, Final
 from income_client.emulator import Fault
 
 from .application_payloads import paystub
-from .cli import Cli, Ran
+from .cli import Cli
 from .served import served
+from .streams import Ran
 
 HERE: Final = ("--allow-host", "127.0.0.1")
 FILES: Final = "/documents/*"

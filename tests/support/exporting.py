@@ -7,7 +7,8 @@ from typing import Any, Final
 from income_client.emulator import Fault
 
 from .beside import until
-from .cli import Cli, Ran, Running
+from .cli import Cli, Running
+from .streams import Ran
 
 
 class Export:

@@ -10,8 +10,9 @@ from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackDelivery, CallbackTarget
 from income_client.testing import IncomeService
 
-from .cli import Cli, Ran, Running
+from .cli import Cli, Running
 from .processes import Process
+from .streams import Ran
 
 BASIC: Final = BasicAuth("partner", "invented-password")
 OAUTH2: Final = OAuth2ClientCredentials("callback-client", "invented-secret-of-32-characters!")

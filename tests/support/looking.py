@@ -7,7 +7,8 @@ from typing import Final
 from income_client.emulator import Fault
 
 from .application_payloads import Payloads
-from .cli import Cli, Terminal
+from .cli import Cli
+from .streams import Terminal
 
 SHOW_ALL: Final = "--show-personal-data"
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
