@@ -64,14 +64,6 @@ def test_a_terminal_shows_a_bar_for_each_stage(cli: Cli) -> None:
     assert shown.screen.count("\x1b[?25l") == shown.screen.count("\x1b[?25h")
 
 
-def test_a_dumb_terminal_gets_the_summary_alone(cli: Cli) -> None:
-    """A terminal that cannot move its cursor is not drawn on."""
-    screen = cli(*SMALL, terminal=Terminal(), env={"TERM": "dumb"}).screen
-    assert "\x1b" not in screen
-    assert "Walking" not in screen
-    assert "The counts agree" in screen
-
-
 def test_little_room_shortens_bars_and_no_figure(cli: Cli) -> None:
     """On 40 columns, in ASCII, the amounts stay whole."""
     terminal = Terminal(columns=40)

@@ -268,6 +268,16 @@ def test_progress_is_drawn_beside_no_pipe(command: str, stdout: str, shell: Cli)
     assert not is_drawn(ran.stdout)
 
 
+@pytest.mark.income_service(applications=20)
+@pytest.mark.parametrize("command", ["applications", "demo", "download", "export", "poll"])
+def test_a_dumb_terminal_is_not_drawn_on(command: str, shell: Cli) -> None:
+    """It cannot erase, and gets lines that stay."""
+    line = Form(command).line(shell.service)
+    ran = shell(*line, terminal=Terminal(), stdout=Path(os.devnull), env={"TERM": "dumb"})
+    assert ran.status == 0
+    assert not is_drawn(ran.screen)
+
+
 def test_messages_and_what_is_drawn_take_turns() -> None:
     """What another thread would draw in the middle of a message waits until that is written."""
     written = io.StringIO()

@@ -347,20 +347,6 @@ def test_failures_and_dead_letters_remain_above(poll: Poll, tmp_path: Path) -> N
     assert one in dead
 
 
-@few
-@pytest.mark.usefixtures("without_pauses")
-def test_a_dumb_terminal_gets_lines_about_failures_alone(poll: Poll, tmp_path: Path) -> None:
-    """A terminal that cannot erase is not drawn on."""
-    poll.service.faults.add("list_applications: 500 x3")
-    shown = poll(
-        *BEGINNING, *AGAIN,
-        terminal=Terminal(), stdout=tmp_path / "x", env={"TERM": "dumb"},
-        during=seen("poll failed"),
-    )  # fmt: skip
-    assert "\x1b" not in shown.screen
-    assert shown.screen.count("income-client: ") == shown.screen.count("poll failed")
-
-
 @pytest.mark.income_service(applications=4)
 def test_records_on_the_same_terminal_stay_whole(poll: Poll) -> None:
     """Where both streams are one terminal, the line of progress makes way for the records."""

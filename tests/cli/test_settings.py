@@ -483,15 +483,18 @@ def test_credentials_of_a_profile_go_to_no_address_that_is_set(
 # Refused credentials
 
 
-@few
-@pytest.mark.parametrize("command", [*COMMANDS, "trigger"])
+@pytest.mark.income_service(applications=60)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_refused_credentials_are_status_4(command: str, shell: Cli) -> None:
     """It is said once, however many applications are left: none of the others would be read."""
     more = shell.service.ids if command in ("documents", "download") else ()
-    secrets = {"INCOME_CLIENT_SECRET": "wrong"}
-    names = {"INCOME_USERNAME": shell.service.basic.username, "INCOME_PASSWORD": "wrong"}
+    secrets = {"INCOME_CLIENT_SECRET": "invented"}
+    names = {"INCOME_USERNAME": shell.service.basic.username, "INCOME_PASSWORD": "invented"}
     basic = {"INCOME_CLIENT_ID": "", "INCOME_CLIENT_SECRET": "", **names}
     for env in (secrets, basic) if command != "token" else (secrets,):
-        ran = shell(command, *COMMANDS.get(command, ()), *more, env=env)
+        ran = shell(command, *COMMANDS[command], *more, env=env)
         assert ran.status == 4
+        assert "401" in ran.words
+        assert "invented" not in ran.words
         assert len(ran.stderr.splitlines()) <= (2 if command in ("doctor", "export") else 1)
+        assert len(shell.service.requests) < 60

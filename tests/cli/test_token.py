@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client.emulator import Fault
@@ -98,12 +98,8 @@ def test_reveal_prints_the_token_alone(token: Cli) -> None:
     assert (beside.screen, beside.stdout) == ("", f"{OPAQUE}\n")
 
 
-def test_what_is_refused_is_4(token: Cli) -> None:
-    """Credentials, then no token is shown, or the token; neither is in the message."""
-    ran = token("token", env={"INCOME_CLIENT_SECRET": "not-the-secret"})
-    assert (ran.status, ran.stdout) == (4, "")
-    assert "401" in ran.stderr
-    assert "not-the-secret" not in ran.stderr
+def test_a_refused_token_is_4(token: Cli) -> None:
+    """A token that the service does not take is described, and not shown."""
     issue(token.service, OPAQUE, is_taken=False)
     ran = token("token")
     assert (ran.status, ran.stderr.count("\n")) == (4, 1)
@@ -187,6 +183,7 @@ def test_a_token_need_not_be_a_readable_jwt(
 
 
 @given(claims=st.dictionaries(NAMES, JSON, max_size=5))
+@example(claims={"exp": 1e300, "iat": 10**30})
 def test_any_claims_can_be_described(claims: dict[str, Any], token: Cli) -> None:
     """Each claim is shown or named, and none is shown at length."""
     shown = described(token, jwt(claims))
