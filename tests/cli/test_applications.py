@@ -17,7 +17,7 @@ from tests.support.streams import Terminal
 FULL: Final = int(datetime(2026, 6, 1, 8, 30, tzinfo=UTC).timestamp())
 PRESENT: Final = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
 several_pages: Final = pytest.mark.income_service(applications=1500)
-few: Final = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 @several_pages
@@ -72,7 +72,6 @@ def test_a_span_is_measured_by_the_service_clock(
     assert 0 < len(expected) < 200
 
 
-@few
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
@@ -97,7 +96,6 @@ def test_times_are_words_spans_and_iso_8601(text: str, bound: str, shell: Cli) -
     assert [bound] in [query.get("updated_after") for query in queries]
 
 
-@few
 @pytest.mark.parametrize("end", ["beginning", "99999999w"])
 def test_a_span_may_end_where_time_begins(end: str, shell: Cli) -> None:
     """An early end is an end: nothing was updated before it."""
@@ -105,7 +103,6 @@ def test_a_span_may_end_where_time_begins(end: str, shell: Cli) -> None:
     assert (ran.status, ran.stdout) == (0, "")
 
 
-@few
 @pytest.mark.parametrize("command", ["applications", "download --to files", "export --to all"])
 @pytest.mark.parametrize(
     ("after", "before"),
@@ -130,7 +127,6 @@ def test_a_span_without_time_in_it_is_status_2(
     assert {path.name for path in shell.folder.iterdir()} == {"home"}
 
 
-@few
 def test_an_empty_span_is_reported(shell: Cli) -> None:
     """A person and a script are informed, unless ids alone were asked for."""
     empty = ("applications", "--updated-after", "2026-06-30T11:59:59")
@@ -190,7 +186,6 @@ def test_a_limited_list_keeps_to_the_span_where_windows_are_narrowed(shell: Cli)
 # find
 
 
-@few
 def test_find_gives_the_one_with_a_reference(shell: Cli) -> None:
     """The application is found by the partner's reference, as a row or as an id alone."""
     row = json.loads(shell("applications", "--limit", "1").stdout)

@@ -14,7 +14,7 @@ from tests.support.processes import environment, started
 from tests.support.streams import Terminal
 
 NOWHERE: Final = "http://127.0.0.1:1"
-few: Final = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 @pytest.fixture
@@ -33,7 +33,6 @@ def options_of(service: IncomeService, kind: str = "oauth2") -> tuple[tuple[str,
     return options, oauth2.client_secret.reveal()
 
 
-@few
 @pytest.mark.parametrize(
     ("kind", "profile"),
     [("oauth2", ()), ("basic", ("--profile", "staging")), ("oauth2", ("--profile", "my own.1"))],
@@ -56,7 +55,6 @@ def test_what_is_saved_is_read(
     assert "127.0.0.1" in repr(IncomeClient.from_config(profile[1] if profile else None, file))
 
 
-@few
 @pytest.mark.parametrize("kind", ["oauth2", "basic"])
 def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: Path) -> None:
     """A terminal asks for all that is missing, and does not show the secret."""
@@ -129,7 +127,6 @@ def test_everything_else_is_kept(profile: str | None, cli: Cli, file: Path) -> N
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-@few
 def test_what_does_not_work_is_not_saved(
     cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
@@ -185,7 +182,6 @@ def test_a_file_that_cannot_be_changed_stays_as_it_is(text: str, cli: Cli, file:
     assert "config.toml" in ran.stderr
 
 
-@few
 def test_a_saved_secret_is_for_its_own_address(
     cli: Cli, file: Path, income_service: IncomeService
 ) -> None:

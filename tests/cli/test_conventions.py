@@ -42,7 +42,7 @@ WITHOUT_SECRETS: Final = tuple(form for form in FORMS if "--reveal" not in form.
 SHOWING: Final = tuple(
     form for form in FORMS if form.name in READING and form.name not in ("find", "token")
 )
-few: Final = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 @pytest.fixture
@@ -113,7 +113,6 @@ def test_a_wrong_option_is_named(name: str, cli: Cli) -> None:
 # Streams
 
 
-@few
 @pytest.mark.parametrize("form", WITHOUT_SECRETS, ids=str)
 def test_output_is_plain_and_without_secrets(form: Form, ready: Cli) -> None:
     """A pipe gets no motion, NO_COLOR no colours, and no stream a secret, token or signature."""
@@ -142,7 +141,6 @@ def test_output_is_plain_and_without_secrets(form: Form, ready: Cli) -> None:
     assert "signature=" not in everything.lower()
 
 
-@few
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_a_closed_pipe_is_quiet(form: Form, ready: Cli) -> None:
     """When nobody reads the output any more it ends with 141, and says nothing of it."""
@@ -152,7 +150,6 @@ def test_a_closed_pipe_is_quiet(form: Form, ready: Cli) -> None:
     assert "ipe" not in ran.stderr
 
 
-@few
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_a_full_disk_is_one_line(form: Form, ready: Cli) -> None:
     """Where standard output takes nothing, that is said once, with status 1."""
@@ -161,7 +158,6 @@ def test_a_full_disk_is_one_line(form: Form, ready: Cli) -> None:
     assert ran.stderr.count("cannot write to standard output: no space left on device") == 1
 
 
-@few
 @pytest.mark.parametrize("name", READING)
 def test_ctrl_c_is_quiet(name: str, ready: Cli) -> None:
     """Interrupted while the service keeps it waiting, it ends with 130 and prints nothing."""
@@ -193,7 +189,6 @@ def test_data_cannot_act_on_a_terminal(form: Form, ready: Cli) -> None:
     assert not any(each in shown.screen for each in ("\x1b[2J", "\x07", "\x9b", "\u202e"))
 
 
-@few
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP], ids=["EINVAL", "ENOTSUP"])
 @pytest.mark.parametrize(
     "form",
@@ -289,7 +284,6 @@ def test_a_reader_may_leave(income_service: IncomeService) -> None:
     assert (len(ran.lines), ran.stderr) == (2, "")
 
 
-@few
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
 )

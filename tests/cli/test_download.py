@@ -26,6 +26,7 @@ NOWHERE: Final = Path(os.devnull)
 """Where standard output goes, so that the terminal is left to bars."""
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 HALF_WAY: Final = "/300.0 kB"
+pytestmark = pytest.mark.income_service(applications=2)
 large: Final = pytest.mark.income_service(applications=2, file_bytes=300_000)
 
 
@@ -35,15 +36,10 @@ def download(shell: Cli) -> Download:
     return Download(shell)
 
 
-def applications(count: int, **rules: int) -> pytest.MarkDecorator:
-    """Have the service hold this many."""
-    return pytest.mark.income_service(applications=count, **rules)
-
-
 # Files and their list
 
 
-@applications(8)
+@pytest.mark.income_service(applications=8)
 def test_files_come_whole_and_are_listed(download: Download) -> None:
     """Every file is there, private, printed and listed with what it is."""
     ran = download()
@@ -72,7 +68,7 @@ def test_files_come_whole_and_are_listed(download: Download) -> None:
         assert not any(person["last_name"] in text for person in people)
 
 
-@applications(5)
+@pytest.mark.income_service(applications=5)
 def test_a_second_run_asks_for_what_is_missing(download: Download) -> None:
     """What is listed costs no request and is not printed again; a file that is gone comes again."""
     first = download()
@@ -97,7 +93,6 @@ def test_a_second_run_asks_for_what_is_missing(download: Download) -> None:
     assert {each["document_id"]: each["sha256"] for each in download.listed} == sums
 
 
-@applications(2)
 def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     """A file that differs stays and is reported; with --overwrite it is replaced."""
     download()
@@ -116,7 +111,7 @@ def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     assert len(download.listed) == len(others) + 2
 
 
-@applications(6)
+@pytest.mark.income_service(applications=6)
 def test_failures_leave_the_others_alone(download: Download) -> None:
     """An application or a file that cannot be had is named; all others come."""
     bad, *good = download.service.ids
@@ -140,7 +135,6 @@ def test_failures_leave_the_others_alone(download: Download) -> None:
     assert ran.stderr.replace("\n", "").isprintable()
 
 
-@applications(2)
 def test_names_can_be_chosen(download: Download) -> None:
     """A template says where files are; it moves no file that is listed already."""
     ran = download("--names", "all/{document_id}.{ext}")
@@ -155,7 +149,6 @@ def test_names_can_be_chosen(download: Download) -> None:
     assert all((download.folder / one["path"]).exists() for one in kept)
 
 
-@applications(2)
 def test_quiet_reports_failures_only(download: Download) -> None:
     """With --quiet nothing is said of what went well."""
     ran = download("--quiet", terminal=Terminal(), stdout=NOWHERE)
@@ -170,7 +163,6 @@ def test_quiet_reports_failures_only(download: Download) -> None:
 # Hosts
 
 
-@applications(2)
 @pytest.mark.parametrize(
     "hosts", [(), ("files.example",), ("127.0.0.1:1",)], ids=["none", "another", "another port"]
 )
@@ -186,7 +178,7 @@ def test_files_come_from_allowed_hosts_only(hosts: tuple[str, ...], download: Do
     assert "Policy" not in ran.stderr
 
 
-@applications(1)
+@pytest.mark.income_service(applications=1)
 @pytest.mark.parametrize(
     ("url", "hosts", "hint"),
     [
@@ -217,7 +209,7 @@ def test_a_refused_address_names_the_option(
 # Which applications
 
 
-@applications(4)
+@pytest.mark.income_service(applications=4)
 def test_ids_come_from_standard_input(download: Download, shell: Cli) -> None:
     """A line is an id or what applications and poll print; each is asked for once."""
     first, second, third, fourth = download.service.ids
@@ -238,7 +230,6 @@ def test_ids_come_from_standard_input(download: Download, shell: Cli) -> None:
         assert (ran.status, counts_of(ran.stderr)["there"]) == (0, len(download.listed))
 
 
-@applications(2)
 def test_it_begins_before_its_input_ends(download: Download) -> None:
     """Files of the first line are there while the pipe is still open."""
     first, second = download.service.ids
@@ -253,7 +244,7 @@ def test_it_begins_before_its_input_ends(download: Download) -> None:
     assert {entry["application_id"] for entry in download.listed} == {first, second}
 
 
-@applications(1)
+@pytest.mark.income_service(applications=1)
 @pytest.mark.parametrize(
     "line",
     [b"{}", b'{"application_id": 7}', b"{", b"[" * 5000, b'{"application": 1}', b"CANARY\xff",
@@ -268,7 +259,7 @@ def test_a_line_without_an_id_ends_it(line: bytes, download: Download) -> None:
     assert "CANARY" not in ran.stderr
 
 
-@applications(40, days=30)
+@pytest.mark.income_service(applications=40, days=30)
 @pytest.mark.parametrize("after", ["3d", "2026-06-27T12:00:00"])
 def test_a_span_chooses_everything_that_changed(after: str, download: Download) -> None:
     """Without ids a span says which applications: since a time, or back from the present."""
@@ -285,7 +276,7 @@ def test_a_span_chooses_everything_that_changed(after: str, download: Download) 
 # Interrupted
 
 
-@applications(2, file_bytes=3 * MiB)
+@pytest.mark.income_service(applications=2, file_bytes=3 * MiB)
 @pytest.mark.parametrize("signal", ["interrupt", "terminate"])
 def test_an_interrupted_file_is_resumed(signal: str, download: Download) -> None:
     """Stopped in mid-file, the parts are kept, and the next run asks for the rest only."""
@@ -308,7 +299,7 @@ def test_an_interrupted_file_is_resumed(signal: str, download: Download) -> None
     assert all(map(download.is_whole, documents_of(download.service)))
 
 
-@applications(1)
+@pytest.mark.income_service(applications=1)
 def test_ctrl_c_ends_a_wait_for_input(download: Download) -> None:
     """Interrupted while nobody writes, it ends with 130."""
 
@@ -323,7 +314,7 @@ def test_ctrl_c_ends_a_wait_for_input(download: Download) -> None:
     assert "interrupted" in ran.stderr
 
 
-@applications(3)
+@pytest.mark.income_service(applications=3)
 def test_a_path_that_nobody_reads_comes_again(download: Download) -> None:
     """A file whose path could not be printed is not listed, so that the next run prints it."""
     with closed_pipe() as pipe:
@@ -345,7 +336,6 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@applications(2)
 def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) -> None:
     """Folders and the list are for their owner alone; a folder that was there stays as it was."""
     (tmp_path / "top").mkdir()
@@ -360,7 +350,6 @@ def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) 
     assert mode_of(download.manifest) == 0o600
 
 
-@applications(2)
 @given(cut=st.integers(0))
 def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -> None:
     """Cut anywhere, whole lines hold, and what they list is neither printed nor listed again."""
@@ -383,7 +372,6 @@ def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -
     assert download().stdout == ""
 
 
-@applications(2)
 def test_what_is_no_entry_is_passed_over(download: Download) -> None:
     """Garbage, wrong types and paths that lead out count for nothing; further fields do no harm."""
     download()
@@ -423,7 +411,6 @@ def _folder(path: Path) -> None:
     path.mkdir()
 
 
-@applications(2)
 @pytest.mark.parametrize("replace", [_link, _pipe, _folder], ids=["link", "pipe", "folder"])
 def test_what_is_no_file_is_not_taken_for_one(
     replace: Callable[[Path], None], download: Download
@@ -434,7 +421,6 @@ def test_what_is_no_file_is_not_taken_for_one(
     assert counts_of(download().stderr)["there"] < len(download.listed)
 
 
-@applications(2)
 @pytest.mark.parametrize(
     ("make", "folder"),
     [
@@ -476,7 +462,6 @@ def test_a_list_without_room_loses_nothing(download: Download) -> None:
     assert printed <= {str(download.folder / entry["path"]) for entry in entries}
 
 
-@applications(2)
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
     kind=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),

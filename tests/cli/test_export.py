@@ -24,7 +24,7 @@ from tests.support.streams import Terminal, closed_pipe
 
 NAMES_BEHIND: Final = {"jsonl": len(".manifest.json"), "parquet": len(".part")}
 FILES: Final = {"all", "all.manifest.json"}
-few: Final = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 @pytest.fixture
@@ -99,7 +99,6 @@ def test_the_next_export_continues(export: Export) -> None:
     assert all("pages" in document for documents in kinds for document in documents)
 
 
-@few
 @pytest.mark.parametrize(
     ("argument", "text", "bound"),
     [
@@ -174,7 +173,6 @@ def test_missing_applications_may_be_allowed(export: Export) -> None:
     assert export.manifest["whole"] is False
 
 
-@few
 def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
     """Nothing is rounded: lines of JSON can still be made of what came."""
     one = export.service.ids[2]
@@ -197,7 +195,6 @@ def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
 # Where it is to be
 
 
-@few
 @pytest.mark.parametrize(
     ("there", "mode"),
     [
@@ -225,7 +222,6 @@ def test_what_is_there_is_left_alone(there: str, mode: int, export: Export) -> N
     assert path.is_dir() or path.read_text("utf-8") == "mine"
 
 
-@few
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
 def test_what_comes_to_its_place_meanwhile_stays(form: str, export: Export) -> None:
     """Something that is put there while the export runs is kept, and so is what has come."""
@@ -243,7 +239,6 @@ def test_what_comes_to_its_place_meanwhile_stays(form: str, export: Export) -> N
     assert sorted(export.kept) == sorted(export.service.ids)
 
 
-@few
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
 def test_a_name_that_is_too_long_is_reported_at_once(form: str, export: Export) -> None:
     """The longest that leaves room for the names beside it is taken, and one more is not."""
@@ -257,7 +252,6 @@ def test_a_name_that_is_too_long_is_reported_at_once(form: str, export: Export) 
     assert export("--format", form).status == 0
 
 
-@few
 def test_a_missing_folder_is_reported_at_once(export: Export) -> None:
     """Nothing is sent, and the folder is not made."""
     export.target = export.target.parent / "none" / "all"
@@ -267,7 +261,6 @@ def test_a_missing_folder_is_reported_at_once(export: Export) -> None:
     assert not export.target.parent.exists()
 
 
-@few
 @pytest.mark.parametrize("umask", [0o000, 0o777], ids=oct)
 def test_no_umask_changes_who_may_read(umask: int, export: Export) -> None:
     """Neither one that takes nothing away nor one that takes all."""
@@ -279,7 +272,6 @@ def test_no_umask_changes_who_may_read(umask: int, export: Export) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in export.target.parent.iterdir()} == {0o600}
 
 
-@few
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -308,7 +300,6 @@ def test_a_library_that_cannot_be_used_is_reported_at_once(
 # What is printed
 
 
-@few
 def test_a_path_that_cannot_be_printed_is_no_fault_of_the_file(export: Export) -> None:
     """The file is there before its path is printed to a closed pipe or a full disk."""
     with closed_pipe() as pipe:
@@ -451,7 +442,6 @@ def test_an_export_replaces_the_manifest_of_its_own_earlier_run(
     assert (export.manifest["records"], export.left) == (30, FILES)
 
 
-@few
 def test_a_file_system_without_links_gets_the_file(
     export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ BEGINNING: Final = ("--start", "beginning")
 FROM_THE_BEGINNING: Final = (*BEGINNING, "--once")
 AGAIN: Final = ("--interval", "0.05")
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
-few: Final = pytest.mark.income_service(applications=9)
+pytestmark = pytest.mark.income_service(applications=9)
 
 
 class Poll:
@@ -113,7 +113,6 @@ def test_it_can_begin_in_the_past(start: str, poll: Poll) -> None:
     assert set(ids_in(ran.stdout)) == expected
 
 
-@few
 def test_names_in_one_store_are_apart(poll: Poll) -> None:
     """Each name has a checkpoint of its own."""
     for name in ("one", "two"):
@@ -121,7 +120,6 @@ def test_names_in_one_store_are_apart(poll: Poll) -> None:
         assert poll("--once", "--name", name).stdout == ""
 
 
-@few
 def test_it_polls_until_it_is_stopped(poll: Poll) -> None:
     """Without --once, what is updated later on is written as it is found, until SIGTERM."""
 
@@ -140,7 +138,6 @@ def test_it_polls_until_it_is_stopped(poll: Poll) -> None:
 # Failures
 
 
-@few
 @pytest.mark.usefixtures("without_pauses")
 def test_a_single_poll_that_fails_is_the_end(poll: Poll) -> None:
     """With --once, a failed poll is one line and status 1; the next run begins there."""
@@ -151,7 +148,6 @@ def test_a_single_poll_that_fails_is_the_end(poll: Poll) -> None:
     assert len(ids_in(poll(*FROM_THE_BEGINNING).stdout)) == 9
 
 
-@few
 @pytest.mark.usefixtures("without_pauses")
 def test_failed_polls_are_reported_and_tried_again(poll: Poll) -> None:
     """Where standard error is no terminal, each failed poll is a line, and nothing else is."""
@@ -197,7 +193,6 @@ def test_many_unreadable_applications_are_counted(poll: Poll) -> None:
     assert "13 more" in ran.stderr.splitlines()[-1]
 
 
-@few
 def test_a_damaged_store_ends_it(poll: Poll) -> None:
     """A file that is no store is one line with status 1; it stays as it is, nothing is sent."""
     poll.store.write_bytes(b"something else" * 100)
@@ -208,7 +203,6 @@ def test_a_damaged_store_ends_it(poll: Poll) -> None:
     assert poll.store.read_bytes() == b"something else" * 100
 
 
-@few
 def test_it_begins_at_no_time_to_come(poll: Poll) -> None:
     """The start is a time of the service's past, or its present."""
     ran = poll("--start", "2100-01-01", "--once")
@@ -233,7 +227,6 @@ def test_sigterm_loses_and_repeats_nothing(poll: Poll, tmp_path: Path) -> None:
     assert Counter(first + rest) == Counter(poll.service.ids)
 
 
-@few
 @pytest.mark.parametrize(
     ("signal", "arguments", "status"),
     [("interrupt", (), 130), ("interrupt", ("--once",), 130), ("terminate", ("--once",), 143)],
@@ -250,7 +243,6 @@ def test_each_interruption_has_its_status(
     assert (ran.status, ran.stdout, ran.stderr) == (status, "", "")
 
 
-@few
 def test_a_full_disk_commits_nothing(poll: Poll) -> None:
     """A line that could not be written comes in the next run."""
     ran = poll(*FROM_THE_BEGINNING, stdout=FULL)
@@ -259,7 +251,6 @@ def test_a_full_disk_commits_nothing(poll: Poll) -> None:
     assert len(ids_in(poll("--once").stdout)) == 9
 
 
-@few
 def test_a_line_that_was_cut_off_spoils_no_other(poll: Poll, tmp_path: Path) -> None:
     """Appended to a file that ends in the middle of a line, it begins a new one."""
     lines = tmp_path / "lines"
@@ -271,7 +262,6 @@ def test_a_line_that_was_cut_off_spoils_no_other(poll: Poll, tmp_path: Path) -> 
     assert Counter(ids_in(rest)) == Counter(poll.service.ids * 2)
 
 
-@few
 def test_a_poller_that_is_replaced_has_a_status_of_its_own(poll: Poll) -> None:
     """It ends with 3, by which a service manager knows not to start it again."""
     once = ("poll", "--store", str(poll.store), "--once")
@@ -306,7 +296,6 @@ def drawn(shown: str) -> list[str]:
     return [part.removeprefix("\x1b[2K") for part in re.split(r"[\r\n]+", STYLE.sub("", shown))]
 
 
-@few
 def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
     """Polls, records, lag, service time and the next poll are one line, drawn over itself."""
     terminal = Terminal()
@@ -327,7 +316,6 @@ def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
     assert "--start is ignored" in again.screen
 
 
-@few
 def test_failures_and_dead_letters_remain_above(poll: Poll, tmp_path: Path) -> None:
     """What goes wrong is a line that stays, and is counted in the one that is drawn over."""
     one = poll.service.ids[4]

@@ -43,7 +43,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "token": (),
 }
 """Every command that reads a service."""
-few: Final = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 def written(path: Path, *lines: str, mode: int = 0o600) -> Path:
@@ -68,7 +68,6 @@ def keys_of(service: IncomeService, **instead: str) -> list[str]:
 # Where settings come from
 
 
-@few
 def test_a_file_is_enough(cli: Cli, income_service: IncomeService, tmp_path: Path) -> None:
     """A file has all settings: named by an option, by a variable, or at its default places."""
     keys = keys_of(income_service)
@@ -86,7 +85,6 @@ def test_a_file_is_enough(cli: Cli, income_service: IncomeService, tmp_path: Pat
         assert sorted(ran.lines) == sorted(income_service.ids)
 
 
-@few
 def test_a_file_that_nobody_named_is_not_needed(shell: Cli, tmp_path: Path) -> None:
     """Where the environment has all settings, a bad file at the default place is no hindrance."""
     path = written(tmp_path / "income-client/config.toml", *keys_of(shell.service), mode=0o644)
@@ -304,7 +302,6 @@ def test_a_token_endpoint_that_is_down_is_named(command: str, cli: Cli) -> None:
     assert ran.stderr.endswith(" at [::1]:2\n")
 
 
-@few
 @pytest.mark.usefixtures("without_pauses")
 @pytest.mark.parametrize(("status", "exit_status"), [(401, 4), (403, 4), (503, 1)])
 def test_a_person_learns_of_doctor_once(status: int, exit_status: int, shell: Cli) -> None:
@@ -320,7 +317,6 @@ def test_a_person_learns_of_doctor_once(status: int, exit_status: int, shell: Cl
 # Proxies and private authorities
 
 
-@few
 def test_everything_goes_through_the_proxy(shell: Cli) -> None:
     """Requests for tokens and lists name the service to the proxy, with the proxy's password."""
     with beside(proxying(shell.service.url)) as (port, came):
@@ -333,7 +329,6 @@ def test_everything_goes_through_the_proxy(shell: Cli) -> None:
     assert b"Proxy-Authorization: Basic" in heads
 
 
-@few
 @pytest.mark.usefixtures("without_pauses")
 def test_a_private_authority_is_trusted_where_it_is_named(
     cli: Cli, shell: Cli, tmp_path: Path
@@ -359,7 +354,6 @@ def test_a_private_authority_is_trusted_where_it_is_named(
         assert len(shell.service.requests) == asked
 
 
-@few
 def test_the_usual_authorities_stay_trusted(shell: Cli) -> None:
     """A file of authorities adds to those of the machine."""
     usual = trustme.CA()
