@@ -20,7 +20,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService, LoopRunner, make_record
 from tests.support.application_payloads import ending_with
 from tests.support.beside import beside, until
-from tests.support.cli import FULL, Cli, Running
+from tests.support.cli import FULL, Cli, Running, when
 from tests.support.commands import (
     FORMS,
     NAMES,
@@ -165,11 +165,7 @@ def test_ctrl_c_is_quiet(name: str, ready: Cli) -> None:
     asked = len(ready.service.requests)
     ready.service.faults.add(Fault("stall", times=None))
 
-    def stop(running: Running) -> None:
-        until(lambda: len(ready.service.requests) > asked)
-        running.interrupt()
-
-    ran = ready(*line, during=stop)
+    ran = ready(*line, during=when(lambda: len(ready.service.requests) > asked))
     assert (ran.status, ran.stdout) == (130, "")
     assert "Interrupt" not in ran.stderr
 

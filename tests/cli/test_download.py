@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running
+from tests.support.cli import FULL, Cli, Running, when
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above
 from tests.support.served import documents_of, served
@@ -282,11 +281,10 @@ def test_an_interrupted_file_is_resumed(signal: str, download: Download) -> None
     """Stopped in mid-file, the parts are kept, and the next run asks for the rest only."""
     download.service.faults.add(Fault("stall", times=None, keep=2 * MiB, path=FILES))
 
-    def stop(running: Running) -> None:
-        until(lambda: any(part.stat().st_size >= MiB for part in download.parts))
-        getattr(running, signal)()
+    def are_begun() -> bool:
+        return any(part.stat().st_size >= MiB for part in download.parts)
 
-    ran = download(during=stop)
+    ran = download(during=when(are_begun, signal))
     assert (ran.status, ran.stdout) == ({"interrupt": 130, "terminate": 143}[signal], "")
     assert counts_of(ran.stderr)["new"] == 0
     assert download.parts

@@ -10,7 +10,7 @@ import pytest
 
 from income_client.emulator import Fault
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running
+from tests.support.cli import FULL, Cli, Running, when
 from tests.support.processes import environment, run
 from tests.support.served import ids_in, parsed, served, without_addresses
 from tests.support.streams import Ran, Terminal
@@ -39,16 +39,6 @@ class Poll:
 def poll(shell: Cli) -> Poll:
     """The command on a service."""
     return Poll(shell)
-
-
-def later(action: str, has_come: Callable[[], bool]) -> Callable[[Running], None]:
-    """Return what interrupts or terminates the command once something has come."""
-
-    def stop(running: Running) -> None:
-        until(has_come)
-        getattr(running, action)()
-
-    return stop
 
 
 # Lines
@@ -218,7 +208,7 @@ def test_sigterm_loses_and_repeats_nothing(poll: Poll, tmp_path: Path) -> None:
     """Stopped in a long first poll, it ends with 0; both runs together write each line once."""
     lines = tmp_path / "lines"
 
-    stop = later("terminate", lambda: lines.exists() and lines.stat().st_size > 0)
+    stop = when(lambda: lines.exists() and lines.stat().st_size > 0, "terminate")
     ran = poll(*BEGINNING, stdout=lines, during=stop)
     assert (ran.status, ran.stderr) == (0, "")
     first = ids_in(lines.read_text("utf-8"))
@@ -238,7 +228,7 @@ def test_each_interruption_has_its_status(
     """Ctrl-C is 130, and a single poll that did not come to its end is never 0."""
     poll.service.faults.add(Fault("stall", times=None))
 
-    stop = later(signal, lambda: len(poll.service.requests) > 0)
+    stop = when(lambda: poll.service.requests, signal)
     ran = poll(*BEGINNING, *arguments, during=stop)
     assert (ran.status, ran.stdout, ran.stderr) == (status, "", "")
 

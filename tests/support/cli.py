@@ -21,6 +21,7 @@ from income_client.cli.output import discard_rest
 from income_client.clock import SystemClock
 from income_client.testing import IncomeService, JumpingClock
 
+from .beside import until
 from .streams import Ran, Streams, Terminal, closed_pipe
 
 __all__ = [
@@ -313,3 +314,13 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
 def spelt(value: object) -> str | None:
     """Return arguments as the id of a test."""
     return " ".join(map(ascii, value)).replace("'", "") if isinstance(value, tuple) else None
+
+
+def when(has_come: Callable[[], object], action: str = "interrupt") -> Callable[[Running], None]:
+    """Return what interrupts the command, or terminates it, once something holds."""
+
+    def stop(running: Running) -> None:
+        until(has_come)
+        getattr(running, action)()
+
+    return stop

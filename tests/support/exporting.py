@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from income_client.emulator import Fault
 
-from .beside import until
-from .cli import Cli, Running
+from .cli import Cli, when
 from .streams import Ran
 
 
@@ -34,12 +33,7 @@ class Export:
         """Run it until a hundred lines or more are kept and the service goes silent; stop it."""
         before = self._reads()
         self.service.faults.add(Fault("stall", skip=270, times=None, path="*/app-*"))
-
-        def stop(running: Running) -> None:
-            until(lambda: self._reads() - before > 130 and self.kept)
-            getattr(running, by)()
-
-        ran = self(*arguments, during=stop)
+        ran = self(*arguments, during=when(lambda: self._reads() - before > 130 and self.kept, by))
         self.service.faults.clear()
         return ran
 
