@@ -22,6 +22,7 @@ INVALID: Final = [
     ("application app-1 --output json --html x", "--html"),
     *((f"applications --updated-after='{text}'", "7d, 12h, now or beginning") for text in
       ("", "7", "d", "-7d", "7 d", "7y", "1.5h", "yesterday", "\u0667d")),
+    ("applications --updated-after 1d --updated-before 7d", "--updated-before"),
     ("completion csh", "zsh"),
     ("dead-letters --store :memory:", "income-client: --store: "),
     ("demo --applications many", "many"),
