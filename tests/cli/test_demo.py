@@ -64,6 +64,14 @@ def test_a_terminal_shows_a_bar_for_each_stage(cli: Cli) -> None:
     assert shown.screen.count("\x1b[?25l") == shown.screen.count("\x1b[?25h")
 
 
+def test_without_a_recent_update_there_is_no_chart(cli: Cli) -> None:
+    """One application is most likely older than what is read."""
+    ran = cli("demo", "--applications", "1")
+    assert ran.status == 0
+    assert "Income by year" not in ran.stdout
+    assert "The counts agree" in ran.lines[-1]
+
+
 def test_little_room_shortens_bars_and_no_figure(cli: Cli) -> None:
     """On 40 columns, in ASCII, the amounts stay whole."""
     terminal = Terminal(columns=40)
