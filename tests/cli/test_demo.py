@@ -65,7 +65,7 @@ def test_a_terminal_shows_a_bar_for_each_stage(cli: Cli) -> None:
 
 
 def test_without_a_recent_update_there_is_no_chart(cli: Cli) -> None:
-    """One application is most likely older than what is read."""
+    """The update of a single application is older than what is read."""
     ran = cli("demo", "--applications", "1")
     assert ran.status == 0
     assert "Income by year" not in ran.stdout
