@@ -351,7 +351,7 @@ def test_a_signal_keeps_what_has_come(signal: str, status: int, export: Export) 
 
 @pytest.mark.income_service(applications=300)
 def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None:
-    """A part belongs to its service and its span; a line that was cut off is no harm."""
+    """A part belongs to its service and its span; a line that was cut off does no harm."""
     for _ in range(2):
         export.interrupted("--updated-after", "200d")
         with (export.part / "records.jsonl").open("ab") as lines:
