@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
 
-from income_client.emulator.patterns import Spread, spread_times
+from income_client.emulator.update_times import Spread, spread_times
 from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from income_client.exporting.frames import RecordTables, to_arrow, to_pandas, to_polars
+
     from ._version import __version__
     from .checkpoints import (
         CheckpointStore,
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
         WindowSplit,
     )
     from .exporting.parquet import ParquetTables
-    from .exporting.tables import RecordTables, to_arrow, to_pandas, to_polars
     from .fetching import Fetcher, FetchFailure
     from .http.tokens import StoredToken, TokenStore
     from .polling.batches import Batch

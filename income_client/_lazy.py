@@ -28,7 +28,7 @@ NAMES: Final = {
         TokenRenewed WindowSplit
     """,
     "exporting.parquet": "ParquetTables",
-    "exporting.tables": "RecordTables to_arrow to_pandas to_polars",
+    "exporting.frames": "RecordTables to_arrow to_pandas to_polars",
     "fetching": "Fetcher FetchFailure",
     "http.tokens": "StoredToken TokenStore",
     "polling.batches": "Batch",

@@ -44,7 +44,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (purity, Module("records.paystub", "from datetime import date\ndate.today()")),
     (purity, Module("settings", "from os import environ")),
     (purity, Module("emulator.world", "import random")),
-    (purity, Module("emulator.rules", "def f(path): return open(path)")),
+    (purity, Module("emulator.service_rules", "def f(path): return open(path)")),
     (libraries, Module("http.session", "import aiohttp")),
     (libraries, Module("http.transport", "from aiohttp import web")),
     (libraries, Module("emulator.emulator", "from aiohttp import ClientSession")),

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 from rich.text import Text
 
-from .config import Connection, connect
+from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
     Bounds,

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from income_client import ConfigurationError, Secret
 from income_client.disk import locked_folder, make_folder, sync_folder, write_file
 
-from .config import Connection, ask, can_ask, connect
+from .connection import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
 from .options import Switch
 from .output import printable, reason_of, say

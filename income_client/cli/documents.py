@@ -9,7 +9,7 @@ from attrs import evolve
 from cyclopts import Parameter
 from rich.text import Text
 
-from .config import Connection, connect, described
+from .connection import Connection, connect, described
 from .exit_status import ExitStatus
 from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
 from .output import counted, say

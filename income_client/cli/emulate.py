@@ -24,16 +24,16 @@ from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
 from income_client.emulator.exchange import check_local_address
 from income_client.emulator.times import second_of, stamp
 
-from .callback_options import (
+from .exit_status import ExitStatus
+from .options import NOW, Switch, When, service_time
+from .output import reason_of, say, write_text
+from .running import (
     CALLBACK_PREFIX,
     Credentials,
     announced,
     announcement,
     credentials_from,
 )
-from .exit_status import ExitStatus
-from .options import NOW, Switch, When, service_time
-from .output import reason_of, say, write_text
 from .signals import StopSignals
 
 if TYPE_CHECKING:

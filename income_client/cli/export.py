@@ -20,9 +20,9 @@ from rich.filesize import decimal
 import income_client
 from income_client import AuthenticationError, ConfigurationError, IncomeClientError
 
-from .config import Connection, made_ready
+from .connection import Connection, made_ready
 from .exit_status import ExitStatus
-from .export_part import Part
+from .export_state import Part
 from .options import (
     BEGINNING,
     Moment,

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from income_client import ConfigurationError
 
 from .applications import COLUMNS, write_summary
-from .config import Connection, connect
+from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .output import say
 from .rows import OutputOption, QuietOption, RowWriter

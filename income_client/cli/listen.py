@@ -43,12 +43,12 @@ from income_client.receivers import (
     callback_ssl_context,
 )
 
-from .callback_options import CALLBACK_PREFIX, Credentials, announced, credentials_from
 from .exit_status import ExitStatus
 from .options import Switch
 from .output import OutputLines, UnwritableError, printable, reason_of, say
 from .progress import filter_log
 from .rows import AlignedLines
+from .running import CALLBACK_PREFIX, Credentials, announced, credentials_from
 from .signals import StopSignals
 
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")

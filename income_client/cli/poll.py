@@ -32,7 +32,7 @@ from income_client import (
     to_json,
 )
 
-from .config import Connection, connect
+from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import NOW, Moment, Seconds, Switch, When, span_between
 from .output import OutputLines, counted, duration, inert, say, without_addresses

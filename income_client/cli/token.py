@@ -16,7 +16,7 @@ from rich.text import Text
 
 from income_client import AuthenticationError, IncomeClientError, PermissionDeniedError, StoredToken
 
-from .config import Connection, made_ready
+from .connection import Connection, made_ready
 from .exit_status import ExitStatus
 from .options import Switch, TableOrJson
 from .output import duration, print_lines, printable, say, write_text

@@ -9,10 +9,10 @@ from cyclopts.types import PositiveInt
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
-from .callback_options import announcement, credentials_from
 from .exit_status import ExitStatus
 from .output import say
 from .rows import Column, OutputOption, RowWriter
+from .running import announcement, credentials_from
 
 _SILENCE: Final = 2.0
 """Seconds after which it is said what is waited for."""
@@ -71,7 +71,11 @@ async def trigger(
         output: Format of the output.
     """
     # It loads aiohttp, which the help does not need.
-    from income_client.emulator.control import CallbackOrder, OrderFailedError, RemoteEmulator
+    from income_client.emulator.callback_orders import (
+        CallbackOrder,
+        OrderFailedError,
+        RemoteEmulator,
+    )
     from income_client.emulator.exchange import check_local_address
 
     url, auth = _emulator()

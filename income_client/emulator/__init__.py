@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .exchange import HttpReply, HttpRequest, RecordedRequest
     from .faults import Fault, FaultKind, Faults
     from .listing import ListReply, Refused, list_reply
-    from .rules import FutureBounds, Order, ServiceRules, SpanClamp
+    from .service_rules import FutureBounds, Order, ServiceRules, SpanClamp
     from .world import World
 else:
     from income_client._lazy import lazy_names
@@ -43,7 +43,7 @@ NAMES: Final = {
     "exchange": "HttpReply HttpRequest RecordedRequest",
     "faults": "Fault FaultKind Faults",
     "listing": "ListReply Refused list_reply",
-    "rules": "FutureBounds Order ServiceRules SpanClamp",
+    "service_rules": "FutureBounds Order ServiceRules SpanClamp",
     "world": "World",
 }
 """The modules, and what each gives."""

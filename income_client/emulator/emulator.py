@@ -28,6 +28,7 @@ from income_client.settings import (
 )
 
 from .api import API_CALLS, Call, Service, call_of, respond
+from .callback_orders import CallbackOrder
 from .callbacks import (
     USUAL_EVENT,
     CallbackDelivery,
@@ -36,13 +37,12 @@ from .callbacks import (
     header_fields,
     payload_bytes,
 )
-from .control import CallbackOrder
 from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
 from .faults import Fault, Faults, play, replacement
-from .patterns import update_times
-from .rules import ServiceRules, changed_rules, check_integer, names_of
+from .service_rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
 from .times import EPOCH, START, second_of
+from .update_times import update_times
 from .world import World
 
 _Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]

@@ -9,7 +9,7 @@ from income_client.settings import check_whole
 
 from .api import Call
 from .faults import ANY, Fault
-from .rules import meant
+from .service_rules import meant
 
 _LINE: Final = re.compile(r"(?P<call>\w+)\s*(?:\((?P<name>[^()]*)\))?\s*:(?P<steps>[^:]*)\Z")
 _STEP: Final = re.compile(

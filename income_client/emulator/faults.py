@@ -20,7 +20,7 @@ from income_client.settings import counting, invalid, is_number, not_negative, v
 
 from .api import API_CALLS, Call, call_of
 from .exchange import HttpReply
-from .rules import Choice, check_integer, integer, meant
+from .service_rules import Choice, check_integer, integer, meant
 
 ANY: Final = "any"
 """The three calls of the API, and neither tokens nor files."""

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from attrs import frozen
 
-from .rules import FutureBounds, Order, ServiceRules, SpanClamp
+from .service_rules import FutureBounds, Order, ServiceRules, SpanClamp
 from .world import World
 
 _GOLDEN: Final = 0.6180339887498949

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
 
-from .rules import ServiceRules
+from .service_rules import ServiceRules
 from .times import DAY, START, second_of
 
 _ID_BITS: Final = 40

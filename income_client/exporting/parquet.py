@@ -14,8 +14,8 @@ from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
 
+from .frames import require
 from .rows import ROWS
-from .tables import require
 
 if TYPE_CHECKING:
     import pyarrow as pa

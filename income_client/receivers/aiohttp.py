@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from .endpoint import Body, BodyCutError, Endpoint, certificate_of, endpoint_of, peer_of
+from .adapters import Body, BodyCutError, Endpoint, certificate_of, endpoint_of, peer_of
 from .exchange import Answer, RequestHead
 from .issuer import CallbackTokenIssuer
 

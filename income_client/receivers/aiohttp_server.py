@@ -18,7 +18,7 @@ from aiohttp import web
 
 from income_client.errors import ConfigurationError
 
-from .endpoint import QuietLog
+from .adapters import QuietLog
 
 _PATIENCE: Final = 20.0
 """Seconds that requests have at the end to be answered; handing one on may take 15 of them."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from income_client.errors import ConfigurationError
 
-from .endpoint import PEER_EXTENSION, BodyCutError, Endpoint, endpoint_of, logger
+from .adapters import PEER_EXTENSION, BodyCutError, Endpoint, endpoint_of, logger
 from .exchange import REWRITTEN_PEER, UNIX_PEER, Answer, RequestHead
 from .issuer import CallbackTokenIssuer
 

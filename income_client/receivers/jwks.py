@@ -17,7 +17,7 @@ from yarl import URL
 from income_client.errors import DecodeError
 from income_client.wire.codec import parse
 
-from .endpoint import logger
+from .adapters import logger
 from .exchange import Refusal, RefusedError
 from .jwt import TokenKeys, import_key_set
 

@@ -24,8 +24,8 @@ from income_client.errors import CallbackRejectedError, ConfigurationError
 from income_client.records.callbacks import Callback
 from income_client.settings import check_choice, check_count, check_not_negative, check_positive
 
+from .adapters import Body, QuietLog, TimeSource, is_cancelled, logger, read_body
 from .auth import CallbackAuth, CallbackBearerAuth, CallbackGate, Verify
-from .endpoint import Body, QuietLog, TimeSource, is_cancelled, logger, read_body
 from .exchange import (
     LONGEST_TOKEN,
     Answer,

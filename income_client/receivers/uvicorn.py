@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol as _H11Protocol
 
 from income_client.errors import ConfigurationError
 
-from .endpoint import PEER_EXTENSION, certificate_of, peer_of
+from .adapters import PEER_EXTENSION, certificate_of, peer_of
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _HttpToolsProtocol

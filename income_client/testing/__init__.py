@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         make_paystub,
         make_record,
     )
-    from .runner import LoopRunner
+    from .loops import LoopRunner
     from .service import IncomeService, Requests, ServiceFaults
     from .store_contract import check_checkpoint_store
 else:
@@ -56,7 +56,7 @@ NAMES: Final = {
     ".emulator.fault_scripts": "cut_body expired_token flaky outage script slow throttled",
     "clocks": "JumpingClock",
     "factories": "make_applicant make_application make_document make_paystub make_record",
-    "runner": "LoopRunner",
+    "loops": "LoopRunner",
     "service": "IncomeService Requests ServiceFaults",
     "store_contract": "check_checkpoint_store",
 }

@@ -36,7 +36,7 @@ from income_client import (
     from_json,
 )
 from income_client.emulator.invented import invent_employment, invent_paystubs, invent_person
-from income_client.emulator.rules import check_names, names_of
+from income_client.emulator.service_rules import check_names, names_of
 from income_client.emulator.times import START
 
 Applicants: TypeAlias = int | Sequence[Applicant] | Mapping[str, Applicant]

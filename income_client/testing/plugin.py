@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from income_client.clock import Clock
 
     from .clocks import JumpingClock
-    from .runner import LoopRunner, LoopThread
+    from .loops import LoopRunner, LoopThread
     from .service import IncomeService
 
 _PACKAGE: Final = __name__.partition(".")[0]
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def _income_thread() -> "Iterator[LoopThread]":
-    from .runner import LoopThread  # noqa: PLC0415 - only where it is used
+    from .loops import LoopThread  # noqa: PLC0415 - only where it is used
 
     with LoopThread() as thread:
         yield thread
@@ -90,7 +90,7 @@ def income_api(
 ) -> "Iterator[IncomeClient]":
     """A client of `income_service`, closed in the event loop that used it."""
     from income_client import IncomeClient  # noqa: PLC0415 - as above
-    from income_client.emulator.rules import check_names, names_of  # noqa: PLC0415 - as above
+    from income_client.emulator.service_rules import check_names, names_of  # noqa: PLC0415 - as above
 
     from .clocks import LoopBoundClock  # noqa: PLC0415 - as above
 
@@ -120,7 +120,7 @@ def income_client(income_api: "IncomeClient") -> "IncomeClient":
 @pytest.fixture
 def income_run() -> "Iterator[LoopRunner]":
     """Runs coroutines and asynchronous iterators from tests that are not asynchronous."""
-    from .runner import LoopRunner  # noqa: PLC0415 - as above
+    from .loops import LoopRunner  # noqa: PLC0415 - as above
 
     with LoopRunner() as runner:
         yield runner

@@ -32,12 +32,12 @@ from income_client.emulator import (
 )
 from income_client.emulator.api import Call
 from income_client.emulator.fault_scripts import script
-from income_client.emulator.rules import check_names, meant, names_of
+from income_client.emulator.service_rules import check_names, meant, names_of
 from income_client.emulator.times import moment_of
 
 from .clocks import JumpingClock, ServiceSideClock
 from .factories import INVENTED_ADDRESS, documents_of
-from .runner import LoopThread
+from .loops import LoopThread
 
 T = TypeVar("T")
 FaultPlan: TypeAlias = str | Fault | Iterable[Fault]

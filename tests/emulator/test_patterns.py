@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from income_client.emulator.patterns import Spread, spread_times
 from income_client.emulator.times import DAY
+from income_client.emulator.update_times import Spread, spread_times
 from income_client.errors import ConfigurationError
 
 PATTERNS = ("uniform", "bursts", "growth", "diurnal", "pareto", "bmodel", "seconds")

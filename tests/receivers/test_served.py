@@ -11,8 +11,8 @@ from aiohttp import web
 
 from income_client import Callback, CallbackTokenIssuer
 from income_client.receivers import CallbackReceiver
+from income_client.receivers.adapters import endpoint_of
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.endpoint import endpoint_of
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER
 from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol

@@ -37,8 +37,8 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 """Units that stand beside the layers, or see less than what is below them."""
 
 EMULATOR_PURE: Final = (
-    "api", "exchange", "fault_scripts", "invented", "listing", "patterns",
-    "rules", "storage", "times", "world",
+    "api", "exchange", "fault_scripts", "invented", "listing", "update_times",
+    "service_rules", "storage", "times", "world",
 )  # fmt: skip
 PURE: Final = (
     "errors", "events", "hosts", "settings", "records", "wire",
@@ -95,9 +95,9 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
     "opentelemetry": frozenset({"telemetry"}),
-    "pandas": frozenset({"exporting.tables"}),
-    "polars": frozenset({"exporting.tables"}),
-    "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.tables"}),
+    "pandas": frozenset({"exporting.frames"}),
+    "polars": frozenset({"exporting.frames"}),
+    "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.frames"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"http.retry"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),

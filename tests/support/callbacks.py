@@ -23,9 +23,9 @@ from attrs import define, field, frozen
 
 from income_client import CallbackBasicAuth
 from income_client.receivers import CallbackReceiver
+from income_client.receivers.adapters import Body, BodyCutError, Endpoint, read_body
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.endpoint import Body, BodyCutError, Endpoint, read_body
 from income_client.receivers.exchange import (
     Answer,
     Refusal,

@@ -7,7 +7,7 @@ import pytest
 from income_client import ClientClosedError, IncomeClient
 from income_client.testing import IncomeService, JumpingClock
 from income_client.testing.clocks import LoopBoundClock, ServiceSideClock
-from income_client.testing.runner import LoopThread
+from income_client.testing.loops import LoopThread
 
 
 class User:

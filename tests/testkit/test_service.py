@@ -41,7 +41,7 @@ from income_client.testing import (
     slow,
     throttled,
 )
-from income_client.testing.runner import LoopThread
+from income_client.testing.loops import LoopThread
 
 UNREADABLE = make_application(application_date="soon")  # type: ignore[arg-type]
 EMPTY = pytest.mark.income_service(applications=0)

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from income_client import ConfigurationError, IncomeClientError, to_json
-from income_client.cli.config import Connection, connect
+from income_client.cli.connection import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import Switch, TableOrJson
 from income_client.cli.output import OutputLines, inert, reason_of, without_addresses

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from income_client import ConfigurationError, IncomeClientError, RateLimitedError
-from income_client.cli.config import Connection, Ready, authority_of, made_ready
+from income_client.cli.connection import Connection, Ready, authority_of, made_ready
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import TableOrJson
 from income_client.cli.output import counted, print_lines, printable, say, write_text

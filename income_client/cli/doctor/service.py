@@ -32,7 +32,7 @@ from income_client import (
     TokenRenewed,
     UnexpectedResponseError,
 )
-from income_client.cli.config import Ready
+from income_client.cli.connection import Ready
 from income_client.cli.options import BEGINNING
 from income_client.cli.output import counted, duration
 

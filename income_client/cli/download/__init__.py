@@ -37,7 +37,7 @@ from income_client import (
     LinkRefusal,
     UnsafeLinkError,
 )
-from income_client.cli.config import Connection, connect, described
+from income_client.cli.connection import Connection, connect, described
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import (
     STANDARD_INPUT,

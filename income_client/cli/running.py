@@ -1,4 +1,4 @@
-"""What ``emulate``, ``listen`` and ``trigger`` share: credentials, addresses, and each other.
+"""How running commands find each other, and the credentials of callbacks.
 
 A running ``emulate`` or ``listen`` says where it is in a private file, so that the three work
 together with nothing set. The file is locked while the command runs; one that is left behind
