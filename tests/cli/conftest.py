@@ -1,5 +1,5 @@
 """Fixtures of the tests of the command line."""
 
-from tests.support.cli import cli, service_cli, without_pauses
+from tests.support.cli import cli, shell, without_pauses
 
-__all__ = ["cli", "service_cli", "without_pauses"]
+__all__ = ["cli", "shell", "without_pauses"]

@@ -1,4 +1,4 @@
-"""``income-client applications`` and ``find``: rows of the list, each application once."""
+"""``income-client applications`` and ``find``: which applications are listed, and how."""
 
 import csv
 import json
@@ -9,42 +9,69 @@ from urllib.parse import parse_qs
 import pytest
 
 from income_client import IncomeClient
-from income_client.testing import IncomeService, LoopRunner
-from tests.support.cli import Cli, Terminal
+from income_client.testing import LoopRunner
+from tests.support.cli import Cli
 from tests.support.served import ids_in
+from tests.support.streams import Terminal
 
 FULL: Final = int(datetime(2026, 6, 1, 8, 30, tzinfo=UTC).timestamp())
 PRESENT: Final = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
 several_pages: Final = pytest.mark.income_service(applications=1500)
-few: Final = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 @several_pages
-def test_each_application_comes_once(service_cli: Cli, income_service: IncomeService) -> None:
-    """Every application is listed once, as the service's own JSON."""
-    ran = service_cli("applications")
+def test_each_application_comes_once(shell: Cli) -> None:
+    """Every application is listed once, as the service's own JSON, or as many as are asked for."""
+    ran = shell("applications")
     assert (ran.status, ran.stderr) == (0, "")
-    assert sorted(ids_in(ran.stdout)) == sorted(income_service.ids)
+    assert sorted(ids_in(ran.stdout)) == sorted(shell.service.ids)
     assert set(json.loads(ran.lines[0])) == {
         "application_id", "application_reference_id", "application_date",
     }  # fmt: skip
+    assert len(shell("applications", "-q", "--limit", "7").lines) == 7
+    rows = shell("applications", "-o", "csv", "--limit", "7").lines
+    assert len(list(csv.DictReader(rows))) == 7
+    assert len(json.loads(shell("applications", "-o", "json", "--limit", "2000").stdout)) == 1500
+
+
+@pytest.mark.income_service(applications=[*[FULL] * 1100, *range(FULL - 50, FULL)])
+def test_a_saturated_second_is_reported(shell: Cli) -> None:
+    """Its rows are listed as far as the service gives them, it is named, and the status is 1."""
+    ran = shell("applications", "-q")
+    assert ran.status == 1
+    assert "2026-06-01T08:30:00" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert len(set(ran.lines)) == 1050
+
+
+@several_pages
+def test_a_terminal_shows_a_table_and_progress(shell: Cli) -> None:
+    """Rows are printed above a line of progress, which is erased in the end."""
+    shown = shell("applications", "--updated-after", "9d", terminal=Terminal())
+    assert shown.status == 0
+    assert "\x1b[2K\x1b[1mApplication" in shown.screen
+    assert "100% of the period" in shown.screen
+    assert "requests" in shown.screen
+    assert shown.screen.replace("\r\n", "\n").splitlines()[-1].endswith("\x1b[2K")
+
+
+# Spans of updates
 
 
 @pytest.mark.income_service(applications=200)
 def test_a_span_is_measured_by_the_service_clock(
-    service_cli: Cli, income_client: IncomeClient, income_run: LoopRunner
+    shell: Cli, income_client: IncomeClient, income_run: LoopRunner
 ) -> None:
     """Seven days back are the rows that a client finds in the same span of service time."""
     bounds = (PRESENT - timedelta(days=7), PRESENT - timedelta(days=1))
     expected = {row.application_id for row in income_run(income_client.list_applications(*bounds))}
-    span = ("--updated-after", "7d", "--updated-before", "1d")
-    ran = service_cli("applications", "-q", *span)
+    ran = shell("applications", "-q", "--updated-after", "7d", "--updated-before", "1d")
     assert (ran.status, ran.stderr) == (0, "")
     assert set(ran.lines) == expected
     assert 0 < len(expected) < 200
 
 
-@few
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
@@ -62,101 +89,112 @@ def test_a_span_is_measured_by_the_service_clock(
         ("2026-01-31T12:00:05.75", "2026-01-31T12:00:05"),
     ],
 )
-def test_times_are_words_spans_and_iso_8601(
-    text: str, bound: str, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_times_are_words_spans_and_iso_8601(text: str, bound: str, shell: Cli) -> None:
     """Spans go back from the service's present; zones are converted; sub-seconds widen the span."""
-    assert service_cli("applications", "--updated-after", text).status == 0
-    queries = [parse_qs(each.query) for each in income_service.requests.of("list_applications")]
+    assert shell("applications", "--updated-after", text).status == 0
+    queries = [parse_qs(each.query) for each in shell.service.requests.of("list_applications")]
     assert [bound] in [query.get("updated_after") for query in queries]
 
 
-@few
-@pytest.mark.parametrize("text", ["", "7", "d", "-7d", "7 d", "7y", "1.5h", "yesterday", "\u0667d"])
-def test_other_times_are_refused_with_examples(text: str, service_cli: Cli) -> None:
-    """The message names times that would be understood."""
-    ran = service_cli("applications", f"--updated-after={text}")
-    assert (ran.status, ran.stdout) == (2, "")
-    assert all(word in ran.words.replace("│", "") for word in ("7d", "12h", "now", "beginning"))
-
-
-@few
 @pytest.mark.parametrize("end", ["beginning", "99999999w"])
-def test_a_span_may_end_where_time_begins(end: str, service_cli: Cli) -> None:
+def test_a_span_may_end_where_time_begins(end: str, shell: Cli) -> None:
     """An early end is an end: nothing was updated before it."""
-    ran = service_cli("applications", "-q", "--updated-before", end)
+    ran = shell("applications", "-q", "--updated-before", end)
     assert (ran.status, ran.stdout) == (0, "")
 
 
-@several_pages
-def test_no_more_than_the_limit(service_cli: Cli) -> None:
-    """A limit ends the list early, whatever its form."""
-    assert len(service_cli("applications", "-q", "--limit", "7").lines) == 7
-    rows = service_cli("applications", "-o", "csv", "--limit", "7").lines
-    assert len(list(csv.DictReader(rows))) == 7
-    ran = service_cli("applications", "--output", "json", "--limit", "2000")
-    assert len(json.loads(ran.stdout)) == 1500
+@pytest.mark.parametrize("command", ["applications", "download --to files", "export --to all"])
+@pytest.mark.parametrize(
+    ("after", "before"),
+    [
+        ("2026-06-02", "2026-06-01"),
+        ("2026-06-30", "2d"),
+        ("1d", "7d"),
+        ("1d", "2026-06-01"),
+        ("2026-06-02T00:00:00Z", "2026-06-01"),
+        ("2026-06-30T12:00:01", None),
+        ("2100-01-01", None),
+        ("2100-01-01T00:00:00+02:00", "2101-01-01"),
+    ],
+)
+def test_a_span_without_time_in_it_is_status_2(
+    command: str, after: str, before: str | None, shell: Cli
+) -> None:
+    """It ends before it begins, or begins in the service's future, in whatever form it is given."""
+    bounds = ["--updated-after", after, *(["--updated-before", before] if before else [])]
+    ran = shell(*command.split(), *bounds)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert len(ran.stderr.splitlines()) == 1
+    assert {path.name for path in shell.folder.iterdir()} == {"home"}
 
 
-@pytest.mark.income_service(applications=[*[FULL] * 1100, *range(FULL - 50, FULL)])
-def test_a_saturated_second_is_reported(service_cli: Cli) -> None:
-    """Its rows are listed as far as the service tells them, it is named, and the status is 1."""
-    ran = service_cli("applications", "-q")
-    assert ran.status == 1
-    assert "2026-06-01T08:30:00" in ran.stderr
-    assert ran.stderr.count("\n") == 1
-    assert len(set(ran.lines)) == 1050
-
-
-@several_pages
-def test_a_terminal_shows_a_table_and_progress(service_cli: Cli) -> None:
-    """Rows are printed above a line of progress, which is erased in the end."""
-    shown = service_cli("applications", "--updated-after", "9d", terminal=Terminal())
-    assert shown.status == 0
-    assert "\x1b[2K\x1b[1mApplication" in shown.screen
-    assert "100% of the period" in shown.screen
-    assert "requests" in shown.screen
-    assert shown.screen.replace("\r\n", "\n").splitlines()[-1].endswith("\x1b[2K")
-
-
-@few
-def test_an_empty_span_is_reported(service_cli: Cli) -> None:
+def test_an_empty_span_is_reported(shell: Cli) -> None:
     """A person and a script are informed, unless ids alone were asked for."""
     empty = ("applications", "--updated-after", "2026-06-30T11:59:59")
-    assert "no application" in service_cli(*empty, terminal=Terminal()).screen
-    ran = service_cli(*empty)
+    assert "no application" in shell(*empty, terminal=Terminal()).screen
+    ran = shell(*empty)
     assert (ran.status, ran.stdout) == (0, "")
     assert "no application" in ran.stderr
-    ran = service_cli(*empty, "-q")
+    ran = shell(*empty, "-q")
     assert (ran.status, ran.stdout, ran.stderr) == (0, "", "")
 
 
-@few
-def test_find_gives_the_one_with_a_reference(service_cli: Cli) -> None:
+# A limit
+
+
+@pytest.mark.income_service(applications=5000)
+@pytest.mark.parametrize(
+    ("span", "most"),
+    [
+        ("", 1),
+        ("--updated-after beginning", 1),
+        ("--updated-after 2026-01-01", 2),
+        ("--updated-after 60d", 2),
+        ("--updated-after 60d --updated-before 1d", 2),
+    ],
+)
+def test_a_few_applications_are_one_page(span: str, most: int, shell: Cli) -> None:
+    """Any applications of the span will do, so no window is split to find all of them."""
+    for limit in (1, 3, 1000):
+        before = shell.service.requests.count("list_applications")
+        ran = shell("applications", "-q", "--limit", str(limit), *span.split())
+        assert ran.status == 0
+        assert len(set(ran.lines)) == len(ran.lines) == limit
+        assert set(ran.lines) <= set(shell.service.ids)
+        assert shell.service.requests.count("list_applications") - before <= most
+
+
+@pytest.mark.income_service(applications=5000)
+def test_a_limit_above_what_there_is_lists_everything(shell: Cli) -> None:
+    """A page with fewer rows than were asked for proves nothing, and the whole span is walked."""
+    span = ("--updated-after", "3h")
+    every = shell("applications", "-q", *span)
+    some = shell("applications", "-q", "--limit", "1000", *span)
+    assert 0 < len(every.lines) < 1000
+    assert sorted(some.lines) == sorted(every.lines)
+
+
+@pytest.mark.income_service(applications=500, max_span=86_400)
+def test_a_limited_list_keeps_to_the_span_where_windows_are_narrowed(shell: Cli) -> None:
+    """A service that narrows wide windows is still asked until there are enough rows."""
+    span = ("--updated-after", "2026-06-01", "--updated-before", "2026-06-20")
+    every = shell("applications", "-q", *span)
+    some = shell("applications", "-q", "--limit", "50", *span)
+    assert len(some.lines) == 50
+    assert set(some.lines) < set(every.lines)
+
+
+# find
+
+
+def test_find_gives_the_one_with_a_reference(shell: Cli) -> None:
     """The application is found by the partner's reference, as a row or as an id alone."""
-    row = json.loads(service_cli("applications", "--limit", "1").stdout)
-    ran = service_cli("find", row["application_reference_id"])
+    row = json.loads(shell("applications", "--limit", "1").stdout)
+    ran = shell("find", row["application_reference_id"])
     assert (ran.status, ran.stderr) == (0, "")
     assert json.loads(ran.stdout) == row
-    quiet = service_cli("find", "-q", row["application_reference_id"])
+    quiet = shell("find", "-q", row["application_reference_id"])
     assert quiet.stdout == f"{row['application_id']}\n"
-
-
-@few
-def test_find_reports_that_there_is_none(service_cli: Cli) -> None:
-    """The status is 1, and the reference is repeated."""
-    ran = service_cli("find", "LOAN-none")
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "LOAN-none" in ran.stderr
-
-
-@few
-@pytest.mark.parametrize("arguments", [("find", ""), ("find", "a\x1bb"), ("application", "")])
-def test_an_impossible_id_is_misuse(
-    arguments: tuple[str, ...], service_cli: Cli, income_service: IncomeService
-) -> None:
-    """Nothing is sent: one line, and status 2."""
-    ran = service_cli(*arguments)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert ran.stderr.count("\n") == 1
-    assert len(income_service.requests) == 0
+    none = shell("find", "LOAN-none")
+    assert (none.status, none.stdout) == (1, "")
+    assert "LOAN-none" in none.stderr

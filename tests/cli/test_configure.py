@@ -11,11 +11,12 @@ import pytest
 from income_client import IncomeClient
 from income_client.disk import locked_folder
 from income_client.testing import IncomeService
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
 from tests.support.processes import environment, started
+from tests.support.streams import Terminal
 
 NOWHERE: Final = "http://127.0.0.1:1"
-few: Final = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 @pytest.fixture
@@ -34,15 +35,12 @@ def options_of(service: IncomeService, kind: str = "oauth2") -> tuple[tuple[str,
     return options, oauth2.client_secret.reveal()
 
 
-@few
-@pytest.mark.parametrize("kind", ["oauth2", "basic"])
-@pytest.mark.parametrize("profile", [(), ("--profile", "staging"), ("--profile", "my own.1")])
+@pytest.mark.parametrize(
+    ("kind", "profile"),
+    [("oauth2", ()), ("basic", ("--profile", "staging")), ("oauth2", ("--profile", "my own.1"))],
+)
 def test_what_is_saved_is_read(
-    kind: str,
-    profile: tuple[str, ...],
-    cli: Cli,
-    file: Path,
-    income_service: IncomeService,
+    kind: str, profile: tuple[str, ...], cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
     """The other commands read the file, which only its owner can; nothing shows the secret."""
     options, secret = options_of(income_service, kind)
@@ -59,22 +57,19 @@ def test_what_is_saved_is_read(
     assert "127.0.0.1" in repr(IncomeClient.from_config(profile[1] if profile else None, file))
 
 
-@few
 @pytest.mark.parametrize("kind", ["oauth2", "basic"])
 def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: Path) -> None:
     """A terminal asks for all that is missing, and does not show the secret."""
     options, secret = options_of(income_service, kind)
+    _, url, _, name = options
+    answers = {"Address of the service: ": url, "Client id (none for a user name): ": name}
+    if kind == "basic":
+        answers |= {"Client id (none for a user name): ": "", "User name: ": name}
     env = {**environment(), "HOME": str(tmp_path)}
     with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
-        process.stderr.wait_for("Address of the service: ")
-        process.type(f"{options[1]}\n")
-        process.stderr.wait_for("Client id (none for a user name): ")
-        process.type("\n" if kind == "basic" else f"{options[3]}\n")
-        if kind == "basic":
-            process.stderr.wait_for("User name: ")
-            process.type(f"{options[3]}\n")
-        process.stderr.wait_for("(not shown): ")
-        process.type(f"{secret}\n")
+        for question, answer in (answers | {"(not shown): ": secret}).items():
+            process.stderr.wait_for(question)
+            process.write(f"{answer}\n")
         ran = process.wait()
     assert ran.status == 0
     assert secret not in ran.screen
@@ -88,9 +83,9 @@ def test_a_person_may_leave(keys: str, status: int, tmp_path: Path) -> None:
     env = {**environment(), "HOME": str(tmp_path)}
     with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
         process.stderr.wait_for("Address of the service: ")
-        process.type(keys)
+        process.write(keys)
         while not process.has_ended(0.5):  # a signal may come just before the process waits
-            process.type(keys)
+            process.write(keys)
         ran = process.wait()
     assert ran.status == status
     assert "Traceback" not in ran.screen
@@ -134,7 +129,6 @@ def test_everything_else_is_kept(profile: str | None, cli: Cli, file: Path) -> N
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-@few
 def test_what_does_not_work_is_not_saved(
     cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
@@ -222,7 +216,7 @@ def test_two_at_once_lose_nothing(cli: Cli, file: Path) -> None:
         process.stderr.wait_for("(not shown): ")
         assert cli(*options, "--profile", "x", stdin="secret\n").status == 0
         before = file.read_text("utf-8")
-        process.type("other\n")
+        process.write("other\n")
         ran = process.wait()
     assert (ran.status, "changed meanwhile" in ran.screen) == (2, True)
     with locked_folder(file.parent):
@@ -232,7 +226,6 @@ def test_two_at_once_lose_nothing(cli: Cli, file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-@few
 def test_a_saved_secret_is_for_its_own_address(
     cli: Cli, file: Path, income_service: IncomeService
 ) -> None:

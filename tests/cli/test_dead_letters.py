@@ -11,7 +11,8 @@ from attrs import evolve
 from income_client import DeadLetter, IncomeClient, Poller, SQLiteCheckpointStore, Window
 from income_client.emulator import Fault
 from income_client.testing import IncomeService, LoopRunner
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli, spelt
+from tests.support.streams import Terminal
 
 NOON = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
 LOST = DeadLetter(
@@ -57,10 +58,7 @@ def test_each_is_a_row(store: str, cli: Cli) -> None:
     }
     assert second["attempts"] == 7
     assert (third["application_id"], third["subject"]) == (None, "second 1970-01-01 00:16:43")
-
-
-def test_ids_alone_are_those_of_applications(store: str, cli: Cli) -> None:
-    """A second of the list has no id, and CSV names it."""
+    # A second of the list has no id, and CSV names it.
     assert cli("dead-letters", "--store", store, "-q").lines == ["app-1", "app-2"]
     rows = csv.DictReader(cli("dead-letters", "--store", store, "-o", "csv").lines)
     assert [row["subject"] for row in rows] == ["app-1", "app-2", "second 1970-01-01 00:16:43"]
@@ -90,33 +88,27 @@ def test_nothing_lost_is_reported(store: str, cli: Cli) -> None:
     assert (ran.status, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_a_missing_store_or_name_is_reported(store: str, cli: Cli, tmp_path: Path) -> None:
-    """A missing file stays missing, and a name without polls or a damaged file is an error."""
-    nowhere = tmp_path / "nowhere"
-    ran = cli("dead-letters", "--store", str(nowhere))
-    assert (ran.status, ran.stdout) == (1, "")
-    assert str(nowhere) in ran.stderr
-    assert not nowhere.exists()
-    ran = cli("dead-letters", "--store", store, "--name", "other")
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "'other'" in ran.stderr
-    nowhere.write_text("no database", "utf-8")
-    ran = cli("dead-letters", "--store", str(nowhere))
-    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "option"),
-    [(("--store", ":memory:"), "--store"), (("--store", "polls.db", "--name", ""), "--name")],
-)
 @pytest.mark.usefixtures("store")
-def test_what_is_invalid_on_any_machine_is_misuse(
-    arguments: tuple[str, ...], option: str, cli: Cli
+@pytest.mark.parametrize(
+    ("arguments", "status", "named"),
+    [
+        (("--store", "nowhere"), 1, "nowhere"),
+        (("--store", "home"), 1, "home"),
+        (("--store", "damaged"), 1, "damaged"),
+        (("--store", "polls.db", "--name", "other"), 1, "'other'"),
+        (("--store", "polls.db", "--name", ""), 2, "--name: "),
+    ],
+    ids=spelt,
+)
+def test_a_store_or_a_name_that_cannot_be_used_is_named(
+    arguments: tuple[str, ...], status: int, named: str, cli: Cli
 ) -> None:
-    """A path or a name that cannot exist has status 2."""
+    """A missing file stays missing; a damaged one, and a name without polls, are errors too."""
+    (cli.folder / "damaged").write_text("no database", "utf-8")
     ran = cli("dead-letters", *arguments)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert ran.stderr.startswith(f"income-client: {option}: ")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (status, "", 1)
+    assert named in ran.stderr
+    assert not (cli.folder / "nowhere").exists()
 
 
 @pytest.mark.income_service(applications=20)

@@ -7,8 +7,9 @@ import pytest
 
 from income_client.emulator import Emulator, ServiceRules
 from income_client.testing import IncomeService
-from tests.support.cli import Cli, Ran, Running, Terminal
+from tests.support.cli import Cli, Running
 from tests.support.served import served
+from tests.support.streams import Ran, Terminal
 
 SMALL: Final = ("demo", "--applications", "300")
 ESCAPE: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
@@ -17,7 +18,7 @@ ESCAPE: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """What one run prints into pipes."""
-    return Cli(tmp_path_factory.mktemp("demo"), {})(*SMALL)
+    return Cli(tmp_path_factory.mktemp("demo"))(*SMALL)
 
 
 def test_a_pipe_gets_the_summary_alone(printed: Ran) -> None:
@@ -63,12 +64,12 @@ def test_a_terminal_shows_a_bar_for_each_stage(cli: Cli) -> None:
     assert shown.screen.count("\x1b[?25l") == shown.screen.count("\x1b[?25h")
 
 
-def test_a_dumb_terminal_gets_the_summary_alone(cli: Cli) -> None:
-    """A terminal that cannot move its cursor is not drawn on."""
-    screen = cli(*SMALL, terminal=Terminal(), env={"TERM": "dumb"}).screen
-    assert "\x1b" not in screen
-    assert "Walking" not in screen
-    assert "The counts agree" in screen
+def test_without_a_recent_update_there_is_no_chart(cli: Cli) -> None:
+    """The update of a single application is older than what is read."""
+    ran = cli("demo", "--applications", "1")
+    assert ran.status == 0
+    assert "Income by year" not in ran.stdout
+    assert "The counts agree" in ran.lines[-1]
 
 
 def test_little_room_shortens_bars_and_no_figure(cli: Cli) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,37 +14,35 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, Terminal, closed_pipe, spelt
+from tests.support.cli import FULL, Cli, Running, when
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above
 from tests.support.served import documents_of, served
+from tests.support.streams import Terminal, closed_pipe
 
 MiB: Final = 2**20
+NOWHERE: Final = Path(os.devnull)
+"""Where standard output goes, so that the terminal is left to bars."""
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 HALF_WAY: Final = "/300.0 kB"
+pytestmark = pytest.mark.income_service(applications=2)
 large: Final = pytest.mark.income_service(applications=2, file_bytes=300_000)
 
 
 @pytest.fixture
-def download(service_cli: Cli, income_service: IncomeService, tmp_path: Path) -> Download:
+def download(shell: Cli) -> Download:
     """Downloads into a folder of its own."""
-    return Download(service_cli, income_service, tmp_path / "files")
-
-
-def applications(count: int, **rules: int) -> pytest.MarkDecorator:
-    """Have the service hold this many."""
-    return pytest.mark.income_service(applications=count, **rules)
+    return Download(shell)
 
 
 # Files and their list
 
 
-@applications(8)
-def test_files_come_whole_and_are_listed(download: Download, income_service: IncomeService) -> None:
+@pytest.mark.income_service(applications=8)
+def test_files_come_whole_and_are_listed(download: Download) -> None:
     """Every file is there, private, printed and listed with what it is."""
     ran = download()
-    documents = documents_of(income_service)
+    documents = documents_of(download.service)
     assert ran.status == 0
     assert counts_of(ran.stderr) == {"new": len(documents), "there": 0, "failed": 0}
     paths = [Path(line) for line in ran.lines]
@@ -52,66 +50,48 @@ def test_files_come_whole_and_are_listed(download: Download, income_service: Inc
     assert {each["document_id"]: each["application_id"] for each in download.listed} == documents
     for path, entry in zip(paths, download.listed, strict=True):
         content = path.read_bytes()
-        assert content == income_service.content_of(entry["document_id"])
+        assert content == download.service.content_of(entry["document_id"])
         assert (entry["size"], entry["sha256"]) == (len(content), sha256_of(content))
         assert (stat.S_IMODE(path.stat().st_mode), entry["file"]) == (0o600, 0)
         assert entry["path"].startswith(f"{entry['application_id']}/{entry['document_type']}/")
         assert entry["content_type"] in ("application/pdf", "image/png")
         assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
     assert download.parts == []
-
-
-@applications(3)
-def test_the_list_names_nobody(download: Download, income_service: IncomeService) -> None:
-    """Neither an address nor a borrower's or lender's name is in the manifest or is shown."""
-    ran = download()
+    # The list names nobody, and no address of a file.
     text = download.manifest.read_text("utf-8") + ran.stdout + ran.stderr
-    for one in income_service.ids:
-        application = served(income_service, one)
-        assert application["application_reference_id"] not in text
-        for person in application["applicants"].values():
-            assert person["last_name"] not in text
     assert "http" not in text
-    assert "X-Amz" not in text
+    for one in download.service.ids:
+        application = served(download.service, one)
+        people = application["applicants"].values()
+        assert application["application_reference_id"] not in text
+        assert not any(person["last_name"] in text for person in people)
 
 
-@applications(5)
-def test_a_second_run_asks_for_no_file(download: Download) -> None:
-    """What is listed and unchanged costs no request, and is neither printed nor listed again."""
-    download()
+@pytest.mark.income_service(applications=5)
+def test_a_second_run_asks_for_what_is_missing(download: Download) -> None:
+    """What is listed costs no request and is not printed again; a file that is gone comes again."""
+    first = download()
     listed, before = download.listed, download.file_requests
     ran = download()
     assert (ran.status, ran.stdout) == (0, "")
     assert counts_of(ran.stderr) == {"new": 0, "there": len(listed), "failed": 0}
     assert (download.listed, download.file_requests) == (listed, before)
-
-
-@applications(3)
-def test_a_missing_file_comes_again(download: Download) -> None:
-    """A listed file that is no longer there is downloaded, printed and listed anew."""
-    download()
-    one = download.listed[1]
-    (download.folder / one["path"]).unlink()
+    path = download.folder / listed[1]["path"]
+    path.unlink()
     ran = download()
-    assert (ran.status, ran.stdout) == (0, f"{download.folder / one['path']}\n")
-    assert download.listed[-1]["sha256"] == one["sha256"]
-    assert download.is_whole(one["document_id"])
-
-
-@applications(3)
-def test_a_file_that_is_not_listed_is_found(download: Download) -> None:
-    """Without its list a folder is read again: what is there is compared, listed and printed."""
-    first = download()
-    listed = {entry["document_id"]: entry["sha256"] for entry in download.listed}
+    assert (ran.status, ran.stdout) == (0, f"{path}\n")
+    assert download.listed[-1]["sha256"] == listed[1]["sha256"]
+    assert download.is_whole(listed[1]["document_id"])
+    # Without its list a folder is read again: what is there is compared, listed and printed.
     download.manifest.unlink()
     ran = download()
     assert ran.status == 0
     assert counts_of(ran.stderr) == {"new": 0, "there": len(listed), "failed": 0}
     assert sorted(ran.lines) == sorted(first.lines)
-    assert {entry["document_id"]: entry["sha256"] for entry in download.listed} == listed
+    sums = {each["document_id"]: each["sha256"] for each in listed}
+    assert {each["document_id"]: each["sha256"] for each in download.listed} == sums
 
 
-@applications(2)
 def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     """A file that differs stays and is reported; with --overwrite it is replaced."""
     download()
@@ -130,13 +110,13 @@ def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     assert len(download.listed) == len(others) + 2
 
 
-@applications(6)
-def test_failures_leave_the_others_alone(download: Download, income_service: IncomeService) -> None:
+@pytest.mark.income_service(applications=6)
+def test_failures_leave_the_others_alone(download: Download) -> None:
     """An application or a file that cannot be had is named; all others come."""
-    bad, *good = income_service.ids
-    documents = documents_of(income_service)
+    bad, *good = download.service.ids
+    documents = documents_of(download.service)
     lost, *rest = (one for one, owner in documents.items() if owner in good)
-    income_service.faults.add(
+    download.service.faults.add(
         Fault("status", status=404, times=None, path=f"*/{bad}/documents"),
         Fault("status", status=404, times=None, path=f"*/{lost}*"),
     )
@@ -149,18 +129,11 @@ def test_failures_leave_the_others_alone(download: Download, income_service: Inc
     assert counts_of(ran.stderr) == {"new": len(rest), "there": 0, "failed": 1}
     assert "1 application not read" in summary
     assert {entry["document_id"] for entry in download.listed} == set(rest)
+    ran = download("app-\x1b[2J\x07\u202e")
+    assert ran.status == 1
+    assert ran.stderr.replace("\n", "").isprintable()
 
 
-@applications(200)
-def test_wrong_credentials_end_it(download: Download, income_service: IncomeService) -> None:
-    """What fails for every application is reported once, and not tried with each."""
-    ran = download(env={"INCOME_CLIENT_SECRET": "invented"})
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (4, "", 1)
-    assert "401" in ran.stderr
-    assert len(income_service.requests) < 100
-
-
-@applications(2)
 def test_names_can_be_chosen(download: Download) -> None:
     """A template says where files are; it moves no file that is listed already."""
     ran = download("--names", "all/{document_id}.{ext}")
@@ -175,13 +148,12 @@ def test_names_can_be_chosen(download: Download) -> None:
     assert all((download.folder / one["path"]).exists() for one in kept)
 
 
-@applications(2)
-def test_quiet_reports_failures_only(download: Download, income_service: IncomeService) -> None:
+def test_quiet_reports_failures_only(download: Download) -> None:
     """With --quiet nothing is said of what went well."""
-    ran = download("--quiet")
-    assert (ran.status, ran.stderr) == (0, "")
-    income_service.faults.add(Fault("status", status=404, times=None, path=FILES))
-    documents = documents_of(income_service)
+    ran = download("--quiet", terminal=Terminal(), stdout=NOWHERE)
+    assert (ran.status, ran.screen) == (0, "")
+    download.service.faults.add(Fault("status", status=404, times=None, path=FILES))
+    documents = documents_of(download.service)
     download.folder = download.folder.with_name("other")
     ran = download("--quiet", "--concurrency", "1")
     assert (ran.status, len(ran.stderr.splitlines())) == (1, len(documents))
@@ -190,25 +162,22 @@ def test_quiet_reports_failures_only(download: Download, income_service: IncomeS
 # Hosts
 
 
-@applications(2)
 @pytest.mark.parametrize(
     "hosts", [(), ("files.example",), ("127.0.0.1:1",)], ids=["none", "another", "another port"]
 )
-def test_files_come_from_allowed_hosts_only(
-    hosts: tuple[str, ...], download: Download, income_service: IncomeService
-) -> None:
+def test_files_come_from_allowed_hosts_only(hosts: tuple[str, ...], download: Download) -> None:
     """Nothing on this machine is asked without the option; each refusal is reported once."""
     download.hosts = tuple(part for host in hosts for part in ("--allow-host", host))
     ran = download()
     assert (ran.status, ran.stdout, download.file_requests) == (1, "", 0)
-    files = len(documents_of(income_service))
+    files = len(documents_of(download.service))
     assert counts_of(ran.stderr)["failed"] == files
     assert f"{files - 1} more files" in ran.stderr
     assert ran.stderr.count("--allow-host") == 1
     assert "Policy" not in ran.stderr
 
 
-@applications(1)
+@pytest.mark.income_service(applications=1)
 @pytest.mark.parametrize(
     ("url", "hosts", "hint"),
     [
@@ -239,40 +208,31 @@ def test_a_refused_address_names_the_option(
 # Which applications
 
 
-@applications(4)
-def test_ids_come_from_standard_input(download: Download, income_service: IncomeService) -> None:
-    """A line is an application, asked for once; empty lines are none, the last needs no end."""
-    first, second, third, _ = income_service.ids
+@pytest.mark.income_service(applications=4)
+def test_ids_come_from_standard_input(download: Download, shell: Cli) -> None:
+    """A line is an id or what applications and poll print; each is asked for once."""
+    first, second, third, fourth = download.service.ids
     ran = download(third, "-", stdin=f"{first}\n\n  {second} \r\n{first}\n{third}")
     assert ran.status == 0
     assert {entry["application_id"] for entry in download.listed} == {first, second, third}
-    assert income_service.requests.count("get_documents") == 3
-
-
-@applications(3)
-def test_lines_of_json_come_from_other_commands(
-    download: Download, service_cli: Cli, income_service: IncomeService
-) -> None:
-    """What applications and poll print can be piped as it is, however long a line is."""
-    first, second, third = income_service.ids
+    assert download.service.requests.count("get_documents") == 3
     lines = [
         {"application_id": first, "application_reference_id": "LOAN-1"},
-        {**served(income_service, second), "padding": "x" * 200_000},
-        {"application": served(income_service, third), "documents": {}},
+        {**served(download.service, second), "padding": "x" * 200_000},
+        {"application": served(download.service, fourth), "documents": {}},
     ]
     text = "\n".join(json.dumps(line, default=str) for line in lines)
     assert download("-", stdin=text).status == 0
-    assert {entry["application_id"] for entry in download.listed} == {first, second, third}
+    assert {entry["application_id"] for entry in download.listed} == {*download.service.ids}
     for listing in (("applications",), ("applications", "-q")):
-        ran = download("-", stdin=service_cli(*listing).stdout)
+        ran = download("-", stdin=shell(*listing).stdout)
         assert (ran.status, counts_of(ran.stderr)["there"]) == (0, len(download.listed))
 
 
-@applications(2)
-def test_it_begins_before_its_input_ends(download: Download, income_service: IncomeService) -> None:
+def test_it_begins_before_its_input_ends(download: Download) -> None:
     """Files of the first line are there while the pipe is still open."""
-    first, second = income_service.ids
-    count = sum(one == first for one in documents_of(income_service).values())
+    first, second = download.service.ids
+    count = sum(one == first for one in documents_of(download.service).values())
 
     def write(running: Running) -> None:
         running.write(f"{first}\n")
@@ -283,7 +243,7 @@ def test_it_begins_before_its_input_ends(download: Download, income_service: Inc
     assert {entry["application_id"] for entry in download.listed} == {first, second}
 
 
-@applications(1)
+@pytest.mark.income_service(applications=1)
 @pytest.mark.parametrize(
     "line",
     [b"{}", b'{"application_id": 7}', b"{", b"[" * 5000, b'{"application": 1}', b"CANARY\xff",
@@ -291,111 +251,61 @@ def test_it_begins_before_its_input_ends(download: Download, income_service: Inc
     ids=["empty", "number", "cut off", "deep", "shape", "bytes", "no id", "table", "CSV", "quoted",
          "array"],
 )  # fmt: skip
-def test_a_line_without_an_id_ends_it(
-    line: bytes, download: Download, income_service: IncomeService
-) -> None:
+def test_a_line_without_an_id_ends_it(line: bytes, download: Download) -> None:
     """It is reported by its number, and not shown, since it may be somebody's record."""
-    ran = download("-", stdin=income_service.ids[0].encode() + b"\n" + line + b"\n")
+    ran = download("-", stdin=download.service.ids[0].encode() + b"\n" + line + b"\n")
     assert ran.status == 1
     assert "line 2 of standard input" in ran.stderr
     assert "income-client applications -q" in ran.stderr
     assert "CANARY" not in ran.stderr
-    assert income_service.requests.count("get_documents") == 1
+    assert download.service.requests.count("get_documents") == 1
 
 
-@applications(40, days=30)
+@pytest.mark.income_service(applications=40, days=30)
 @pytest.mark.parametrize("after", ["3d", "2026-06-27T12:00:00"])
-def test_a_span_chooses_everything_that_changed(
-    after: str, download: Download, income_service: IncomeService
-) -> None:
+def test_a_span_chooses_everything_that_changed(after: str, download: Download) -> None:
     """Without ids a span says which applications: since a time, or back from the present."""
     expected = {
         one
-        for one in income_service.ids
-        if served(income_service, one)["last_updated_at"] >= "2026-06-27T12:00:00Z"
+        for one in download.service.ids
+        if served(download.service, one)["last_updated_at"] >= "2026-06-27T12:00:00Z"
     }
     assert 0 < len(expected) < 40
     assert download("--updated-after", after).status == 0
     assert {entry["application_id"] for entry in download.listed} == expected
 
 
-# Misuse
-
-
-@applications(1)
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((), "APPLICATION_ID"),
-        (("app-1", "--updated-after", "1d"), "--updated-after"),
-        (("-", "--updated-before", "now"), "--updated-after"),
-        (("app-1", "--concurrency", "0"), "--concurrency"),
-        (("app-1", "--allow-host", "https://files.example/x"), "--allow-host: the entry"),
-        (("app-1", "--allow-host", "*"), "--allow-host"),
-        (("app-1", "--names", "../{document_id}"), "--names"),
-        (("app-1", "--names", "{ssn}.{ext}"), "--names"),
-        (("app-1", "--names", "/x/{"), "--names"),
-        (("--updated-after", "7d", "--names", "fixed.{ext}"), "--names"),
-        (("app-1", "--names", "{file_reference_id}", "--overwrite"), "{ext}"),
-        (("app-1", "--names", "{document_id}.jsonl"), "{ext}"),
-        (("app-1", "--names", "{document_id}.{{ext}}"), "{ext}"),
-        (("app-1", "--to", "s3://bucket/x"), "--to"),
-    ],
-    ids=spelt,
-)
-def test_misuse(
-    arguments: tuple[str, ...], named: str, service_cli: Cli, income_service: IncomeService
-) -> None:
-    """Invalid arguments are explained with status 2, and nothing is sent."""
-    ran = service_cli("download", "--to", "files", *arguments)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert named in ran.words
-    assert len(income_service.requests) == 0
-    assert not (service_cli.folder / "files").exists()
-
-
-@applications(1)
-def test_an_id_cannot_act_on_a_terminal(download: Download) -> None:
-    """What is no id of an application is reported without the characters that would do harm."""
-    ran = download("app-\x1b[2J\x07\u202e")
-    assert ran.status == 1
-    assert ran.stderr.replace("\n", "").isprintable()
-
-
 # Interrupted
 
 
-@applications(2, file_bytes=3 * MiB)
+@pytest.mark.income_service(applications=2, file_bytes=3 * MiB)
 @pytest.mark.parametrize("signal", ["interrupt", "terminate"])
-def test_an_interrupted_file_is_resumed(
-    signal: str, download: Download, income_service: IncomeService
-) -> None:
+def test_an_interrupted_file_is_resumed(signal: str, download: Download) -> None:
     """Stopped in mid-file, the parts are kept, and the next run asks for the rest only."""
-    income_service.faults.add(Fault("stall", times=None, keep=2 * MiB, path=FILES))
+    download.service.faults.add(Fault("stall", times=None, keep=2 * MiB, path=FILES))
 
-    def stop(running: Running) -> None:
-        until(lambda: any(part.stat().st_size >= MiB for part in download.parts))
-        getattr(running, signal)()
+    def are_begun() -> bool:
+        return any(part.stat().st_size >= MiB for part in download.parts)
 
-    ran = download(during=stop)
+    ran = download(during=when(are_begun, signal))
     assert (ran.status, ran.stdout) == ({"interrupt": 130, "terminate": 143}[signal], "")
     assert counts_of(ran.stderr)["new"] == 0
     assert download.parts
     assert download.listed == []
-    income_service.faults.clear()
+    download.service.faults.clear()
     assert download().status == 0
-    ranges = {each.headers.get("range", "bytes=0-") for each in income_service.requests}
+    ranges = {each.headers.get("range", "bytes=0-") for each in download.service.requests}
     assert any(not each.startswith("bytes=0-") for each in ranges)
     assert download.parts == []
-    assert all(map(download.is_whole, documents_of(income_service)))
+    assert all(map(download.is_whole, documents_of(download.service)))
 
 
-@applications(1)
-def test_ctrl_c_ends_a_wait_for_input(download: Download, income_service: IncomeService) -> None:
+@pytest.mark.income_service(applications=1)
+def test_ctrl_c_ends_a_wait_for_input(download: Download) -> None:
     """Interrupted while nobody writes, it ends with 130."""
 
     def stop(running: Running) -> None:
-        running.write(f"{income_service.ids[0]}\n")
+        running.write(f"{download.service.ids[0]}\n")
         running.stdout.wait_for_lines(1)
         running.interrupt()
         running.wait()
@@ -405,10 +315,8 @@ def test_ctrl_c_ends_a_wait_for_input(download: Download, income_service: Income
     assert "interrupted" in ran.stderr
 
 
-@applications(3)
-def test_a_path_that_nobody_reads_comes_again(
-    download: Download, income_service: IncomeService
-) -> None:
+@pytest.mark.income_service(applications=3)
+def test_a_path_that_nobody_reads_comes_again(download: Download) -> None:
     """A file whose path could not be printed is not listed, so that the next run prints it."""
     with closed_pipe() as pipe:
         assert download(stdout=pipe).status == 141
@@ -418,7 +326,7 @@ def test_a_path_that_nobody_reads_comes_again(
     assert "no space left on device" in ran.stderr
     assert download.listed == []
     ran = download()
-    assert (ran.status, len(ran.lines)) == (0, len(documents_of(income_service)))
+    assert (ran.status, len(ran.lines)) == (0, len(documents_of(download.service)))
 
 
 # The list
@@ -429,7 +337,6 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@applications(2)
 def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) -> None:
     """Folders and the list are for their owner alone; a folder that was there stays as it was."""
     (tmp_path / "top").mkdir()
@@ -444,7 +351,6 @@ def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) 
     assert mode_of(download.manifest) == 0o600
 
 
-@applications(2)
 @given(cut=st.integers(0))
 def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -> None:
     """Cut anywhere, whole lines hold, and what they list is neither printed nor listed again."""
@@ -467,7 +373,6 @@ def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -
     assert download().stdout == ""
 
 
-@applications(2)
 def test_what_is_no_entry_is_passed_over(download: Download) -> None:
     """Garbage, wrong types and paths that lead out count for nothing; further fields do no harm."""
     download()
@@ -485,14 +390,10 @@ def test_what_is_no_entry_is_passed_over(download: Download) -> None:
     assert (ran.status, ran.stdout) == (0, f"{download.folder / one['path']}\n")
     text = download.manifest.read_text("utf-8", "replace").splitlines()
     assert {**json.loads(text[-1]), "time": ""} == {**one, "time": ""}
-
-
-@applications(2)
-def test_the_last_line_about_a_file_counts(download: Download) -> None:
-    """An older line that says something else about a file does not matter."""
-    download()
-    older = json.dumps({**download.listed[0], "sha256": "f" * 64})
-    download.manifest.write_text(f"{older}\n{download.manifest.read_text('utf-8')}", "utf-8")
+    # An older line that says something else about a file does not matter.
+    entries = [{**one, "sha256": "f" * 64}, one, *others]
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in entries)
+    download.manifest.write_text(lines, "utf-8")
     assert download().stdout == ""
 
 
@@ -511,7 +412,6 @@ def _folder(path: Path) -> None:
     path.mkdir()
 
 
-@applications(2)
 @pytest.mark.parametrize("replace", [_link, _pipe, _folder], ids=["link", "pipe", "folder"])
 def test_what_is_no_file_is_not_taken_for_one(
     replace: Callable[[Path], None], download: Download
@@ -522,7 +422,6 @@ def test_what_is_no_file_is_not_taken_for_one(
     assert counts_of(download().stderr)["there"] < len(download.listed)
 
 
-@applications(2)
 @pytest.mark.parametrize(
     ("make", "folder"),
     [
@@ -535,7 +434,7 @@ def test_what_is_no_file_is_not_taken_for_one(
     ids=["link", "pipe", "folder", "file for a folder", "file above it"],
 )
 def test_a_list_is_a_file_in_a_folder(
-    make: Callable[[Path], None], folder: str, download: Download, income_service: IncomeService
+    make: Callable[[Path], None], folder: str, download: Download
 ) -> None:
     """Anything else in its place is an error before anything is sent."""
     download.folder.mkdir()
@@ -545,14 +444,12 @@ def test_a_list_is_a_file_in_a_folder(
     ran = download()
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert "manifest.jsonl" in ran.stderr
-    assert len(income_service.requests) == 0
+    assert len(download.service.requests) == 0
     assert (download.folder.parent / "files/target").exists() or "/" in folder
 
 
 @pytest.mark.income_service(applications=8, file_bytes=100)
-def test_a_list_without_room_loses_nothing(
-    download: Download, income_service: IncomeService
-) -> None:
+def test_a_list_without_room_loses_nothing(download: Download) -> None:
     """A line that could not be written whole is an error; with room again, all files are listed."""
     with no_room_above(2000):
         ran = download()
@@ -562,21 +459,18 @@ def test_a_list_without_room_loses_nothing(
     assert download().status == 0
     entries = [json.loads(line) for line in download.manifest.read_text().splitlines()
                if line.endswith("}")]  # fmt: skip
-    assert {entry["document_id"] for entry in entries} == set(documents_of(income_service))
+    assert {entry["document_id"] for entry in entries} == set(documents_of(download.service))
     assert printed <= {str(download.folder / entry["path"]) for entry in entries}
 
 
-@applications(2)
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
     kind=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
 )
-def test_any_name_is_listed_and_found_again(
-    name: str, kind: str, download: Download, income_service: IncomeService
-) -> None:
+def test_any_name_is_listed_and_found_again(name: str, kind: str, download: Download) -> None:
     """Whatever the service calls documents and types, a line holds it and is read again."""
-    one = income_service.ids[0]
-    income_service.faults.clear()
+    one = download.service.ids[0]
+    download.service.faults.clear()
     download.serve_one(kind, document_id=name, extracted_data={})
     ran = download(one)
     assert ran.status == 0, ran.stderr
@@ -587,14 +481,6 @@ def test_any_name_is_listed_and_found_again(
 
 
 # On a terminal
-
-
-@pytest.fixture
-def nowhere() -> Iterator[int]:
-    """Where standard output goes, so that the terminal is left to bars."""
-    descriptor = os.open(os.devnull, os.O_WRONLY)
-    yield descriptor
-    os.close(descriptor)
 
 
 @pytest.fixture
@@ -616,36 +502,32 @@ def interrupting(*texts: str) -> Callable[[Running], None]:
 
 @large
 @pytest.mark.usefixtures("stalled")
-def test_each_file_has_a_bar_and_all_together_one(
-    download: Download, nowhere: int, income_service: IncomeService
-) -> None:
+def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
     """A file on its way shows its bytes; in the end only the summary remains."""
     terminal = Terminal(columns=200)
-    shown = download(terminal=terminal, stdout=nowhere, during=interrupting(HALF_WAY))
+    shown = download(terminal=terminal, stdout=NOWHERE, during=interrupting(HALF_WAY))
     assert shown.status == 130
     text = STYLE.sub("", shown.screen)
     assert re.search(r"[01] of 2 applications\b", text)
     row = re.search(r"(doc-\S+) .* \d+\.\d/300\.0 kB", text)
     assert row
-    assert row[1] in documents_of(income_service)
+    assert row[1] in documents_of(download.service)
     (summary,) = terminal.standing(shown.screen)
     assert "0 new, 0 there already, 0 failed" in summary
 
 
 @large
 @pytest.mark.usefixtures("stalled")
-def test_a_failure_remains_above_the_bars(
-    download: Download, nowhere: int, income_service: IncomeService
-) -> None:
+def test_a_failure_remains_above_the_bars(download: Download) -> None:
     """It is a line of its own."""
-    lost, *_ = documents_of(income_service)
-    income_service.faults.clear()
-    income_service.faults.add(
+    lost, *_ = documents_of(download.service)
+    download.service.faults.clear()
+    download.service.faults.add(
         Fault("status", status=404, times=None, path=f"*/{lost}*"),
         Fault("stall", times=None, keep=150_000, path=FILES),
     )
     terminal = Terminal(columns=200)
-    shown = download(terminal=terminal, stdout=nowhere, during=interrupting(HALF_WAY, lost))
+    shown = download(terminal=terminal, stdout=NOWHERE, during=interrupting(HALF_WAY, lost))
     failed, summary = terminal.standing(shown.screen)
     assert lost in failed
     assert "1 failed" in summary
@@ -654,11 +536,11 @@ def test_a_failure_remains_above_the_bars(
 @pytest.mark.income_service(applications=20, file_bytes=300_000)
 @pytest.mark.usefixtures("stalled")
 @pytest.mark.parametrize(("rows", "columns"), [(3, 80), (8, 80), (24, 80), (8, 20), (8, 40)])
-def test_bars_fit_the_terminal(rows: int, columns: int, download: Download, nowhere: int) -> None:
+def test_bars_fit_the_terminal(rows: int, columns: int, download: Download) -> None:
     """However many files are on their way, nothing scrolls, and nothing remains but the summary."""
     terminal = Terminal(rows=rows, columns=columns)
     shown = download(
-        "--concurrency", "40", terminal=terminal, stdout=nowhere, during=interrupting("...")
+        "--concurrency", "40", terminal=terminal, stdout=NOWHERE, during=interrupting("...")
     )
     remaining = "".join(terminal.standing(shown.screen)).replace(" ", "")
     assert remaining.startswith("income-client:0files")
@@ -674,24 +556,15 @@ def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
     assert summary.startswith("income-client: ")
 
 
-@large
-def test_dumb_terminals_and_quiet_are_respected(download: Download, nowhere: int) -> None:
-    """A terminal that cannot erase gets the summary alone; with --quiet there is nothing."""
-    shown = download(terminal=Terminal(columns=200), stdout=nowhere, env={"TERM": "dumb"})
-    assert (shown.status, shown.screen.count("\n")) == (0, 1)
-    assert "\x1b" not in shown.screen
-    assert download("--quiet", terminal=Terminal(), stdout=nowhere).screen == ""
-
-
 @pytest.mark.income_service(applications=1, file_bytes=300_000)
 @pytest.mark.usefixtures("stalled")
 @pytest.mark.parametrize(
     "name", ["doc\x1b[2J\x07\u202e\n", "[red]doc[/red] {task}", "doc" + "d" * 300], ids=ascii
 )
-def test_a_name_cannot_act_on_the_terminal(name: str, download: Download, nowhere: int) -> None:
+def test_a_name_cannot_act_on_the_terminal(name: str, download: Download) -> None:
     """A document's id is shown as it is spelt but for control characters, and is cut."""
     download.serve_one(document_id=name)
-    shown = download(terminal=Terminal(), stdout=nowhere, during=interrupting(HALF_WAY))
+    shown = download(terminal=Terminal(), stdout=NOWHERE, during=interrupting(HALF_WAY))
     text = STYLE.sub("", shown.screen)
     assert name[:3] in text
     assert "[red]doc" in text or not name.startswith("[red]")

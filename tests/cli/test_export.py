@@ -15,38 +15,38 @@ from income_client import ApplicationRecord, from_json, to_json
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import FULL, Cli, Terminal, closed_pipe, spelt
+from tests.support.cli import FULL, Cli
 from tests.support.exporting import Export
 from tests.support.fronts import changing
 from tests.support.limits import no_room_above
 from tests.support.served import served, without_addresses
+from tests.support.streams import Terminal, closed_pipe
 
 NAMES_BEHIND: Final = {"jsonl": len(".manifest.json"), "parquet": len(".part")}
 FILES: Final = {"all", "all.manifest.json"}
-few: Final = pytest.mark.income_service(applications=3)
-several: Final = pytest.mark.income_service(applications=200)
+pytestmark = pytest.mark.income_service(applications=3)
 
 
 @pytest.fixture
-def export(service_cli: Cli, income_service: IncomeService, tmp_path: Path) -> Export:
+def export(shell: Cli) -> Export:
     """Exports into a folder of its own."""
-    return Export(service_cli, income_service, tmp_path / "exports")
+    return Export(shell)
 
 
 # The file
 
 
 @pytest.mark.income_service(applications=60)
-def test_a_file_holds_everything(export: Export, income_service: IncomeService) -> None:
+def test_a_file_holds_everything(export: Export) -> None:
     """Each application is one line, the service's own JSON, with its documents."""
     ran = export()
     assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
-    assert export.ids == sorted(income_service.ids)
+    assert export.ids == sorted(export.service.ids)
     for line in export.target.read_bytes().splitlines()[:3]:
         held = json.loads(line, parse_float=Decimal)
         one = held["application"]["application_id"]
-        assert held["application"] == served(income_service, one)
-        documents = served(income_service, one, "/documents")
+        assert held["application"] == served(export.service, one)
+        documents = served(export.service, one, "/documents")
         assert without_addresses(held["documents"]) == without_addresses(documents)
         assert to_json(from_json(ApplicationRecord, line)) == line
     assert stat.S_IMODE(export.target.stat().st_mode) == 0o600
@@ -55,19 +55,19 @@ def test_a_file_holds_everything(export: Export, income_service: IncomeService) 
 
 
 @pytest.mark.income_service(applications=40)
-def test_the_manifest_has_the_span(export: Export, income_service: IncomeService) -> None:
+def test_the_manifest_has_the_span(export: Export) -> None:
     """It says what the file is of, and where the next one begins."""
     export("--updated-after", "2026-05-01", "--no-documents")
     expected = [
         one
-        for one in income_service.ids
-        if served(income_service, one)["last_updated_at"] > "2026-05-01T00:00:00Z"
+        for one in export.service.ids
+        if served(export.service, one)["last_updated_at"] > "2026-05-01T00:00:00Z"
     ]
     assert 0 < len(expected) < 40
     assert export.ids == sorted(expected)
     assert all(line["documents"] is None for line in export.lines)
     assert export.manifest == {
-        "service": income_service.url,
+        "service": export.service.url,
         "updated_after": "2026-05-01T00:00:00",
         "updated_before": "2026-06-30T12:00:00",
         "next_updated_after": "2026-06-30T11:59:55",
@@ -84,22 +84,21 @@ def test_the_manifest_has_the_span(export: Export, income_service: IncomeService
 
 
 @pytest.mark.income_service(applications=30)
-def test_the_next_export_continues(export: Export, income_service: IncomeService) -> None:
+def test_the_next_export_continues(export: Export) -> None:
     """What is updated after the end of one span is in the file of the next."""
     export()
-    income_service.advance(60)
-    income_service.touch(income_service.ids[7])
-    income_service.advance(60)
+    export.service.advance(60)
+    export.service.touch(export.service.ids[7])
+    export.service.advance(60)
     after = export.manifest["next_updated_after"]
     export.target = export.target.with_name("second")
     export("--updated-after", after, "--pages")
-    assert income_service.ids[7] in export.ids
+    assert export.service.ids[7] in export.ids
     assert len(export.ids) < 5
     kinds = export.lines[0]["documents"]["documents"].values()
     assert all("pages" in document for documents in kinds for document in documents)
 
 
-@few
 @pytest.mark.parametrize(
     ("argument", "text", "bound"),
     [
@@ -119,13 +118,13 @@ def test_bounds_are_those_of_the_service(
 
 
 @pytest.mark.income_service(applications=40)
-def test_parquet_is_a_folder_of_tables(export: Export, income_service: IncomeService) -> None:
+def test_parquet_is_a_folder_of_tables(export: Export) -> None:
     """Five private files and the manifest, with a row for each application."""
     pq = pytest.importorskip("pyarrow.parquet")
     ran = export("--format", "parquet")
     assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
     table = pq.read_table(export.target / "applications.parquet")
-    assert sorted(table["application_id"].to_pylist()) == sorted(income_service.ids)
+    assert sorted(table["application_id"].to_pylist()) == sorted(export.service.ids)
     files = list(export.target.iterdir())
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     tables = ("applications", "applicants", "income_sources", "documents", "paystub_amounts")
@@ -141,52 +140,47 @@ def test_parquet_is_a_folder_of_tables(export: Export, income_service: IncomeSer
 
 
 @pytest.mark.income_service(applications=30)
-def test_an_unreadable_application_keeps_the_file_from_being_made(
-    export: Export, income_service: IncomeService
-) -> None:
+def test_an_unreadable_application_keeps_the_file_from_being_made(export: Export) -> None:
     """It is named; the next run tries it again alone, and then the file is whole."""
-    one = income_service.ids[11]
-    income_service.faults.add(Fault("status", status=404, path=f"*/{one}"))
+    one = export.service.ids[11]
+    export.service.faults.add(Fault("status", status=404, path=f"*/{one}"))
     ran = export()
     assert (ran.status, ran.stdout) == (1, "")
     assert one in ran.stderr
     assert "1 application could not be read" in ran.stderr
     assert export.left == {"all.part"}
-    before = len(income_service.requests)
+    before = len(export.service.requests)
     assert export().status == 0
-    asked = {each.path.split("/")[4] for each in income_service.requests[before:]
+    asked = {each.path.split("/")[4] for each in export.service.requests[before:]
              if "/applications/" in each.path}  # fmt: skip
     assert asked == {one}
-    assert export.ids == sorted(income_service.ids)
+    assert export.ids == sorted(export.service.ids)
     assert export.manifest["whole"] is True
 
 
 @pytest.mark.income_service(applications=20)
-def test_missing_applications_may_be_allowed(export: Export, income_service: IncomeService) -> None:
+def test_missing_applications_may_be_allowed(export: Export) -> None:
     """The file is made without them, and its manifest says what is missing and why."""
-    one = income_service.ids[3]
-    income_service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
+    one = export.service.ids[3]
+    export.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = export("--allow-missing")
     assert ran.status == 0
     assert "1 application could not be read" in ran.stderr
-    assert set(export.ids) == set(income_service.ids) - {one}
+    assert set(export.ids) == set(export.service.ids) - {one}
     (missing,) = export.manifest["missing"]
     assert missing["application_id"] == one
     assert "404" in missing["reason"]
     assert export.manifest["whole"] is False
 
 
-@few
-def test_an_amount_that_fits_no_column_leaves_the_lines(
-    export: Export, income_service: IncomeService
-) -> None:
+def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
     """Nothing is rounded: lines of JSON can still be made of what came."""
-    one = income_service.ids[2]
-    reply = served(income_service, one)
+    one = export.service.ids[2]
+    reply = served(export.service, one)
     calculation = reply["income_calculations"]["applicant1"]
     calculation["incomes"][0]["income_sources"][0]["calculated_income_amount"] = 1.25e-19
     body = json.dumps(reply, default=float).encode()
-    income_service.faults.add(Fault("body", body=body, times=None, path=f"*/{one}"))
+    export.service.faults.add(Fault("body", body=body, times=None, path=f"*/{one}"))
     ran = export("--format", "parquet")
     assert ran.status == 1
     assert one in ran.stderr
@@ -195,30 +189,41 @@ def test_an_amount_that_fits_no_column_leaves_the_lines(
     assert "1.25" not in ran.stderr
     assert export.left == {"all.part"}
     assert export("--format", "jsonl").status == 0
-    assert export.ids == sorted(income_service.ids)
+    assert export.ids == sorted(export.service.ids)
 
 
 # Where it is to be
 
 
-@few
-@pytest.mark.parametrize("name", ["all", "all.manifest.json"])
-def test_nothing_is_overwritten(name: str, export: Export, income_service: IncomeService) -> None:
-    """Neither the file nor its manifest; nothing is sent, and nothing left."""
+@pytest.mark.parametrize(
+    ("there", "mode"),
+    [
+        ("all", 0o644),
+        ("all.manifest.json", 0o644),
+        ("all.part/of something else", 0o700),
+        ("all.part/notes.db", 0o700),
+        ("all.part", 0o777),
+    ],
+)
+def test_what_is_there_is_left_alone(there: str, mode: int, export: Export) -> None:
+    """A file, a manifest, a folder of others or one that is open to others; nothing is sent."""
+    name, _, inner = there.partition("/")
     path = export.target.with_name(name)
-    path.write_text("mine", "utf-8")
+    if name == "all.part":
+        path.mkdir()
+    if inner or name != "all.part":
+        (path / inner if inner else path).write_text("mine", "utf-8")
+    path.chmod(mode)
     ran = export()
-    assert (ran.status, ran.stdout, len(income_service.requests)) == (1, "", 0)
+    assert (ran.status, ran.stdout, len(export.service.requests)) == (1, "", 0)
     assert str(path) in ran.stderr
     assert export.left == {name}
-    assert path.read_text("utf-8") == "mine"
+    assert [each.name for each in path.glob("*")] == ([inner] if inner else [])
+    assert path.is_dir() or path.read_text("utf-8") == "mine"
 
 
-@few
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
-def test_what_comes_to_its_place_meanwhile_stays(
-    form: str, export: Export, income_service: IncomeService
-) -> None:
+def test_what_comes_to_its_place_meanwhile_stays(form: str, export: Export) -> None:
     """Something that is put there while the export runs is kept, and so is what has come."""
     pytest.importorskip("pyarrow")
 
@@ -227,42 +232,35 @@ def test_what_comes_to_its_place_meanwhile_stays(
             export.target.write_text("mine", "utf-8")
         return piece
 
-    with beside(changing(income_service.url, requests=put)) as port:
+    with beside(changing(export.service.url, requests=put)) as port:
         ran = export("--format", form, env={"INCOME_BASE_URL": f"http://127.0.0.1:{port}"})
     assert (ran.status, ran.stdout) == (1, "")
     assert export.target.read_text("utf-8") == "mine"
-    assert sorted(export.kept) == sorted(income_service.ids)
+    assert sorted(export.kept) == sorted(export.service.ids)
 
 
-@few
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
-def test_a_name_that_is_too_long_is_reported_at_once(
-    form: str, export: Export, income_service: IncomeService
-) -> None:
+def test_a_name_that_is_too_long_is_reported_at_once(form: str, export: Export) -> None:
     """The longest that leaves room for the names beside it is taken, and one more is not."""
     pytest.importorskip("pyarrow")
     longest = "a" * (255 - NAMES_BEHIND[form])
     export.target = export.target.with_name(f"{longest}b")
     ran = export("--format", form)
-    assert (ran.status, len(income_service.requests), export.left) == (1, 0, set())
+    assert (ran.status, len(export.service.requests), export.left) == (1, 0, set())
     assert "file name too long" in ran.stderr
     export.target = export.target.with_name(longest)
     assert export("--format", form).status == 0
 
 
-@few
-def test_a_missing_folder_is_reported_at_once(
-    export: Export, income_service: IncomeService
-) -> None:
+def test_a_missing_folder_is_reported_at_once(export: Export) -> None:
     """Nothing is sent, and the folder is not made."""
     export.target = export.target.parent / "none" / "all"
     ran = export()
-    assert (ran.status, len(income_service.requests)) == (1, 0)
+    assert (ran.status, len(export.service.requests)) == (1, 0)
     assert "no such file or directory" in ran.stderr
     assert not export.target.parent.exists()
 
 
-@few
 @pytest.mark.parametrize("umask", [0o000, 0o777], ids=oct)
 def test_no_umask_changes_who_may_read(umask: int, export: Export) -> None:
     """Neither one that takes nothing away nor one that takes all."""
@@ -274,52 +272,6 @@ def test_no_umask_changes_who_may_read(umask: int, export: Export) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in export.target.parent.iterdir()} == {0o600}
 
 
-@few
-@pytest.mark.parametrize(("name", "mode"), [("mine", 0o700), ("notes.db", 0o700), (None, 0o777)])
-def test_another_folder_in_the_place_of_the_part_is_left_alone(
-    name: str | None, mode: int, export: Export, income_service: IncomeService
-) -> None:
-    """Neither a folder of something else, nor of an earlier version, nor one open to others."""
-    export.part.mkdir()
-    export.part.chmod(mode)
-    if name is not None:
-        (export.part / name).write_text("mine", "utf-8")
-    ran = export()
-    assert (ran.status, len(income_service.requests)) == (1, 0)
-    assert str(export.part) in ran.stderr
-    assert [path.name for path in export.part.iterdir()] == [name] * (name is not None)
-
-
-@few
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("--pages", "--no-documents"), "--pages"),
-        (("--updated-after", "yesterday"), "--updated-after"),
-        (("--format", "csv"), "csv"),
-    ],
-    ids=spelt,
-)
-def test_misuse(
-    arguments: tuple[str, ...], named: str, export: Export, income_service: IncomeService
-) -> None:
-    """Invalid arguments are explained with status 2; nothing is sent and nothing left."""
-    ran = export(*arguments)
-    assert (ran.status, ran.stdout, len(income_service.requests)) == (2, "", 0)
-    assert named in ran.words
-    assert export.left == set()
-
-
-@few
-@pytest.mark.parametrize("name", ["all.parquet", "all.CSV"])
-def test_json_lines_have_no_name_of_another_format(name: str, service_cli: Cli) -> None:
-    """A file that other programs would misread is refused before anything is sent."""
-    ran = service_cli("export", "--to", name)
-    assert ran.status == 2
-    assert "--format parquet" in ran.words
-
-
-@few
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -330,12 +282,7 @@ def test_json_lines_have_no_name_of_another_format(name: str, service_cli: Cli) 
     ids=["missing", "broken", "of another version"],
 )
 def test_a_library_that_cannot_be_used_is_reported_at_once(
-    error: str,
-    said: str,
-    export: Export,
-    income_service: IncomeService,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    error: str, said: str, export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hours of reading would be a bad moment to find out; nothing is sent, nothing made."""
     (tmp_path / "libraries" / "pyarrow").mkdir(parents=True)
@@ -344,7 +291,7 @@ def test_a_library_that_cannot_be_used_is_reported_at_once(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(tmp_path / "libraries"))
     ran = export("--format", "parquet")
-    assert (ran.status, ran.stdout, len(income_service.requests)) == (1, "", 0)
+    assert (ran.status, ran.stdout, len(export.service.requests)) == (1, "", 0)
     assert ran.stderr.count("\n") == 1
     assert said in ran.stderr
     assert export.left == set()
@@ -353,10 +300,7 @@ def test_a_library_that_cannot_be_used_is_reported_at_once(
 # What is printed
 
 
-@few
-def test_a_path_that_cannot_be_printed_is_no_fault_of_the_file(
-    export: Export, income_service: IncomeService
-) -> None:
+def test_a_path_that_cannot_be_printed_is_no_fault_of_the_file(export: Export) -> None:
     """The file is there before its path is printed to a closed pipe or a full disk."""
     with closed_pipe() as pipe:
         assert export(stdout=pipe).status == 141
@@ -365,7 +309,7 @@ def test_a_path_that_cannot_be_printed_is_no_fault_of_the_file(
     ran = export(stdout=FULL)
     assert ran.status == 1
     assert ran.stderr.splitlines()[-1].endswith("no space left on device")
-    assert export.ids == sorted(income_service.ids)
+    assert export.ids == sorted(export.service.ids)
     assert export.left == {*FILES, "b", "b.manifest.json"}
 
 
@@ -387,114 +331,82 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
 # Resumed
 
 
-@several
+@pytest.mark.income_service(applications=200)
 @pytest.mark.parametrize(("signal", "status"), [("interrupt", 130), ("terminate", 143)])
-def test_a_signal_keeps_what_has_come(
-    signal: str, status: int, export: Export, income_service: IncomeService
-) -> None:
+def test_a_signal_keeps_what_has_come(signal: str, status: int, export: Export) -> None:
     """It says where that is, and the next run asks for none of it again."""
     ran = export.interrupted(by=signal)
     assert (ran.status, ran.stdout) == (status, "")
     assert f"{export.part} keeps {len(export.kept)} applications" in ran.stderr
-    kept, before = set(export.kept), len(income_service.requests)
+    kept, before = set(export.kept), len(export.service.requests)
     assert len(kept) > 100
     again = export()
     assert again.status == 0
     assert f"resuming with {len(kept)} applications" in again.stderr
-    later = income_service.requests[before:]
+    later = export.service.requests[before:]
     assert not {each.path.split("/")[4] for each in later if "/app-" in each.path} & kept
-    assert export.ids == sorted(income_service.ids)
+    assert export.ids == sorted(export.service.ids)
     assert export.left == FILES
 
 
 @pytest.mark.income_service(applications=300)
-def test_interruptions_lose_and_repeat_nothing(
-    export: Export, income_service: IncomeService
-) -> None:
-    """A line that was cut off is no harm, and the span keeps the end that the first run gave it."""
+def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None:
+    """A part belongs to its service and its span; a line that was cut off does no harm."""
     for _ in range(2):
-        export.interrupted()
+        export.interrupted("--updated-after", "200d")
         with (export.part / "records.jsonl").open("ab") as lines:
             lines.write(b'{"application":{"application_id":"app-torn')
-        income_service.advance(3600)
-    ran = export()
-    assert ran.status == 0
-    assert export.ids == sorted(income_service.ids)
-    assert export.manifest["updated_before"] == "2026-06-30T12:00:00"
-
-
-@several
-def test_a_span_back_from_the_present_stays(export: Export, income_service: IncomeService) -> None:
-    """The runs after the first keep to its bounds, though the service's time has moved on."""
-    export.interrupted("--updated-after", "200d")
-    income_service.advance(3600)
+        export.service.advance(3600)
     other = export("--updated-after", "1d")
-    assert other.status != 0
+    assert other.status == 2
     assert all(each in other.stderr for each in ("--updated-after 200d", "--updated-after 1d"))
+    with IncomeService(3) as elsewhere:
+        ran = cli.at(elsewhere)("export", "--to", str(export.target))
+        assert ran.status == 2
+        assert export.service.url in ran.stderr
+        assert elsewhere.url in ran.stderr
+        assert len(elsewhere.requests) == 0
     assert export("--updated-after", "200d").status == 0
+    assert export.ids == sorted(export.service.ids)
+    # It keeps the bounds of the first run, though the service's time has moved on.
     assert export.manifest["updated_after"] == "2025-12-12T12:00:00"
     assert export.manifest["updated_before"] == "2026-06-30T12:00:00"
 
 
-@several
-def test_another_service_is_refused(
-    export: Export, income_service: IncomeService, cli: Cli
-) -> None:
-    """A part belongs to the service that it was begun with, and the difference is named."""
-    export.interrupted()
-    with IncomeService(3) as other:
-        ran = cli.at(other)("export", "--to", str(export.target))
-        assert ran.status != 0
-        assert income_service.url in ran.stderr
-        assert other.url in ran.stderr
-        assert len(other.requests) == 0
-    assert export().status == 0
-
-
-@several
-def test_a_disk_without_room_loses_nothing(export: Export, income_service: IncomeService) -> None:
-    """It is reported; with room again, the export is resumed and whole."""
-    with no_room_above(1_000_000):
-        ran = export()
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "file too large" in ran.stderr
-    assert str(export.part) in ran.stderr
-    assert export().status == 0
-    assert export.ids == sorted(income_service.ids)
-
-
-@pytest.mark.income_service(applications=200)
+@pytest.mark.income_service(applications=200, max_span=20 * 86_400)
 @pytest.mark.usefixtures("without_pauses")
-def test_a_service_that_fails_ends_it(export: Export, income_service: IncomeService) -> None:
-    """Failures in a row that may pass are not the applications' own: what came is kept."""
-    income_service.faults.add(Fault("status", status=503, times=None, skip=60, path="*/app-*"))
-    ran = export()
-    assert ran.status == 1
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        # Failures in a row that may pass are not the applications' own.
+        Fault("status", status=503, times=None, skip=60, path="*/app-*"),
+        Fault("status", status=400, times=None, skip=3, path="*/applications"),
+    ],
+    ids=["a full disk", "the service", "the list"],
+)
+def test_what_ends_it_loses_nothing(fault: Fault | None, export: Export) -> None:
+    """What has come is kept, and the next run resumes."""
+    span = ("--updated-after", "2026-03-01")
+    if fault is None:
+        with no_room_above(1_000_000):
+            ran = export(*span)
+        assert "file too large" in ran.stderr
+    else:
+        export.service.faults.add(fault)
+        ran = export(*span)
+    assert (ran.status, ran.stdout) == (1, "")
     assert str(export.part) in ran.stderr
     assert export.left == {"all.part"}
-    income_service.faults.clear()
-    assert export().status == 0
-    assert export.ids == sorted(income_service.ids)
-
-
-@pytest.mark.income_service(applications=150, max_span=20 * 86_400)
-def test_a_list_that_fails_ends_it(export: Export, income_service: IncomeService) -> None:
-    """What was found before is read and kept, and a later run continues."""
-    fault = Fault("status", status=400, times=None, skip=3, path="*/applications")
-    income_service.faults.add(fault)
-    assert export("--updated-after", "2026-03-01", "--no-documents").status == 1
-    assert export.left == {"all.part"}
-    income_service.faults.clear()
-    assert export("--updated-after", "2026-03-01", "--no-documents").status == 0
-    assert export.ids == sorted(income_service.ids)
+    export.service.faults.clear()
+    assert export(*span).status == 0
+    assert export.ids == sorted(export.service.ids)
 
 
 @pytest.mark.income_service(applications=30)
-def test_a_resumed_export_replaces_no_foreign_manifest(
-    export: Export, income_service: IncomeService
-) -> None:
+def test_a_resumed_export_replaces_no_foreign_manifest(export: Export) -> None:
     """A file that came between two runs stays, as it would have stopped the first one."""
-    income_service.faults.add("get_application: 404")
+    export.service.faults.add("get_application: 404")
     assert export().status == 1
     manifest = export.target.with_name("all.manifest.json")
     manifest.write_text("mine", "utf-8")
@@ -510,10 +422,10 @@ def test_a_resumed_export_replaces_no_foreign_manifest(
 
 @pytest.mark.income_service(applications=30)
 def test_an_export_replaces_the_manifest_of_its_own_earlier_run(
-    export: Export, income_service: IncomeService, monkeypatch: pytest.MonkeyPatch
+    export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failure between manifest and file, the next run puts both there."""
-    income_service.faults.add("get_application: 404")
+    export.service.faults.add("get_application: 404")
     link = os.link
 
     def full(source: Path, place: Path) -> None:
@@ -530,9 +442,8 @@ def test_an_export_replaces_the_manifest_of_its_own_earlier_run(
     assert (export.manifest["records"], export.left) == (30, FILES)
 
 
-@few
 def test_a_file_system_without_links_gets_the_file(
-    export: Export, income_service: IncomeService, monkeypatch: pytest.MonkeyPatch
+    export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be linked is renamed, and nothing is replaced."""
 
@@ -541,4 +452,4 @@ def test_a_file_system_without_links_gets_the_file(
 
     monkeypatch.setattr("os.link", refuse)
     assert export().status == 0
-    assert (export.ids, export.left) == (sorted(income_service.ids), FILES)
+    assert (export.ids, export.left) == (sorted(export.service.ids), FILES)

@@ -19,18 +19,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from income_client import DeadLetter, SQLiteCheckpointStore, Window
-from income_client.testing import IncomeService, LoopRunner
-from tests.support.cli import Cli, Running, Terminal
+from income_client import DeadLetter, SQLiteCheckpointStore
+from income_client.testing import LoopRunner
+from tests.support.cli import Cli, Running
+from tests.support.commands import LETTER as GONE
+from tests.support.commands import Form
+from tests.support.streams import Terminal
 
 HARMFUL: Final = "\x1b[2J\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600 Zoë, 東京 [red]"
 SHOWN: Final = "?[2J???31m?????\U0001f600 Zoë, 東京 [red]"
-"""The same on a terminal: what would act is replaced, letters of any script stay."""
-LETTER: Final = DeadLetter(
-    application_id="app-1",
-    window=Window(1_000, 1_001),
-    reason="gone",
-    attempts=1,
+LETTER: Final = evolve(
+    GONE,
     first_tried_at=datetime(2026, 1, 31),  # noqa: DTZ001 - the service's times carry no zone
     last_tried_at=datetime(2026, 1, 31, 12, 0, 5),  # noqa: DTZ001 - as above
 )
@@ -70,26 +69,20 @@ def named(*application_ids: str) -> list[DeadLetter]:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_json_is_one_array(count: int, listed: Listed) -> None:
-    """It is an array however many rows there are."""
-    rows = json.loads(listed(*named(*map(str, range(count))), output="json"))
-    assert [row["application_id"] for row in rows] == [*map(str, range(count))]
-
-
-def test_json_on_a_terminal_is_indented(listed: Listed) -> None:
-    """It has a line for each value, and says the same."""
-    text = listed(*named("one", "two"), output="json", width=80)
-    assert '\n  {\n    "application_id": "one",\n' in text
-    assert [row["application_id"] for row in json.loads(text)] == ["one", "two"]
+    """It is an array however many rows there are, and on a terminal has a line for each value."""
+    ids = [*map(str, range(count))]
+    for width in (None, 80) if ids else (None,):
+        text = listed(*named(*ids), output="json", width=width)
+        assert [row["application_id"] for row in json.loads(text)] == ids
+        assert ('\n  {\n    "application_id": "0",\n' in text) is bool(width)
 
 
 @pytest.mark.income_service(applications=1500)
 @pytest.mark.parametrize("pages", [0, 1, 2])
-def test_an_incomplete_array_is_left_open(
-    pages: int, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_an_incomplete_array_is_left_open(pages: int, shell: Cli) -> None:
     """Where not all rows could be read, no program takes what came for all of them."""
-    income_service.faults.add(f"list_applications: ok x{pages}, 403" if pages else "any: 403")
-    ran = service_cli("applications", "-o", "json")
+    shell.service.faults.add(f"list_applications: ok x{pages}, 403" if pages else "any: 403")
+    ran = shell("applications", "-o", "json")
     assert ran.status == 4
     assert ran.stdout.startswith("[")
     with pytest.raises(ValueError, match=r"[Ee]xpecting"):
@@ -160,11 +153,6 @@ def test_a_table_fits_and_loses_nothing(
         assert not Counter(one for one in text if one.isprintable() and one != " ") - shown
 
 
-def test_a_table_shows_what_acts_as_question_marks(listed: Listed) -> None:
-    """Control characters and changes of direction are replaced; letters of any script stay."""
-    assert SHOWN in listed(evolve(LETTER, reason=HARMFUL), width=120)
-
-
 def test_ids_stay_whole_where_a_table_has_no_room(listed: Listed) -> None:
     """Optional columns are left out, prose is broken between words, a time before its hour."""
     one = "app-" + "0" * 20
@@ -201,60 +189,45 @@ def test_a_long_table_comes_as_it_grows(listed: Listed) -> None:
     assert len({_STYLE.sub("", line).index("gone") for line in lines[1:]}) == 1
 
 
-def test_an_encoding_that_lacks_letters_fails_nothing(listed: Listed) -> None:
-    """Where the output is ASCII, other characters are replaced."""
+def test_characters_that_cannot_be_shown_are_replaced(listed: Listed) -> None:
+    """What acts on a terminal, and letters that an encoding lacks; letters of any script stay."""
+    assert SHOWN in listed(evolve(LETTER, reason=HARMFUL), width=120)
     letter = evolve(LETTER, reason="Zoë")
     assert listed(letter, output="table", PYTHONIOENCODING="ascii").splitlines()[1].endswith("Zo?")
 
 
-def test_warnings_of_the_package_are_lines(service_cli: Cli, income_service: IncomeService) -> None:
+def test_warnings_of_the_package_are_lines(shell: Cli) -> None:
     """What the package logs as a warning is a line; what is less, or another package's, is none."""
 
     def log(running: Running) -> None:
-        running.write(f"{income_service.ids[0]}\n")
+        running.write(f"{shell.service.ids[0]}\n")
         running.stdout.wait_for("app-")
         logging.getLogger("income_client.anything").warning("kept %s", "nothing")
         logging.getLogger("income_client.anything").info("not of interest")
         logging.getLogger("another").warning("of another package")
 
-    ran = service_cli("documents", "-", during=log)
+    ran = shell("documents", "-", during=log)
     assert ran.status == 0
     assert "income-client: kept nothing\n" in ran.stderr
     assert "of interest" not in ran.stderr
     assert "income-client: of another" not in ran.stderr
 
 
-def test_verbose_prints_requests_and_retries(
-    service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_verbose_prints_requests_and_retries(shell: Cli) -> None:
     """Every command takes the option, at any place, and data goes where it went."""
-    income_service.faults.add("get_documents: 503")
-    one = income_service.ids[0]
+    shell.service.faults.add("get_documents: 503")
+    one = shell.service.ids[0]
     said = "income_client.session: get_documents"
-    quiet = service_cli("documents", one, "-q")
+    quiet = shell("documents", one, "-q")
     for arguments in (("--verbose", "documents", one, "-q"), ("documents", one, "--verbose", "-q")):
-        income_service.faults.add("get_documents: 503")
-        ran = service_cli(*arguments)
+        shell.service.faults.add("get_documents: 503")
+        ran = shell(*arguments)
         assert (ran.status, ran.stdout) == (0, quiet.stdout)
         assert "503" in ran.stderr
         assert said in ran.stderr
     assert said not in quiet.stderr
 
 
-FEW: Final = 20
-
-COMMANDS: Final[dict[str, Callable[[IncomeService, Path], tuple[str, ...]]]] = {
-    "applications": lambda *_: ("--updated-after", "beginning", "-q"),
-    "documents": lambda service, _: (*service.ids, "-q"),
-    "download": lambda service, folder: (
-        "--to", str(folder / "files"), "--allow-host", "127.0.0.1", *service.ids[:2],
-    ),
-    "export": lambda _, folder: ("--to", str(folder / "all.jsonl")),
-    "poll": lambda _, folder: (
-        "--store", str(folder / "polls.db"), "--start", "beginning", "--once",
-    ),
-    "demo": lambda *_: ("--applications", str(FEW)),
-}  # fmt: skip
 MOVES: Final = ("\r", "\x1b")
 """What progress begins a drawing with; lines that stay have none of it but their ends."""
 
@@ -264,26 +237,25 @@ def is_drawn(screen: str) -> bool:
     return any(move in screen.replace("\r\n", "\n") for move in MOVES)
 
 
+@pytest.mark.income_service(applications=20)
 @pytest.mark.parametrize(
     ("command", "stdout"),
     [
-        *((command, "pipe") for command in COMMANDS),
-        *((command, "terminal") for command in ("applications", "documents", "poll", "export")),
-        *(("download", stdout) for stdout in ("socket", "file", "null")),
+        *((command, "pipe") for command in ("applications", "demo", "documents", "export", "poll")),
+        *((command, "terminal") for command in ("applications", "documents", "export", "poll")),
+        *(("download", stdout) for stdout in ("pipe", "socket", "file", "null")),
     ],
 )
-def test_progress_is_drawn_beside_no_pipe(
-    command: str, stdout: str, cli: Cli, tmp_path: Path
-) -> None:
+def test_progress_is_drawn_beside_no_pipe(command: str, stdout: str, shell: Cli) -> None:
     """The reader of a pipe may write to the same terminal; a file does not."""
     ours, theirs = socket.socketpair()
-    with IncomeService(FEW) as service, ours, theirs:
-        arguments = (command, *COMMANDS[command](service, tmp_path))
+    with ours, theirs:
         places: dict[str, int | Path] = {
-            "socket": theirs.fileno(), "file": tmp_path / "out", "null": Path(os.devnull),
+            "socket": theirs.fileno(), "file": shell.folder / "out", "null": Path(os.devnull),
         }  # fmt: skip
-        ran = cli.at(service)(
-            *arguments,
+        quiet = ("-q",) if command in ("applications", "documents") else ()
+        ran = shell(
+            *Form(command, quiet).line(shell.service),
             terminal=Terminal(),
             piped=stdout == "pipe",
             stdout=places.get(stdout),
@@ -291,3 +263,13 @@ def test_progress_is_drawn_beside_no_pipe(
     assert ran.status == 0
     assert is_drawn(ran.screen) is (stdout in ("file", "null", "terminal"))
     assert not is_drawn(ran.stdout)
+
+
+@pytest.mark.income_service(applications=20)
+@pytest.mark.parametrize("command", ["applications", "demo", "download", "export", "poll"])
+def test_a_dumb_terminal_is_not_drawn_on(command: str, shell: Cli) -> None:
+    """It cannot erase, and gets lines that stay."""
+    line = Form(command).line(shell.service)
+    ran = shell(*line, terminal=Terminal(), stdout=Path(os.devnull), env={"TERM": "dumb"})
+    assert ran.status == 0
+    assert not is_drawn(ran.screen)

@@ -9,60 +9,63 @@ from typing import Any, Final
 import pytest
 
 from income_client.emulator import Fault
-from income_client.testing import IncomeService
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Ran, Running, Terminal, spelt
+from tests.support.cli import FULL, Cli, Running, when
 from tests.support.processes import environment, run
 from tests.support.served import ids_in, parsed, served, without_addresses
+from tests.support.streams import Ran, Terminal
 
 BEGINNING: Final = ("--start", "beginning")
 FROM_THE_BEGINNING: Final = (*BEGINNING, "--once")
 AGAIN: Final = ("--interval", "0.05")
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
-Poll = Callable[..., Ran]
-few: Final = pytest.mark.income_service(applications=9)
+pytestmark = pytest.mark.income_service(applications=9)
+
+
+class Poll:
+    """Polls with a store of its own."""
+
+    def __init__(self, shell: Cli) -> None:
+        self.service: Final = shell.service
+        self.store: Final = shell.folder / "polls.db"
+        self._shell = shell
+
+    def __call__(self, *arguments: str, **options: Any) -> Ran:
+        """Run it."""
+        return self._shell("poll", "--store", "polls.db", *arguments, **options)
 
 
 @pytest.fixture
-def poll(service_cli: Cli) -> Poll:
-    """Polls with a store of its own."""
-
-    def run(*arguments: str, **options: Any) -> Ran:
-        return service_cli("poll", "--store", "polls.db", *arguments, **options)
-
-    return run
-
-
-def reads(service: IncomeService) -> int:
-    """Return how many applications were asked for."""
-    return service.requests.count("get_application")
+def poll(shell: Cli) -> Poll:
+    """The command on a service."""
+    return Poll(shell)
 
 
 # Lines
 
 
-@pytest.mark.income_service(applications=150)
+@pytest.mark.income_service(applications=110)
 @pytest.mark.parametrize(
     ("switches", "query"),
     [((), ""), (("--pages",), "pages=true"), (("--no-documents",), None)],
     ids=["with-documents", "with-pages", "without-documents"],
 )
 def test_lines_are_the_services_own_json(
-    switches: tuple[str, ...], query: str | None, poll: Poll, income_service: IncomeService
+    switches: tuple[str, ...], query: str | None, poll: Poll
 ) -> None:
     """A line has both replies with every field, in the shape of `to_json` and of an export."""
     ran = poll(*FROM_THE_BEGINNING, *switches)
     assert (ran.status, ran.stderr) == (0, "")
     lines = parsed(ran.stdout)
-    assert sorted(ids_in(ran.stdout)) == sorted(income_service.ids)
-    for line in lines[:20]:
+    assert sorted(ids_in(ran.stdout)) == sorted(poll.service.ids)
+    for line in lines[:10]:
         one = line["application"]["application_id"]
         assert line.keys() == {"application", "documents"}
-        assert line["application"] == served(income_service, one)
+        assert line["application"] == served(poll.service, one)
         if query is None:
             assert line["documents"] is None
         else:
-            documents = served(income_service, one, "/documents", query)
+            documents = served(poll.service, one, "/documents", query)
             assert without_addresses(line["documents"]) == without_addresses(documents)
     assert ('"pages"' in ran.stdout) is bool(query)
 
@@ -71,14 +74,14 @@ def test_lines_are_the_services_own_json(
 
 
 @pytest.mark.income_service(applications=30)
-def test_it_begins_now_and_resumes_where_it_was(poll: Poll, income_service: IncomeService) -> None:
+def test_it_begins_now_and_resumes_where_it_was(poll: Poll) -> None:
     """The first run begins with the present; each further one writes what was updated since."""
     assert poll("--once").stdout == ""
-    for touched in (income_service.ids[:3], income_service.ids[2:4]):
-        income_service.advance(60)
+    for touched in (poll.service.ids[:3], poll.service.ids[2:4]):
+        poll.service.advance(60)
         for one in touched:
-            income_service.touch(one)
-        income_service.advance(60)
+            poll.service.touch(one)
+        poll.service.advance(60)
         # Once the name is known, it is not asked where to begin.
         ran = poll(*FROM_THE_BEGINNING)
         assert (ran.status, ran.stderr) == (0, "")
@@ -87,12 +90,12 @@ def test_it_begins_now_and_resumes_where_it_was(poll: Poll, income_service: Inco
 
 @pytest.mark.income_service(applications=60, days=30)
 @pytest.mark.parametrize("start", ["2026-06-27T14:00:00+02:00", "3d"])
-def test_it_can_begin_in_the_past(start: str, poll: Poll, income_service: IncomeService) -> None:
+def test_it_can_begin_in_the_past(start: str, poll: Poll) -> None:
     """A time with a zone and a span back from the service's present mean what they say."""
     expected = {
         one
-        for one in income_service.ids
-        if served(income_service, one)["last_updated_at"] >= "2026-06-27T12:00:00Z"
+        for one in poll.service.ids
+        if served(poll.service, one)["last_updated_at"] >= "2026-06-27T12:00:00Z"
     }
     assert 0 < len(expected) < 60
     ran = poll("--once", "--start", start)
@@ -100,7 +103,6 @@ def test_it_can_begin_in_the_past(start: str, poll: Poll, income_service: Income
     assert set(ids_in(ran.stdout)) == expected
 
 
-@few
 def test_names_in_one_store_are_apart(poll: Poll) -> None:
     """Each name has a checkpoint of its own."""
     for name in ("one", "two"):
@@ -108,42 +110,38 @@ def test_names_in_one_store_are_apart(poll: Poll) -> None:
         assert poll("--once", "--name", name).stdout == ""
 
 
-@few
-def test_it_polls_until_it_is_stopped(poll: Poll, income_service: IncomeService) -> None:
+def test_it_polls_until_it_is_stopped(poll: Poll) -> None:
     """Without --once, what is updated later on is written as it is found, until SIGTERM."""
 
     def update(running: Running) -> None:
-        until(lambda: len(income_service.requests) > 3)
-        income_service.touch(income_service.ids[4])
-        income_service.advance(1)
+        until(lambda: len(poll.service.requests) > 3)
+        poll.service.touch(poll.service.ids[4])
+        poll.service.advance(1)
         running.stdout.wait_for_lines(1)
         running.terminate()
 
     ran = poll(*AGAIN, during=update)
     assert (ran.status, ran.stderr) == (0, "")
-    assert ids_in(ran.stdout) == [income_service.ids[4]]
+    assert ids_in(ran.stdout) == [poll.service.ids[4]]
 
 
 # Failures
 
 
-@few
 @pytest.mark.usefixtures("without_pauses")
-def test_a_single_poll_that_fails_is_the_end(poll: Poll, income_service: IncomeService) -> None:
+def test_a_single_poll_that_fails_is_the_end(poll: Poll) -> None:
     """With --once, a failed poll is one line and status 1; the next run begins there."""
-    income_service.faults.add("list_applications: 503 x3")
+    poll.service.faults.add("list_applications: 503 x3")
     ran = poll(*FROM_THE_BEGINNING)
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert ran.stderr.startswith("income-client: list_applications: 503 ")
     assert len(ids_in(poll(*FROM_THE_BEGINNING).stdout)) == 9
 
 
-@few
-def test_failed_polls_are_reported_and_tried_again(
-    poll: Poll, income_service: IncomeService
-) -> None:
+@pytest.mark.usefixtures("without_pauses")
+def test_failed_polls_are_reported_and_tried_again(poll: Poll) -> None:
     """Where standard error is no terminal, each failed poll is a line, and nothing else is."""
-    income_service.faults.add("list_applications: 500 x3")
+    poll.service.faults.add("list_applications: 500 x3")
 
     def stop(running: Running) -> None:
         running.stdout.wait_for_lines(9)
@@ -151,16 +149,17 @@ def test_failed_polls_are_reported_and_tried_again(
 
     ran = poll(*BEGINNING, *AGAIN, during=stop)
     assert (ran.status, ran.stderr.count("\n")) == (0, 1)
-    assert sorted(ids_in(ran.stdout)) == sorted(income_service.ids)
+    assert sorted(ids_in(ran.stdout)) == sorted(poll.service.ids)
     assert "poll failed: list_applications: 500" in ran.stderr
     assert "next try in" in ran.stderr
 
 
 @pytest.mark.income_service(applications=15)
-def test_an_unreadable_application_is_named_once(poll: Poll, income_service: IncomeService) -> None:
+@pytest.mark.usefixtures("without_pauses")
+def test_an_unreadable_application_is_named_once(poll: Poll) -> None:
     """It is one line with its id, only counted from then on, and written once it can be read."""
-    one = income_service.ids[7]
-    income_service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
+    one = poll.service.ids[7]
+    poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
     assert (ran.status, len(ids_in(ran.stdout)), ran.stderr.count("\n")) == (0, 14, 1)
     assert one in ran.stderr
@@ -168,104 +167,72 @@ def test_an_unreadable_application_is_named_once(poll: Poll, income_service: Inc
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (0, "", 1)
     assert one not in ran.stderr
     assert "1 could not be read" in ran.stderr
-    income_service.faults.clear()
-    income_service.advance(86_400)
+    poll.service.faults.clear()
+    poll.service.advance(86_400)
     assert ids_in(poll("--once").stdout) == [one]
 
 
 @pytest.mark.income_service(applications=40)
-def test_many_unreadable_applications_are_counted(
-    poll: Poll, income_service: IncomeService
-) -> None:
+@pytest.mark.usefixtures("without_pauses")
+def test_many_unreadable_applications_are_counted(poll: Poll) -> None:
     """Ten are named and the others counted."""
-    for one in income_service.ids[:23]:
-        income_service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
+    for one in poll.service.ids[:23]:
+        poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
     assert (ran.status, len(ids_in(ran.stdout)), ran.stderr.count("\n")) == (0, 17, 11)
     assert "13 more" in ran.stderr.splitlines()[-1]
 
 
-@few
-def test_a_damaged_store_ends_it(
-    poll: Poll, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_a_damaged_store_ends_it(poll: Poll) -> None:
     """A file that is no store is one line with status 1; it stays as it is, nothing is sent."""
-    store = service_cli.folder / "polls.db"
-    store.write_bytes(b"something else" * 100)
+    poll.store.write_bytes(b"something else" * 100)
     ran = poll(*FROM_THE_BEGINNING)
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert ran.stderr.startswith("income-client: --store: ")
-    assert len(income_service.requests) == 0
-    assert store.read_bytes() == b"something else" * 100
+    assert len(poll.service.requests) == 0
+    assert poll.store.read_bytes() == b"something else" * 100
 
 
-@few
-@pytest.mark.parametrize(
-    ("arguments", "status", "named"),
-    [
-        ((), 2, "--store"),
-        (("--store", "polls.db", "--interval", "0"), 2, "--interval"),
-        (("--store", "polls.db", "--start", "tomorrow"), 2, "--start"),
-        (("--store", "nowhere/at/all"), 1, "--store: "),
-        (("--store", "home"), 1, "--store: "),
-        (("--store", ":memory:"), 2, "--store: "),
-        (("--store", "polls.db", "--name", ""), 2, "--name: "),
-        (("--store", "polls.db", "--pages", "--no-documents"), 2, "--no-documents"),
-    ],
-    ids=spelt,
-)
-def test_an_option_that_cannot_be_used_is_named(
-    arguments: tuple[str, ...], status: int, named: str, service_cli: Cli
-) -> None:
-    """The status is 2 where it would be wrong on any machine, and 1 where it is wrong here."""
-    ran = service_cli("poll", *arguments)
-    assert (ran.status, ran.stdout) == (status, "")
-    assert named in ran.stderr
+def test_it_begins_at_no_time_to_come(poll: Poll) -> None:
+    """The start is a time of the service's past, or its present."""
+    ran = poll("--start", "2100-01-01", "--once")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "2100-01-01T00:00:00 is in the future" in ran.stderr
 
 
 # Interrupted
 
 
-@pytest.mark.income_service(applications=400)
-def test_sigterm_loses_and_repeats_nothing(
-    poll: Poll, income_service: IncomeService, tmp_path: Path
-) -> None:
+@pytest.mark.income_service(applications=250)
+def test_sigterm_loses_and_repeats_nothing(poll: Poll, tmp_path: Path) -> None:
     """Stopped in a long first poll, it ends with 0; both runs together write each line once."""
     lines = tmp_path / "lines"
 
-    def stop(running: Running) -> None:
-        until(lambda: lines.exists() and lines.stat().st_size > 0)
-        running.terminate()
-
+    stop = when(lambda: lines.exists() and lines.stat().st_size > 0, "terminate")
     ran = poll(*BEGINNING, stdout=lines, during=stop)
     assert (ran.status, ran.stderr) == (0, "")
     first = ids_in(lines.read_text("utf-8"))
     assert first
     rest = ids_in(poll("--once").stdout)
-    assert Counter(first + rest) == Counter(income_service.ids)
+    assert Counter(first + rest) == Counter(poll.service.ids)
 
 
-@few
 @pytest.mark.parametrize(
     ("signal", "arguments", "status"),
     [("interrupt", (), 130), ("interrupt", ("--once",), 130), ("terminate", ("--once",), 143)],
     ids=["Ctrl-C", "Ctrl-C once", "SIGTERM once"],
 )
 def test_each_interruption_has_its_status(
-    signal: str, arguments: tuple[str, ...], status: int, poll: Poll, income_service: IncomeService
+    signal: str, arguments: tuple[str, ...], status: int, poll: Poll
 ) -> None:
     """Ctrl-C is 130, and a single poll that did not come to its end is never 0."""
-    income_service.faults.add(Fault("stall", times=None))
+    poll.service.faults.add(Fault("stall", times=None))
 
-    def stop(running: Running) -> None:
-        until(lambda: len(income_service.requests) > 0)
-        getattr(running, signal)()
-
+    stop = when(lambda: poll.service.requests, signal)
     ran = poll(*BEGINNING, *arguments, during=stop)
     assert (ran.status, ran.stdout, ran.stderr) == (status, "", "")
 
 
-@few
 def test_a_full_disk_commits_nothing(poll: Poll) -> None:
     """A line that could not be written comes in the next run."""
     ran = poll(*FROM_THE_BEGINNING, stdout=FULL)
@@ -274,10 +241,7 @@ def test_a_full_disk_commits_nothing(poll: Poll) -> None:
     assert len(ids_in(poll("--once").stdout)) == 9
 
 
-@few
-def test_a_line_that_was_cut_off_spoils_no_other(
-    poll: Poll, income_service: IncomeService, tmp_path: Path
-) -> None:
+def test_a_line_that_was_cut_off_spoils_no_other(poll: Poll, tmp_path: Path) -> None:
     """Appended to a file that ends in the middle of a line, it begins a new one."""
     lines = tmp_path / "lines"
     lines.write_bytes(b'{"application_id":"app-')
@@ -285,19 +249,16 @@ def test_a_line_that_was_cut_off_spoils_no_other(
         assert poll(*FROM_THE_BEGINNING, "--name", name, stdout=lines).status == 0
     cut, _, rest = lines.read_text("utf-8").partition("\n")
     assert cut == '{"application_id":"app-'
-    assert Counter(ids_in(rest)) == Counter(income_service.ids * 2)
+    assert Counter(ids_in(rest)) == Counter(poll.service.ids * 2)
 
 
-@few
-def test_a_poller_that_is_replaced_has_a_status_of_its_own(
-    poll: Poll, service_cli: Cli, income_service: IncomeService
-) -> None:
+def test_a_poller_that_is_replaced_has_a_status_of_its_own(poll: Poll) -> None:
     """It ends with 3, by which a service manager knows not to start it again."""
-    store = str(service_cli.folder / "polls.db")
+    once = ("poll", "--store", str(poll.store), "--once")
 
     def replace(running: Running) -> None:
-        until(lambda: len(income_service.requests) > 3)
-        newer = run("poll", "--store", store, "--once", env=environment(income_service))
+        until(lambda: len(poll.service.requests) > 3)
+        newer = run(*once, env=environment(poll.service))
         assert newer.status == 0
         running.wait()
 
@@ -325,7 +286,6 @@ def drawn(shown: str) -> list[str]:
     return [part.removeprefix("\x1b[2K") for part in re.split(r"[\r\n]+", STYLE.sub("", shown))]
 
 
-@few
 def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
     """Polls, records, lag, service time and the next poll are one line, drawn over itself."""
     terminal = Terminal()
@@ -346,13 +306,10 @@ def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
     assert "--start is ignored" in again.screen
 
 
-@few
-def test_failures_and_dead_letters_remain_above(
-    poll: Poll, income_service: IncomeService, tmp_path: Path
-) -> None:
+def test_failures_and_dead_letters_remain_above(poll: Poll, tmp_path: Path) -> None:
     """What goes wrong is a line that stays, and is counted in the one that is drawn over."""
-    one = income_service.ids[4]
-    income_service.faults.add(
+    one = poll.service.ids[4]
+    poll.service.faults.add(
         Fault("status", status=500, times=3, path="*/applications"),
         Fault("status", status=404, times=None, path=f"*/{one}"),
     )
@@ -368,30 +325,15 @@ def test_failures_and_dead_letters_remain_above(
     assert one in dead
 
 
-@few
-def test_a_dumb_terminal_gets_lines_about_failures_alone(
-    poll: Poll, income_service: IncomeService, tmp_path: Path
-) -> None:
-    """A terminal that cannot erase is not drawn on."""
-    income_service.faults.add("list_applications: 500 x3")
-    shown = poll(
-        *BEGINNING, *AGAIN,
-        terminal=Terminal(), stdout=tmp_path / "x", env={"TERM": "dumb"},
-        during=seen("poll failed"),
-    )  # fmt: skip
-    assert "\x1b" not in shown.screen
-    assert shown.screen.count("income-client: ") == shown.screen.count("poll failed")
-
-
 @pytest.mark.income_service(applications=4)
-def test_records_on_the_same_terminal_stay_whole(poll: Poll, income_service: IncomeService) -> None:
+def test_records_on_the_same_terminal_stay_whole(poll: Poll) -> None:
     """Where both streams are one terminal, the line of progress makes way for the records."""
-    one = income_service.ids[1]
+    one = poll.service.ids[1]
 
     def update(running: Running) -> None:
         running.stderr.wait_for("next poll")
-        income_service.touch(one)
-        income_service.advance(1)
+        poll.service.touch(one)
+        poll.service.advance(1)
         running.stderr.wait_for("5 records")
         running.interrupt()
 
@@ -399,4 +341,4 @@ def test_records_on_the_same_terminal_stay_whole(poll: Poll, income_service: Inc
     shown = poll(*whole, terminal=Terminal(), during=update)
     rows = [row.rstrip("\r").rpartition("\x1b[2K")[2] for row in shown.screen.split("\n")]
     records = ids_in("\n".join(row for row in rows if row.startswith("{")))
-    assert Counter(records) == Counter([*income_service.ids, one])
+    assert Counter(records) == Counter([*poll.service.ids, one])

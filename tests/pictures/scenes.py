@@ -17,8 +17,9 @@ from rich.text import Text
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.pictures.terminal_picture import picture_of, screen_of
-from tests.support.cli import Cli, Terminal
+from tests.support.cli import Cli
 from tests.support.served import served
+from tests.support.streams import Terminal
 
 FOLDER: Final = Path(__file__).parent
 _WIDTH: Final = 84
@@ -52,7 +53,7 @@ Play = Callable[[Path], Scene]
 
 def demo(folder: Path) -> Scene:
     """Read a whole emulated service."""
-    return _played("demo", ("demo",), Cli(folder, {}))
+    return _played("demo", ("demo",), Cli(folder))
 
 
 def poll(folder: Path) -> Scene:
@@ -66,7 +67,7 @@ def poll(folder: Path) -> Scene:
         return _played(
             "poll --store polls.db --start 30d --once > updates.jsonl",
             ("poll", "--store", "polls.db", "--start", "30d", "--once"),
-            Cli(folder, service.environment),
+            Cli(folder, service),
             stdout=folder / "updates.jsonl",
         )
 
@@ -75,7 +76,7 @@ def application(folder: Path) -> Scene:
     """Look at an application with two applicants and a document that is suspected."""
     with IncomeService(400) as service:
         one = max(service.ids, key=lambda each: _interest(service, each))
-        command = Cli(folder, service.environment)
+        command = Cli(folder, service)
         return _played(f"application {one}", ("application", one), command)
 
 
@@ -84,7 +85,7 @@ def doctor(folder: Path) -> Scene:
     # A clock that is a summer behind would be all that is to be seen.
     present = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     with IncomeService(400, start=present, time_flows=True) as service:
-        return _played("doctor", ("doctor",), Cli(folder, service.environment))
+        return _played("doctor", ("doctor",), Cli(folder, service))
 
 
 SCENES: Final[dict[str, Play]] = {

@@ -34,7 +34,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def look(tmp_path: Path, income_service: IncomeService) -> Look:
     """Writes pages of applications that a test has made up."""
-    return Look(Cli(tmp_path, income_service.environment), income_service)
+    return Look(Cli(tmp_path, income_service))
 
 
 @pytest.mark.parametrize("name", CASES)

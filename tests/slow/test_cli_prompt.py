@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from income_client.testing import IncomeService
-from tests.support.cli import Terminal
 from tests.support.processes import Process, environment, started
+from tests.support.streams import Terminal
 
 pytestmark = pytest.mark.income_service(applications=3)
 
@@ -38,7 +38,7 @@ def test_a_person_is_asked_and_nothing_is_shown(config: str, income_service: Inc
     """The answer is hidden while it is typed, and used."""
     secret = income_service.oauth2.client_secret.reveal()
     with asking(config) as process:
-        process.type(f"{secret}\n")
+        process.write(f"{secret}\n")
         ran = process.wait()
     assert (ran.status, sorted(ran.lines)) == (0, sorted(income_service.ids))
     assert f"Client secret of {income_service.oauth2.client_id}" in ran.screen
@@ -53,7 +53,7 @@ def test_a_question_without_an_answer_ends_it(
 ) -> None:
     """Ctrl-C ends the question at once; without an answer the secret is missing."""
     with asking(config) as process:
-        process.type(keys)
+        process.write(keys)
         ran = process.wait()
     assert (ran.status, ran.stdout) == (status, "")
     assert ("INCOME_CLIENT_SECRET" in ran.screen) is (status == 2)

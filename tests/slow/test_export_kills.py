@@ -30,7 +30,7 @@ from tests.support.processes import environment, started
 @pytest.fixture
 def export(income_service: IncomeService, tmp_path: Path) -> Export:
     """Exports into a folder of its own."""
-    return Export(Cli(tmp_path, income_service.environment), income_service, tmp_path / "exports")
+    return Export(Cli(tmp_path, income_service))
 
 
 def make(

@@ -1,34 +1,26 @@
 """Commands over more applications in one second than a page can hold: a thousand reads each."""
 
-from pathlib import Path
-
 import pytest
 
-from income_client.testing import IncomeService
-from tests.support.cli import Cli, cli, service_cli
+from tests.support.cli import Cli, cli, shell
 from tests.support.downloading import Download
 from tests.support.exporting import Export
 
-__all__ = ["cli", "service_cli"]
+__all__ = ["cli", "shell"]
 
 
 @pytest.mark.income_service(applications=[20 * 86_400] * 1001, file_bytes=10)
-def test_a_download_reports_it(
-    service_cli: Cli, income_service: IncomeService, tmp_path: Path
-) -> None:
+def test_a_download_reports_it(shell: Cli) -> None:
     """Where a second holds more than can be listed, the rest comes, and the status is 1."""
-    download = Download(service_cli, income_service, tmp_path / "files")
-    ran = download("--updated-after", "beginning", "--type", "none")
+    ran = Download(shell)("--updated-after", "beginning", "--type", "none")
     assert ran.status == 1
     assert "1970-01-21T00:00:00" in ran.stderr
 
 
 @pytest.mark.income_service(applications=[1_780_302_600] * 1030)
-def test_an_export_does_not_pass_over_it(
-    service_cli: Cli, income_service: IncomeService, tmp_path: Path
-) -> None:
+def test_an_export_does_not_pass_over_it(shell: Cli) -> None:
     """Rows that cannot be listed are missing too: no file, unless that is allowed."""
-    export = Export(service_cli, income_service, tmp_path / "exports")
+    export = Export(shell)
     ran = export("--no-documents")
     assert ran.status == 1
     assert "2026-06-01T08:30:00" in ran.stderr

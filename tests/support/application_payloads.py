@@ -258,3 +258,35 @@ class _Disguise:
     def _word(self) -> str:
         self._used += 1
         return self._words[self._used % len(self._words)]
+
+
+_FIXED: Final = frozenset(
+    {"application_id", "last_updated_at", "application_date", "date_of_birth", "start_date",
+     "end_date", "updated_at", "pay_begin_date", "pay_end_date", "pay_date", "current", "ytd",
+     "url"}
+)  # fmt: skip
+"""Fields that are no free text."""
+
+
+def ending_with(value: Any, text: str) -> Any:
+    """Return JSON whose free texts, and keys that are free, end with a text."""
+    match value:
+        case dict():
+            return {
+                key: each if key in _FIXED
+                else _renamed(ending_with(each, text), text) if key in _BY_NAME
+                else ending_with(each, text)
+                for key, each in value.items()
+            }  # fmt: skip
+        case list():
+            return [ending_with(each, text) for each in value]
+        case str():
+            return value + text
+        case _:
+            return value
+
+
+def _renamed(value: Any, text: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key if key == "paystub" else key + text: each for key, each in value.items()}

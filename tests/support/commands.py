@@ -1,11 +1,10 @@
 """Every sub-command with something to read, for rules that hold for all of them."""
 
-import json
 import shlex
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -23,37 +22,7 @@ LETTER: Final = DeadLetter(
     first_tried_at=NOON,
     last_tried_at=NOON,
 )
-
-
-@frozen(kw_only=True)
-class Case:
-    """A sub-command on a service, run to its end."""
-
-    arguments: Callable[[IncomeService], tuple[str, ...]]
-    """What follows its name."""
-    forms: tuple[tuple[str, ...], ...] = ()
-    """What may follow them, for output of another form."""
-    statuses: frozenset[int] = frozenset({0})
-    """What it may exit with."""
-    reads: bool = True
-    """Whether it reads the service."""
-
-
-@frozen
-class Form:
-    """A sub-command with what gives its output another form."""
-
-    name: str
-    """Which one."""
-    more: tuple[str, ...] = ()
-    """What follows all else."""
-
-    def __str__(self) -> str:
-        return " ".join((self.name, *self.more))
-
-    def line(self, service: IncomeService) -> tuple[str, ...]:
-        """Return the command line."""
-        return (self.name, *CASES[self.name].arguments(service), *self.more)
+"""What a store holds that `prepare` makes."""
 
 
 def _reference(service: IncomeService) -> str:
@@ -61,31 +30,51 @@ def _reference(service: IncomeService) -> str:
     return reference
 
 
-_ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
-_ONE_THING: Final = (("-o", "json"),)
-CASES: Final = {
-    "application": Case(
-        arguments=lambda service: (service.ids[0], "--show-personal-data"), forms=_ONE_THING
-    ),
-    "applications": Case(arguments=lambda _: ("--updated-after", "beginning"), forms=_ROWS),
-    "completion": Case(arguments=lambda _: ("bash",), reads=False),
-    "dead-letters": Case(arguments=lambda _: ("--store", "dead.db"), forms=_ROWS, reads=False),
-    "demo": Case(arguments=lambda _: ("--applications", "40"), reads=False),
-    "doctor": Case(arguments=lambda _: (), forms=_ONE_THING, statuses=frozenset({0, 1})),
-    "documents": Case(arguments=lambda service: service.ids[:1], forms=_ROWS),
-    "download": Case(
-        arguments=lambda service: ("--to", "files", "--allow-host", "127.0.0.1", service.ids[0])
-    ),
-    "export": Case(arguments=lambda _: ("--to", "all", "--updated-after", "2026-01-01")),
-    "find": Case(arguments=lambda service: (_reference(service),), forms=_ROWS),
-    "poll": Case(arguments=lambda _: ("--store", "polls.db", "--start", "beginning", "--once")),
-    "token": Case(arguments=lambda _: (), forms=(*_ONE_THING, ("--reveal",))),
+LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
+    "application": lambda service: (service.ids[0],),
+    "applications": lambda _: ("--updated-after", "beginning"),
+    "dead-letters": lambda _: ("--store", "dead.db"),
+    "demo": lambda _: ("--applications", "40"),
+    "doctor": lambda _: (),
+    "documents": lambda service: service.ids,
+    "download": lambda service: ("--to", "files", "--allow-host", "127.0.0.1", *service.ids),
+    "export": lambda _: ("--to", "all"),
+    "find": lambda service: (_reference(service),),
+    "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
+    "token": lambda _: (),
+    "completion": lambda _: ("bash",),
 }
-"""All but those that serve until they are told to end, or that ask an emulator for callbacks."""
+"""What makes each sub-command read all that there is, or one application."""
+WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo")
+READING: Final = tuple(name for name in LINES if name not in WITHOUT_SERVICE)
 SERVING: Final = ("emulate", "listen", "trigger")
-NAMES: Final = (*CASES, *SERVING, "configure")
-FORMS: Final = tuple(Form(name, more) for name, case in CASES.items() for more in ((), *case.forms))
-READING: Final = tuple(name for name in CASES if CASES[name].reads)
+NAMES: Final = (*LINES, *SERVING, "configure")
+
+_ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
+_FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "application": (("-o", "json", "--show-personal-data"), ("--show-personal-data",)),
+    "doctor": (("-o", "json"),),
+    "token": (("-o", "json"), ("--reveal",)),
+    **dict.fromkeys(("applications", "dead-letters", "documents", "find"), _ROWS),
+}
+
+
+@frozen
+class Form:
+    """A sub-command, and what gives its output another form."""
+
+    name: str
+    more: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join((self.name, *self.more))
+
+    def line(self, service: IncomeService) -> tuple[str, ...]:
+        """Return the command line."""
+        return (self.name, *LINES[self.name](service), *self.more)
+
+
+FORMS: Final = tuple(Form(name, more) for name in LINES for more in ((), *_FORMS.get(name, ())))
 
 
 def prepare(folder: Path, run: LoopRunner) -> None:
@@ -117,28 +106,3 @@ def _commands(words: list[str]) -> Iterator[list[str]]:
             is_file = True
         elif not is_file:
             command.append(word)
-
-
-_FREE: Final = frozenset(
-    {"first_name", "last_name", "employer_name", "source_type", "street_address", "city",
-     "email", "file_reference_id", "application_reference_id", "pay_period_frequency"}
-)  # fmt: skip
-
-
-def spoilt(value: Any, harmful: str) -> bytes:
-    """Return a reply of the service in which every word that is free text does harm."""
-    return json.dumps(_spoilt(value, harmful), default=float).encode()
-
-
-def _spoilt(value: Any, harmful: str) -> Any:
-    match value:
-        case dict():
-            return {
-                key: harmful + each if key in _FREE and isinstance(each, str)
-                else _spoilt(each, harmful)
-                for key, each in value.items()
-            }  # fmt: skip
-        case list():
-            return [_spoilt(each, harmful) for each in value]
-        case _:
-            return value

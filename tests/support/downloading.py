@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from income_client.emulator import Fault
-from income_client.testing import IncomeService
 
 from .application_payloads import paystub
-from .cli import Cli, Ran
+from .cli import Cli
 from .served import served
+from .streams import Ran
 
 HERE: Final = ("--allow-host", "127.0.0.1")
 FILES: Final = "/documents/*"
@@ -23,21 +23,22 @@ class Download:
     """Runs the command.
 
     Attributes:
+        service: what it reads.
         folder: where the files go.
         hosts: what is said about where they may come from.
     """
 
-    def __init__(self, cli: Cli, service: IncomeService, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, shell: Cli) -> None:
+        self.service: Final = shell.service
+        self.folder = shell.folder / "files"
         self.hosts: tuple[str, ...] = HERE
-        self._cli = cli
-        self._service = service
+        self._shell = shell
 
     def __call__(self, *arguments: str, **options: Any) -> Ran:
         """Run it: on every application, unless some are named or a span is given."""
         is_chosen = any(one == "-" or one.startswith(("app-", "--updated")) for one in arguments)
-        ids = () if is_chosen else self._service.ids
-        return self._cli(
+        ids = () if is_chosen else self.service.ids
+        return self._shell(
             "download", "--to", str(self.folder), *self.hosts, *arguments, *ids, **options
         )
 
@@ -59,20 +60,20 @@ class Download:
     @property
     def file_requests(self) -> int:
         """How often the host of files was asked."""
-        return self._service.requests.count("file")
+        return self.service.requests.count("file")
 
     def serve_one(self, kind: str = "paystub", **changes: Any) -> None:
         """Have each application hold one document: a paystub with other fields."""
-        reply = served(self._service, self._service.ids[0], "/documents")
+        reply = served(self.service, self.service.ids[0], "/documents")
         address = next(iter(reply["documents"].values()))[0]["url"]
         reply["documents"] = {kind: [{**paystub(1), "url": address, **changes}]}
         body = json.dumps(reply, default=float).encode()
-        self._service.faults.add(Fault("body", path="*/documents", body=body, times=None))
+        self.service.faults.add(Fault("body", path="*/documents", body=body, times=None))
 
     def is_whole(self, document_id: str) -> bool:
         """Say whether the file of a document is there, byte for byte."""
         (path,) = self.folder.rglob(f"{document_id}-0.*")
-        return path.read_bytes() == self._service.content_of(document_id)
+        return path.read_bytes() == self.service.content_of(document_id)
 
 
 def counts_of(errors: str) -> dict[str, int]:

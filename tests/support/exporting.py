@@ -2,43 +2,39 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from income_client.emulator import Fault
-from income_client.testing import IncomeService
 
-from .beside import until
-from .cli import Cli, Ran, Running
+from .cli import Cli, when
+from .streams import Ran
 
 
 class Export:
     """Runs the command.
 
     Attributes:
+        service: what it reads.
         target: where to; in a folder that has nothing else in it.
     """
 
-    def __init__(self, cli: Cli, service: IncomeService, folder: Path) -> None:
+    def __init__(self, shell: Cli) -> None:
+        folder = shell.folder / "exports"
         folder.mkdir()
+        self.service: Final = shell.service
         self.target = folder / "all"
-        self._cli = cli
-        self._service = service
+        self._shell = shell
 
     def __call__(self, *arguments: str, **options: Any) -> Ran:
         """Run it."""
-        return self._cli("export", "--to", str(self.target), *arguments, **options)
+        return self._shell("export", "--to", str(self.target), *arguments, **options)
 
     def interrupted(self, *arguments: str, by: str = "terminate") -> Ran:
         """Run it until a hundred lines or more are kept and the service goes silent; stop it."""
         before = self._reads()
-        self._service.faults.add(Fault("stall", skip=270, times=None, path="*/app-*"))
-
-        def stop(running: Running) -> None:
-            until(lambda: self._reads() - before > 130 and self.kept)
-            getattr(running, by)()
-
-        ran = self(*arguments, during=stop)
-        self._service.faults.clear()
+        self.service.faults.add(Fault("stall", skip=270, times=None, path="*/app-*"))
+        ran = self(*arguments, during=when(lambda: self._reads() - before > 130 and self.kept, by))
+        self.service.faults.clear()
         return ran
 
     @property
@@ -74,7 +70,7 @@ class Export:
         return {path.name for path in self.target.parent.iterdir()}
 
     def _reads(self) -> int:
-        return self._service.requests.count("get_application")
+        return self.service.requests.count("get_application")
 
 
 def _id_in(line: bytes) -> str:

@@ -4,13 +4,15 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackDelivery, CallbackTarget
 from income_client.testing import IncomeService
 
-from .cli import Cli, Output, Ran, Running
+from .cli import Cli, Running
+from .processes import Process
+from .streams import Ran
 
 BASIC: Final = BasicAuth("partner", "invented-password")
 OAUTH2: Final = OAuth2ClientCredentials("callback-client", "invented-secret-of-32-characters!")
@@ -25,24 +27,11 @@ OAUTH2_VARIABLES: Final = {
 _ADDRESS: Final = re.compile(r"(https?://\S+)\r?\n")
 
 
-class Talking(Protocol):
-    """A command that prints."""
-
-    @property
-    def stdout(self) -> Output:
-        """Standard output so far."""
-        ...
-
-    @property
-    def stderr(self) -> Output:
-        """Standard error so far."""
-        ...
+Talking = Running | Process
+"""A command that prints."""
 
 
-T = TypeVar("T", bound=Talking)
-
-
-class Listening(Generic[T]):
+class Listening:
     """The command while it listens, and a service that sends callbacks.
 
     Attributes:
@@ -50,7 +39,7 @@ class Listening(Generic[T]):
         url: where callbacks go.
     """
 
-    def __init__(self, running: T, service: IncomeService) -> None:
+    def __init__(self, running: Talking, service: IncomeService) -> None:
         self.running: Final = running
         self._service = service
         found = _ADDRESS.search(
@@ -91,8 +80,8 @@ class Listen:
     """Runs the command.
 
     Args:
-        cli: with any settings.
-        service: who sends the callbacks.
+        cli: the command.
+        service: what sends the callbacks.
     """
 
     def __init__(self, cli: Cli, service: IncomeService) -> None:
@@ -101,7 +90,7 @@ class Listen:
 
     def __call__(
         self,
-        visit: Callable[["Listening[Running]"], object],
+        visit: Callable[["Listening"], object],
         *arguments: str,
         env: Mapping[str, str] = BASIC_VARIABLES,
         **options: Any,

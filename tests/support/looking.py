@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from income_client.emulator import Fault
-from income_client.testing import IncomeService
 
 from .application_payloads import Payloads
-from .cli import Cli, Terminal
+from .cli import Cli
+from .streams import Terminal
 
 SHOW_ALL: Final = "--show-personal-data"
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -18,19 +18,17 @@ class Look:
     """Looks at applications.
 
     Args:
-        cli: the command on the service.
-        service: what serves them.
+        shell: the command on a service.
     """
 
-    def __init__(self, cli: Cli, service: IncomeService) -> None:
-        self._cli = cli
-        self._service = service
+    def __init__(self, shell: Cli) -> None:
+        self._shell = shell
 
     def serve(self, payloads: Payloads) -> None:
         """Have the service say this of app-1."""
         application, documents = payloads.bodies
-        self._service.faults.clear()
-        self._service.faults.add(
+        self._shell.service.faults.clear()
+        self._shell.service.faults.add(
             Fault("body", path="*/app-1", body=application, times=None),
             Fault("body", path="*/app-1/documents", body=documents, times=None),
         )
@@ -41,7 +39,7 @@ class Look:
         """Return what is printed: on a terminal of this width, or in a pipe."""
         self.serve(payloads)
         terminal = None if width is None else Terminal(columns=width)
-        ran = self._cli("application", "app-1", *arguments, terminal=terminal, env=env)
+        ran = self._shell("application", "app-1", *arguments, terminal=terminal, env=env)
         assert ran.status == 0, ran
         return ran.stdout + ran.screen.replace("\r\n", "\n")
 
@@ -52,7 +50,7 @@ class Look:
     def page(self, payloads: Payloads, *arguments: str) -> str:
         """Return the page that is written."""
         self.serve(payloads)
-        path = Path(self._cli.folder, "page.html")
-        ran = self._cli("application", "app-1", "--html", str(path), "--overwrite", *arguments)
+        path = Path(self._shell.folder, "page.html")
+        ran = self._shell("application", "app-1", "--html", str(path), "--overwrite", *arguments)
         assert ran.status == 0, ran
         return path.read_text("utf-8")

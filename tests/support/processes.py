@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from income_client.testing import IncomeService
 
-from .cli import Output, Ran, Terminal
+from .streams import Ran, Streams
 
 _SCRIPT: Final = shutil.which("income-client", path=str(Path(sys.executable).parent))
 COMMAND: Final = [_SCRIPT] if _SCRIPT else [sys.executable, "-m", "income_client.cli"]
@@ -40,72 +40,30 @@ def environment(service: IncomeService | None = None, /, **variables: str) -> di
 
 
 class Process:
-    """A command that runs.
+    """A command that runs as a process."""
 
-    Attributes:
-        popen: the process.
-        stdout: what came of standard output so far; of the terminal, where it goes there.
-        stderr: the same of standard error.
-    """
-
-    def __init__(
-        self, popen: "subprocess.Popen[bytes]", outputs: Mapping[int, Output], keys: int | None
-    ) -> None:
-        self.popen: Final = popen
-        self._outputs = outputs
-        self._keys = keys
-        self._texts: dict[int, str] | None = None
-
-    @property
-    def stdout(self) -> Output:
-        """Standard output so far; of the terminal, where it goes there."""
-        return self._outputs.get(1) or self._outputs[0]
-
-    @property
-    def stderr(self) -> Output:
-        """Standard error so far, likewise."""
-        return self._outputs.get(2) or self._outputs[0]
+    def __init__(self, popen: "subprocess.Popen[bytes]", streams: Streams) -> None:
+        self._popen = popen
+        self._streams = streams
+        self.stdout: Final = streams.stdout
+        self.stderr: Final = streams.stderr
+        self.write: Final = streams.write
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
-        self.popen.send_signal(number)
-
-    def type(self, keys: str) -> None:
-        """Press keys at its terminal, or write to its standard input."""
-        assert self._keys is not None
-        os.write(self._keys, keys.encode())
-
-    def end_input(self) -> None:
-        """Close its standard input."""
-        if self._keys is not None:
-            os.close(self._keys)
-            self._keys = None
+        self._popen.send_signal(number)
 
     def has_ended(self, seconds: float) -> bool:
         """Wait so long for its end, and say whether it came."""
         try:
-            self.popen.wait(seconds)
+            self._popen.wait(seconds)
         except subprocess.TimeoutExpired:
             return False
         return True
 
     def wait(self) -> Ran:
         """Wait for its end, which is a negative status where a signal has ended it."""
-        status = self.popen.wait(_PATIENCE)
-        if self._texts is None:
-            self._texts = {number: output.close() for number, output in self._outputs.items()}
-        return Ran(
-            status=status,
-            stdout=self._texts.get(1, ""),
-            stderr=self._texts.get(2, ""),
-            screen=self._texts.get(0, ""),
-        )
-
-    def close(self) -> None:
-        """Leave nothing of it."""
-        self.end_input()
-        self.popen.kill()
-        self.wait()
+        return self._streams.ended(self._popen.wait(_PATIENCE))
 
 
 @contextmanager
@@ -113,11 +71,9 @@ def started(
     *arguments: str,
     env: Mapping[str, str],
     command: tuple[str, ...] | None = None,
-    stdout: int | None = None,
-    stderr: int | None = None,
-    terminal: Terminal | None = None,
-    piped: bool = False,
     owns_terminal: bool = False,
+    ends_input: bool = False,
+    **streams: Any,
 ) -> Iterator[Process]:
     """Run a process beside what happens inside; nothing of it is left afterwards.
 
@@ -125,50 +81,36 @@ def started(
         *arguments: what follows ``income-client``.
         env: all of its variables.
         command: what is run in place of it.
-        stdout: descriptor of standard output, in place of a pipe or the terminal.
-        stderr: the same of standard error.
-        terminal: what stands for a person's terminal; pipes unless given.
-        piped: whether standard output is a pipe although there is a terminal.
-        owns_terminal: whether Ctrl-C there sends a signal.
+        owns_terminal: whether Ctrl-C at its terminal sends a signal.
+        ends_input: whether its standard input ends at once.
+        **streams: what `Streams` takes.
     """
-    outputs: dict[int, Output] = {}
-    with ExitStack() as given:
-
-        def pipe(number: int) -> int:
-            reading, writing = os.pipe()
-            given.callback(os.close, writing)
-            outputs[number] = Output(reading)
-            return writing
-
-        keys: int | None
-        if terminal is None:
-            source, keys = os.pipe()
-            device = -1
-        else:
-            person, source = terminal.open()
-            outputs[0], keys, device = Output(person), os.dup(person), source
-        given.callback(os.close, source)
-        prefix = [sys.executable, "-c", _OWN_TERMINAL] if owns_terminal else []
-        popen = subprocess.Popen(
-            [*prefix, *(COMMAND if command is None else command), *arguments],
-            stdin=source,
-            stdout=stdout if stdout is not None else pipe(1) if piped or device < 0 else device,
-            stderr=stderr if stderr is not None else pipe(2) if device < 0 else device,
-            env=env,
-            cwd=ROOT,
-            start_new_session=owns_terminal,
-        )
-    process = Process(popen, outputs, keys)
+    ends = Streams(streams.pop("terminal", None), **streams)
+    stdin, stdout, stderr = ends.descriptors
+    prefix = [sys.executable, "-c", _OWN_TERMINAL] if owns_terminal else []
+    popen = subprocess.Popen(
+        [*prefix, *(COMMAND if command is None else command), *arguments],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=env,
+        cwd=ROOT,
+        start_new_session=owns_terminal,
+    )
+    ends.release()
+    if ends_input:
+        ends.end_input()
+    process = Process(popen, ends)
     try:
         yield process
     finally:
-        process.close()
+        popen.kill()
+        process.wait()
 
 
 def run(*arguments: str, env: Mapping[str, str], command: tuple[str, ...] | None = None) -> Ran:
-    """Run a process to its end, its output going to pipes."""
-    with started(*arguments, env=env, command=command) as process:
-        process.end_input()
+    """Run a process to its end, with nothing to read and its output going to pipes."""
+    with started(*arguments, env=env, command=command, ends_input=True) as process:
         return process.wait()
 
 

@@ -1,0 +1,179 @@
+"""What is invalid is explained at once: status 2, or 1 where only this machine is to blame."""
+
+import shlex
+from typing import Final
+
+import pytest
+
+from tests.support.cli import Cli
+from tests.support.listening import OAUTH2_VARIABLES
+
+pytestmark = pytest.mark.income_service(applications=1)
+
+TO_NOBODY: Final = "--callbacks http://127.0.0.1:9/"
+OVER_TLS: Final = "--callbacks https://127.0.0.1:9/"
+USERNAME: Final = "INCOME_CALLBACK_USERNAME"
+PASSWORD: Final = "INCOME_CALLBACK_PASSWORD"
+SECRET: Final = "INCOME_CALLBACK_CLIENT_SECRET"
+
+INVALID: Final = [
+    ("nonsense", "nonsense"),
+    ("application", "parameter APPLICATION_ID is missing"),
+    ("application ''", "application_id"),
+    ("application app-1 --output json --html x", "--html"),
+    *((f"applications --updated-after='{text}'", "7d, 12h, now or beginning") for text in
+      ("", "7", "d", "-7d", "7 d", "7y", "1.5h", "yesterday", "\u0667d")),
+    ("applications --updated-afer 7d", "Did you mean --updated-after?"),
+    ("completion csh", "zsh"),
+    ("dead-letters --store :memory:", "income-client: --store: "),
+    ("demo --applications many", "many"),
+    ("demo --applications 0", "--applications"),
+    ("demo surplus", "Unexpected argument: surplus."),
+    ("documents", "APPLICATION_ID"),
+    ("documents --typo", "--typo"),
+    ("documents app-1 --typo", "--typo"),
+    ("documents app-1 --typ w2", "Did you mean --type?"),
+    ("documents app-1 -x", "-x"),
+    ("download --to x", "APPLICATION_ID"),
+    ("download --to x app-1 --updated-after 1d", "--updated-after"),
+    ("download --to x - --updated-before now", "--updated-after"),
+    ("download --to x app-1 --concurrency 0", "--concurrency"),
+    ("download --to x app-1 --concurency 4", "Did you mean --concurrency?"),
+    ("download --to x app-1 --allow-host https://files.example/x", "--allow-host: the entry"),
+    ("download --to x app-1 --allow-host '*'", "--allow-host"),
+    ("download --to x app-1 --names ../{document_id}", "--names"),
+    ("download --to x app-1 --names {ssn}.{ext}", "--names"),
+    ("download --to x app-1 --names /x/{", "--names"),
+    ("download --to x --updated-after 7d --names fixed.{ext}", "--names"),
+    ("download --to x app-1 --names {file_reference_id} --overwrite", "{ext}"),
+    ("download --to x app-1 --names {document_id}.jsonl", "{ext}"),
+    ("download --to x app-1 --names {document_id}.{{ext}}", "{ext}"),
+    ("download --to s3://bucket/x app-1", "--to"),
+    ("emulate --port 70000", "70000"),
+    ("emulate --latency -1", "-1"),
+    ("emulate --start tomorrow", "--start"),
+    ("emulate --order sorted", "ascending"),
+    ("emulate --bounds open", "neither"),
+    ("emulate --max-span 0", "--max-span"),
+    ("emulate --expiry 0", "--expiry"),
+    ("emulate --file-redirects -1", "--file-redirects"),
+    ("emulate --oldest yesterday", "--oldest"),
+    *((f"emulate --file-size='{text}'", "--file-size") for text in
+      ("", "k", "0", "-1", "1e3", "1,000", "5TB", "3GiB", "1kB2", "\u0663", "9" * 99)),
+    *((f"emulate --faults='{text}'", "--faults") for text in ("", "500", "500:0.1,", "500:-1")),
+    ("emulate --faults 500:2", "from 0 to 1"),
+    ("emulate --faults 500:101%", "from 0 to 1"),
+    ("emulate --faults 200:0.1", "400"),
+    ("emulate --faults body:0.1", "reset"),
+    ("emulate --faults 500:0.1@files", "token"),
+    ("emulate --faults 500:0.6,cut:0.6", "1"),
+    ("emulate --faults 500:0.6,cut:0.6@file", "1"),
+    ("emulate --callback-token-url http://127.0.0.1:9/", "--callbacks"),
+    ("emulate --callback-ca x.pem", "--callbacks"),
+    ("emulate --callbacks http://example.com/", "--callbacks"),
+    ("emulate --callbacks http://u:hidden@127.0.0.1/", "--callbacks"),
+    (f"emulate {TO_NOBODY} --callback-token-url http://127.0.0.1:9/", "INCOME_CALLBACK_CLIENT_ID"),
+    (f"emulate {TO_NOBODY} --callback-token-url http://x.y/?hidden", "--callback-token-url"),
+    (f"emulate {TO_NOBODY} --callback-ca x.pem", "https"),
+    (f"emulate {OVER_TLS} --callback-certificate x.pem", "together"),
+    ("export", "parameter --to is missing"),
+    ("export --to", "parameter --to requires an argument"),
+    *((f"export --to x {form}", "--format") for form in
+      ("--output parquet", "--output=parquet", "-o parquet")),
+    ("export --to x --pages --no-documents", "--pages"),
+    ("export --to x --updated-after yesterday", "--updated-after"),
+    ("export --to x --format csv", "csv"),
+    ("export --to x.parquet", "--format parquet"),
+    ("export --to x.CSV", "--format parquet"),
+    ("find ''", "REFERENCE"),
+    ("find 'a\x1bb'", "REFERENCE"),
+    ("listen --path hooks", "--path"),
+    ("listen --path /{all}", "--path"),
+    ("listen --token-path /callbacks", "--token-path"),
+    ("listen --certificate x.pem", "--certificate and --key"),
+    ("listen --certificate x.pem --key y.pem", "certificate"),
+    ("listen --client-ca x.pem", "--certificate and --key"),
+    ("listen --subject CN=x", "--client-ca"),
+    ("listen --network anywhere", "anywhere"),
+    ("listen --trusted-proxy 0.0.0.0/0", "0.0.0.0/0"),
+    ("listen --forward-to http://example.com/", "--forward-to"),
+    ("listen --forward-to http://u:hidden@127.0.0.1/", "--forward-to"),
+    # Where other machines can call, no credentials are made up.
+    *((f"listen --host {host} --network 192.0.2.0/24", f"{USERNAME} and {PASSWORD}") for host in
+      ("0.0.0.0", "::", "192.0.2.1", "example.com")),
+    ("poll", "--store"),
+    ("poll --store polls.db --interval 0", "--interval"),
+    ("poll --store polls.db --start tomorrow", "--start"),
+    ("poll --store :memory:", "--store: "),
+    ("poll --store polls.db --name ''", "--name: "),
+    ("poll --store polls.db --pages --no-documents", "--no-documents"),
+    ("trigger --count 0", "--count"),
+    ("trigger one two", "two"),
+]  # fmt: skip
+"""Command lines that are wrong on any machine, and what is named."""
+
+INVALID_VARIABLES: Final[list[tuple[str, dict[str, str], str]]] = [
+    (f"emulate {TO_NOBODY}", OAUTH2_VARIABLES, "--callback-token-url"),
+    (f"emulate {TO_NOBODY}", {PASSWORD: "hidden"}, USERNAME),
+    ("listen", {USERNAME: "partner"}, PASSWORD),
+    ("listen", {PASSWORD: "hidden"}, USERNAME),
+    ("listen", OAUTH2_VARIABLES | {SECRET: "hidden"}, "32 characters"),
+]
+
+UNUSABLE: Final = [
+    (f"emulate {OVER_TLS} --callback-ca nowhere", "certificate"),
+    (f"emulate {OVER_TLS} --callback-certificate no --callback-key no", "private key"),
+    ("poll --store nowhere/at/all", "--store: "),
+    ("poll --store home", "--store: "),
+]
+
+
+def check(shell: Cli, line: str, named: str, status: int, **env: str) -> None:
+    """Make sure that a command line is refused before anything is sent or written."""
+    ran = shell(*shlex.split(line), env=env)
+    assert (ran.status, ran.stdout) == (status, "")
+    assert named in ran.words.replace("│ ", "")
+    assert "hidden" not in ran.words
+    assert ran.stderr.replace("\n", "").isprintable()
+    # One line, or the box that Cyclopts draws.
+    assert ran.stderr.count("\n") == 1 or "─╮" in ran.stderr
+    assert len(shell.service.requests) == 0
+    assert {path.name for path in shell.folder.iterdir()} == {"home"}
+
+
+@pytest.mark.parametrize(("line", "named"), INVALID)
+def test_invalid_arguments_are_status_2(line: str, named: str, shell: Cli) -> None:
+    """The argument is named, or what would be right."""
+    check(shell, line, named, 2)
+
+
+@pytest.mark.parametrize(("line", "env", "named"), INVALID_VARIABLES)
+def test_invalid_variables_are_status_2(
+    line: str, env: dict[str, str], named: str, shell: Cli
+) -> None:
+    """The variable is named, or the option that it needs."""
+    check(shell, line, named, 2, **env)
+
+
+@pytest.mark.parametrize(("line", "named"), UNUSABLE)
+def test_files_that_cannot_be_used_are_status_1(line: str, named: str, shell: Cli) -> None:
+    """The option that names them is named."""
+    check(shell, line, named, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("applications", "--output", "\x1b[31m"),
+        ("x\x1b[31m",),
+        ("demo", "x\x1b[31m"),
+        ("demo", "--x\x1b[31m"),
+        ("find", "LOAN-1", "--output", "\x07\u202e"),
+    ],
+)
+def test_what_was_typed_cannot_act_on_a_terminal(arguments: tuple[str, ...], cli: Cli) -> None:
+    """A wrong argument is quoted without the characters that would do harm."""
+    ran = cli(*arguments)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "?" in ran.stderr
+    assert ran.stderr.replace("\n", "").isprintable()
