@@ -76,6 +76,7 @@ class Lease:
             raise invalid("checkpoints", allowed, store)
         check_name(name)
         self._store = store
+        self._bound: CheckpointStore | None = None  # the store within a transaction
         self._name = name
         self._clock = clock
         self._seconds = seconds
@@ -158,7 +159,9 @@ class Lease:
                 async with begin(connection) as store:
                     yield
                     await held.enter_async_context(self._lock)
-                    written = await self._write(checkpoint, (), resolved(), store)
+                    held.callback(setattr, self, "_bound", None)
+                    self._bound = store
+                    written = await self._write(checkpoint, (), resolved())
             except Exception:
                 # Whether the transaction was committed is unknown if its reply was lost.
                 if written is not None:
@@ -265,14 +268,10 @@ class Lease:
     async def _save(
         self, checkpoint: Checkpoint, letters: Sequence[DeadLetter], resolved: Sequence[str]
     ) -> None:
-        self._confirm(await self._write(checkpoint, letters, resolved, self._store))
+        self._confirm(await self._write(checkpoint, letters, resolved))
 
     async def _write(
-        self,
-        checkpoint: Checkpoint,
-        letters: Sequence[DeadLetter],
-        resolved: Sequence[str],
-        store: CheckpointStore,
+        self, checkpoint: Checkpoint, letters: Sequence[DeadLetter], resolved: Sequence[str]
     ) -> _Write:
         if self._unsure is not None:
             await self._check()
@@ -281,7 +280,7 @@ class Lease:
         self._unsure = write = _Write(checkpoint, stored, self._clock.monotonic())
         try:
             version = await _asked(
-                lambda: store.save(
+                lambda: (self._bound or self._store).save(
                     self._name,
                     text,
                     version=self._version,
