@@ -22,6 +22,7 @@ import income_client
 PACKAGES: Final = (
     "income_client",
     "income_client.emulator",
+    "income_client.engines",
     "income_client.receivers",
     "income_client.receivers.aiohttp",
     "income_client.receivers.aiohttp_server",
