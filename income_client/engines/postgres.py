@@ -74,7 +74,7 @@ _ARE_THERE: Final = """
         AND to_regclass('income_tokens') IS NOT NULL
 """
 _LOAD: Final = "SELECT checkpoint, version FROM income_checkpoints WHERE name = $1"
-_SAVE: Final = """
+_SAVED: Final = """
     WITH inserted AS (
         INSERT INTO income_checkpoints (name, checkpoint, version)
         SELECT $1, $2, 1 WHERE $3::bigint = 0
@@ -86,7 +86,11 @@ _SAVE: Final = """
         RETURNING version
     ), saved AS (
         SELECT version FROM inserted UNION ALL SELECT version FROM updated
-    ), removed AS (
+    )
+"""
+_SAVE: Final = f"{_SAVED} SELECT version FROM saved"  # noqa: S608 - of constants
+_LETTERS_SAVED: Final = """
+    removed AS (
         DELETE FROM income_dead_letters
         WHERE name = $1 AND digest = ANY ($4::text[]) AND EXISTS (SELECT FROM saved)
     ), added AS (
@@ -105,8 +109,8 @@ _SAVE: Final = """
             first_tried_at = excluded.first_tried_at,
             last_tried_at = excluded.last_tried_at
     )
-    SELECT version FROM saved
 """
+_SAVE_WITH_LETTERS: Final = f"{_SAVED}, {_LETTERS_SAVED} SELECT version FROM saved"  # noqa: S608 - likewise
 _LETTER_COLUMNS: Final = 8
 _LOAD_LETTERS: Final = """
     SELECT application_id, window_after, window_before, reason, attempts,
@@ -275,8 +279,10 @@ class PostgresCheckpointStore(_Checkpoints):
         try:
             yield _Checkpoints(database)
         except BaseException:
-            with suppress(CheckpointError):
+            try:
                 await database.run(lambda _: transaction.rollback())
+            except CheckpointError:
+                database.close()
             raise
         await database.run(lambda _: transaction.commit())
 
@@ -380,18 +386,25 @@ async def _load_letters(name: str, connection: Any) -> tuple[DeadLetter, ...]:
 
 
 async def _save(change: Change, connection: Any) -> int:
-    letters = {_digest(letter.key): letter for letter in change.dead_letters}
-    # A statement changes a row once: one that is replaced is not removed before.
-    removed = {_digest(key) for key in change.resolved} - letters.keys()
-    rows = [_row(digest, letter) for digest, letter in letters.items()]
-    columns = zip(*rows, strict=True) if rows else ((),) * _LETTER_COLUMNS
-    saved: int | None = await connection.fetchval(
-        _SAVE, change.name, change.checkpoint, min(change.version, _GREATEST), removed, *columns
-    )
+    version = min(change.version, _GREATEST)
+    values: tuple[Any, ...] = (change.name, change.checkpoint, version)
+    statement = _SAVE
+    if change.dead_letters or change.resolved:
+        values, statement = (*values, *_changed_letters(change)), _SAVE_WITH_LETTERS
+    saved: int | None = await connection.fetchval(statement, *values)
     if saved is None:
         stored = await _load(change.name, connection)
         raise change.conflict(stored.version)
     return saved
+
+
+def _changed_letters(change: Change) -> tuple[Any, ...]:
+    """Return the digests of those that are removed, and the columns of those that are added."""
+    letters = {_digest(letter.key): letter for letter in change.dead_letters}
+    # A statement changes a row once: one that is replaced is not removed before.
+    removed = {_digest(key) for key in change.resolved} - letters.keys()
+    rows = [_row(digest, letter) for digest, letter in letters.items()]
+    return removed, *(zip(*rows, strict=True) if rows else ((),) * _LETTER_COLUMNS)
 
 
 def _digest(key: str) -> str:
@@ -509,14 +522,19 @@ class _Connection:
             async with asyncio.timeout(_SECONDS):
                 return await work(self.connection)
         except asyncio.CancelledError:
-            self.connection.terminate()
+            self.close()
             raise
         except Exception as error:  # noqa: BLE001 - foreign code
             if isinstance(error, TimeoutError):
-                self.connection.terminate()
+                self.close()
             failure = _failure(self.what, error)
         del work
         raise failure
+
+    def close(self) -> None:
+        """Close it without waiting for the server, which then undoes its transaction."""
+        with suppress(Exception):  # that of a pool, closed before, is no more
+            self.connection.terminate()
 
 
 def _is_misuse(error: Exception) -> bool:

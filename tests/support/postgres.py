@@ -78,15 +78,15 @@ class PostgresServer:
                 self._shell = self._started()
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        """The first of its processes, which lets others in."""
+        return int(Path(self._data, "postmaster.pid").read_text().partition("\n")[0])
+
     def kill(self) -> None:
         """End it as a crash does."""
-        self.signal(signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self.stop()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the first of its processes, which lets others in."""
-        first, _, _ = Path(self._data, "postmaster.pid").read_text().partition("\n")
-        os.kill(int(first), number)
 
     def stop(self) -> None:
         """End it at once; it can be started again."""
