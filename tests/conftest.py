@@ -3,7 +3,7 @@
 import gc
 import re
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.support.callback_certificates import Papers
-    from tests.support.postgres import PostgresServer
 
 collect_ignore = ["slow/example_project"]  # its tests are run by a test, in processes of their own
 
@@ -40,15 +39,6 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> "Papers":
     from tests.support.callback_certificates import made_papers  # noqa: PLC0415 - for few tests
 
     return made_papers(tmp_path_factory.mktemp("papers"))
-
-
-@pytest.fixture(scope="session")
-def postgres() -> "Iterator[PostgresServer]":
-    """Run a server of PostgreSQL, one for all tests of a process."""
-    from tests.support.postgres import postgres_server  # noqa: PLC0415 - for few tests
-
-    with postgres_server() as server:
-        yield server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

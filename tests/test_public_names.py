@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 import income_client
-from income_client import _lazy, emulator, engines, errors, testing
+from income_client import _lazy, emulator, errors, testing
 
 _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
 _CONTRACT_CALLS: Final = (
@@ -52,12 +52,7 @@ def _typed_imports(package: ModuleType) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("package", "table"),
-    [
-        (income_client, _lazy.NAMES),
-        (emulator, emulator.NAMES),
-        (engines, engines.NAMES),
-        (testing, testing.NAMES),
-    ],
+    [(income_client, _lazy.NAMES), (emulator, emulator.NAMES), (testing, testing.NAMES)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_names_are_found_where_type_checkers_find_them(

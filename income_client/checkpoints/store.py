@@ -149,7 +149,8 @@ def _is_integer(value: object) -> bool:
     return type(value) is int and value in _INTEGERS
 
 
-def _in_whole_seconds(letter: DeadLetter) -> DeadLetter:
+def in_whole_seconds(letter: DeadLetter) -> DeadLetter:
+    """Return a dead letter as every store keeps its times."""
     return evolve(
         letter,
         first_tried_at=letter.first_tried_at.replace(microsecond=0),
@@ -186,7 +187,7 @@ class MemoryCheckpointStore(CheckpointStore):
         letters = self._letters.setdefault(name, {})
         for key in resolved:
             letters.pop(key, None)
-        letters.update({letter.key: _in_whole_seconds(letter) for letter in dead_letters})
+        letters.update({letter.key: in_whole_seconds(letter) for letter in dead_letters})
         self._stored[name] = StoredCheckpoint(checkpoint=change.checkpoint, version=stored + 1)
         return stored + 1
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from attrs import field, frozen
 
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
-from income_client.checkpoints.store import Change, check_name, in_order
+from income_client.checkpoints.store import Change, check_name, in_order, in_whole_seconds
 from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
 from income_client.http.tokens import StoredToken, TokenStore
 from income_client.records.dead_letters import DeadLetter
@@ -400,7 +400,7 @@ async def _save(change: Change, connection: Any) -> int:
 
 def _changed_letters(change: Change) -> tuple[Any, ...]:
     """Return the digests of those that are removed, and the columns of those that are added."""
-    letters = {_digest(letter.key): letter for letter in change.dead_letters}
+    letters = {_digest(letter.key): in_whole_seconds(letter) for letter in change.dead_letters}
     # A statement changes a row once: one that is replaced is not removed before.
     removed = {_digest(key) for key in change.resolved} - letters.keys()
     rows = [_row(digest, letter) for digest, letter in letters.items()]
@@ -419,8 +419,8 @@ def _row(digest: str, letter: DeadLetter) -> tuple[Any, ...]:
         letter.window.before,
         letter.reason,
         letter.attempts,
-        letter.first_tried_at.replace(microsecond=0),
-        letter.last_tried_at.replace(microsecond=0),
+        letter.first_tried_at,
+        letter.last_tried_at,
     )
 
 

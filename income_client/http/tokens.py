@@ -43,6 +43,9 @@ _LONGEST_LIFETIME: Final = 10 * 366 * 86400
 _LONGEST_RENEWAL_PAUSE: Final = 30.0
 _LOAD_SECONDS: Final = 1.0
 _SAVE_SECONDS: Final = 5.0
+_CLAIM_SECONDS: Final = 5.0
+"""How long the others wait for the process that renews the token, before one of them does."""
+_LOOK_SECONDS: Final = 0.25
 _REFUSAL_SECONDS: Final = 10.0
 _SCHEME: Final = "Bearer "
 _ACCESS_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
@@ -193,7 +196,13 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
 
 
 class TokenStore(Protocol):
-    """A place where processes share one token; protect it as the secret that it holds."""
+    """A place where processes share one token; protect it as the secret that it holds.
+
+    A store may also have ``async def claim(self, seconds: float) -> bool``, by which of many
+    processes one renews the token while the others wait for what it saves. It returns False
+    while another process, which has claimed the renewal less than so many seconds ago, has
+    saved no token yet; else it notes this claim and returns True.
+    """
 
     async def load(self) -> StoredToken | None:
         """Return the token that was saved last, or None."""
@@ -343,7 +352,7 @@ class TokenCache:
 
     async def _renew(self) -> Token | IncomeClientError:
         """Replace the token; return a failure instead of raising it, for all who wait."""
-        shared = await self._load()
+        shared = await self._load() or await self._renewed_by_other()
         if shared is not None:
             self._token = shared
             self._report_renewed(shared, is_shared=True)
@@ -388,6 +397,27 @@ class TokenCache:
             _log_store_failure("loaded", error)
             return None
         return token if self._is_better(token, now) else None
+
+    async def _renewed_by_other(self) -> Token | None:
+        """Return the token that another process renews meanwhile; None if this one is to do it."""
+        claim = getattr(self._store, "claim", None)
+        if claim is None:
+            return None
+        until = self._clock.monotonic() + 2 * _CLAIM_SECONDS
+        while self._clock.monotonic() < until:
+            try:
+                async with asyncio.timeout(self._load_seconds):
+                    is_claimed = await claim(_CLAIM_SECONDS)
+            except Exception as error:  # noqa: BLE001 - a store is foreign code
+                _log_store_failure("claimed", error)
+                return None
+            if not is_claimed:
+                await self._clock.sleep(_LOOK_SECONDS)
+            # The one that had claimed it may have saved it just now.
+            token = await self._load()
+            if token is not None or is_claimed:
+                return token
+        return None
 
     def _is_better(self, stored: Token, now: float) -> bool:
         if stored.authorization == self._refused:

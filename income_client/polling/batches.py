@@ -5,11 +5,12 @@ from the store only with the batch that delivers their application after all.
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from attrs import define, field, frozen
 
@@ -18,12 +19,15 @@ from income_client.records.documents import ApplicationRecord
 
 from .checkpoint import Checkpoint, DeadLetters, Progress, read_checkpoint
 from .lease import Lease
+from .reading import Versioned, key_of
 from .status import Monitor
 
+_COUNT_BYTES: Final = 8
+_ID_BYTES: Final = 16
 Save = Callable[[], Awaitable[None]]
 
 
-Records = tuple[ApplicationRecord, ...]
+Records = tuple[Versioned[ApplicationRecord], ...]
 
 
 @frozen
@@ -50,8 +54,11 @@ class Batch:
 
     number: int
     """Counts the batches of this poller."""
-    records: Records
+    records: tuple[ApplicationRecord, ...]
     """What is new."""
+    delivery_ids: tuple[str, ...] = field(repr=False)
+    """An id for each record: the same when the batch is delivered again, after a crash as well,
+    and another one for each later version. For a broker, which drops messages that come twice."""
     checkpoint: str
     """What ``poll(start=...)`` takes: a text of 20 bytes for each application updated within
     ``settle`` and ``lookback``, or listed by the page being read."""
@@ -132,6 +139,13 @@ class Batch:
         self._give_back(self)
 
 
+def _delivery_id(version: Versioned[ApplicationRecord], batches: int) -> str:
+    # The count tells a content that has come back from when it was there before.
+    key = key_of(version.payload.application_id)
+    content = key + version.digest + batches.to_bytes(_COUNT_BYTES)
+    return hashlib.blake2b(content, digest_size=_ID_BYTES).hexdigest()
+
+
 class Batches:
     """The batches of one poller."""
 
@@ -180,7 +194,15 @@ class Batches:
             commit = partial(persist, partial(self._commit, self._number, new, letters))
             transaction = partial(self._transaction, self._number, new, letters)
             text = new.checkpoint.text
-            return Batch(self._number, records, text, commit, transaction, self.take_back)
+            return Batch(
+                self._number,
+                tuple(one.payload for one in records),
+                tuple(_delivery_id(one, new.checkpoint.batches) for one in records),
+                text,
+                commit,
+                transaction,
+                self.take_back,
+            )
         # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
         are_committed = self._committed == self._number
         if are_committed and (new.resolved or new.checkpoint.progress > self._lease.progress):

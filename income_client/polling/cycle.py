@@ -261,7 +261,7 @@ class Poll:
             if version is None:
                 self._retry_or_give_up(row, failed[row.application_id])
             elif self._is_new(row, version):
-                records.append(version.payload)
+                records.append(version)
             else:
                 self._monitor.unchanged += 1
         if not self._rows:

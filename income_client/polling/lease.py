@@ -170,8 +170,8 @@ class Lease:
                 self._confirm(written)
 
     async def release(self) -> None:
-        """Give it up, so that a standby takes over at once; nothing can be saved by it later."""
-        is_held, self.is_lost = self._seconds is not None and not self.is_lost, True
+        """Give it up if there are standbys, so that one takes over at once."""
+        is_held = self._seconds is not None and not self.is_lost
         self.abandon()
         if is_held and self._saved is not None:
             with suppress(IncomeClientError):
@@ -180,7 +180,7 @@ class Lease:
 
     def abandon(self) -> None:
         """Renew it no more."""
-        self.is_lost = self._seconds is not None
+        self.is_lost = self.is_lost or self._seconds is not None
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
@@ -336,7 +336,7 @@ async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
         failure = error.again()
     except Exception as error:  # noqa: BLE001 - foreign code
         name = type(error).__name__
-        if isinstance(error, _MISTAKES) and not isinstance(error, OSError):
+        if is_mistake(error):
             where = _places(error)
             failure = CheckpointError(f"mistake in the checkpoint store: {name}{where}")
         else:
@@ -346,6 +346,11 @@ async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
         raise failure
     finally:
         del failure
+
+
+def is_mistake(error: Exception) -> bool:
+    """Say whether foreign code that raised this would do it again."""
+    return isinstance(error, _MISTAKES) and not isinstance(error, OSError)
 
 
 def _places(error: Exception) -> str:

@@ -281,9 +281,11 @@ class Poller:
         return (CheckpointConflictError,) if self._has_standby else ()
 
     def _stay_leader(self) -> None:
-        """Begin anew, as a standby, if the lease is lost."""
-        if not self._has_standby or not self._lease.is_lost:
+        """Begin anew, as a standby, if the lease is lost; without standby, raise."""
+        if not self._lease.is_lost:
             return
+        if not self._has_standby:
+            raise CheckpointConflictError("another poller has taken over this name")
         # Batches that are out keep the lost lease, by which nothing can be saved any more.
         self._lease.abandon()
         self._lease = self._make_lease()

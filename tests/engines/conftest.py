@@ -1,12 +1,26 @@
-"""What tests of the engines share."""
+"""The servers that engines are tested with."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from income_client.engines import PostgresCheckpointStore
-from tests.support.postgres import PostgresServer
+from income_client.engines.postgres import PostgresCheckpointStore
+from tests.support.nats_server import NatsServer, running_server
+from tests.support.postgres import PostgresServer, postgres_server
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """Run a NATS server with JetStream for all tests of a process."""
+    yield from running_server(tmp_path_factory.mktemp("nats"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Run a PostgreSQL server for all tests of a process."""
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from income_client import (
     ConfigurationError,
     StoredCheckpoint,
 )
-from income_client.engines import PostgresCheckpointStore, PostgresTokenStore
 from income_client.engines import postgres as postgres_module
-from income_client.engines.postgres import SCHEMA
+from income_client.engines.postgres import SCHEMA, PostgresCheckpointStore, PostgresTokenStore
 from income_client.testing import check_checkpoint_store
 from tests.support.leaks import held_by, package_frames
 from tests.support.postgres import PostgresServer

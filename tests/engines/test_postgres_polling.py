@@ -10,7 +10,7 @@ import pytest
 
 from income_client import Batch, CheckpointConflictError, CheckpointError, IncomeClient
 from income_client.emulator import Emulator
-from income_client.engines import PostgresCheckpointStore
+from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
 from tests.support.polling import NOW_TEXT, Scene, ids_of, rest, take

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from income_client import CheckpointError, ConfigurationError, IncomeClient, StoredToken
-from income_client.engines import PostgresTokenStore
+from income_client.engines.postgres import PostgresTokenStore
 from tests.support.leaks import held_by, package_frames
 from tests.support.service import served
 

@@ -198,3 +198,70 @@ async def test_the_token_request_is_a_form_and_a_call_is_not() -> None:
         await call(session)
     requested, called = (seen.headers.get("content-type") for seen in server.seen)
     assert (requested, called) == ("application/x-www-form-urlencoded", None)
+
+
+class ClaimedShelf(Shelf):
+    """A store by which one of many processes renews the token."""
+
+    def __init__(self, clock: JumpingClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.claimed_at = -1e9
+        self.claim_fault: Exception | None = None
+
+    async def claim(self, seconds: float) -> bool:
+        """Let one process renew it at a time."""
+        if self.claim_fault is not None:
+            raise self.claim_fault
+        now = self.clock.monotonic()
+        is_free = now - self.claimed_at >= seconds
+        self.claimed_at = now if is_free else self.claimed_at
+        return is_free
+
+    async def save(self, token: StoredToken) -> None:
+        """Keep it, which ends the claim."""
+        await super().save(token)
+        self.claimed_at = -1e9
+
+
+async def test_one_of_many_processes_renews(shop: Shop, clock: JumpingClock) -> None:
+    """At their start, before each expiry, and after the service has refused it for all."""
+    shelf = ClaimedShelf(clock)
+    caches = [shared(shop, clock, shelf) for _ in range(8)]
+    for life in range(1, 6):
+        shop.opened.clear()
+        waiting = [asyncio.create_task(cache.get()) for cache in caches]
+        await settle()
+        shop.opened.set()
+        tokens = await asyncio.gather(*waiting)
+        assert {text(token) for token in tokens} == {f"t{life}"}
+        assert shop.asked == life
+        if life % 2:
+            clock.advance(3600)
+            continue
+        for cache, token in zip(caches, tokens, strict=True):
+            cache.invalidate(token)
+    for cache in caches:
+        await cache.aclose()
+
+
+async def test_a_process_that_ends_while_it_renews_is_not_waited_for_long(
+    shop: Shop, clock: JumpingClock
+) -> None:
+    """After five seconds another one requests the token."""
+    shelf = ClaimedShelf(clock)
+    assert await shelf.claim(5)
+    began = clock.monotonic()
+    assert text(await shared(shop, clock, shelf).get()) == "t1"
+    assert 5 <= clock.monotonic() - began < 6
+
+
+async def test_without_a_working_claim_the_token_is_requested(
+    shop: Shop, clock: JumpingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The claim only saves requests."""
+    shelf = ClaimedShelf(clock)
+    shelf.claim_fault = OSError("S3CRET")
+    assert text(await shared(shop, clock, shelf).get()) == "t1"
+    assert "the token could not be claimed: OSError" in caplog.text
+    assert "S3CRET" not in caplog.text

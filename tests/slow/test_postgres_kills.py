@@ -13,7 +13,8 @@ import pytest
 
 from income_client import CheckpointError, IncomeClient, Poller
 from income_client.emulator import Emulator
-from income_client.engines import PostgresCheckpointStore, postgres
+from income_client.engines import postgres
+from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
 from tests.support.polling import Scene
 from tests.support.postgres import PostgresServer, postgres_server

@@ -1,0 +1,203 @@
+"""Publish an event for each update that a poller delivers, to a broker of the user's choice."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Protocol, Self
+
+import msgspec
+from attrs import field, frozen
+
+from income_client import (
+    ApplicationRecord,
+    CheckpointConflictError,
+    DecodeError,
+    PayloadFault,
+    Poller,
+    from_json,
+    to_json,
+)
+from income_client.polling.lease import is_mistake
+from income_client.polling.reading import updated_at
+from income_client.settings import check_choice, check_count
+
+Payload = Literal["reference", "record"]
+
+_LOGGER: Final = logging.getLogger("income_client.relay")
+
+
+class _Unpublished(Exception):  # noqa: N818 - it never leaves this module
+    """The broker did not take an event, and may take it later."""
+
+
+_NO_RECORD: Final = msgspec.Raw()  # this object, and no other, is left out
+
+
+class _Message(msgspec.Struct, omit_defaults=True):
+    id: str
+    application_id: str
+    updated_at: datetime
+    record: msgspec.Raw = _NO_RECORD
+
+
+@frozen(kw_only=True)
+class UpdateEvent:
+    """One update of an application, as it is published to workers."""
+
+    id: str
+    """Names this delivery: use it as the message id, by which a broker drops what comes twice."""
+    application_id: str
+    """The application that was updated."""
+    updated_at: datetime
+    """When, in UTC, as far as the record tells; an order of updates, no more."""
+    record: ApplicationRecord | None = field(default=None, repr=False)
+    """The application and its documents, with personal data; None in a reference."""
+
+    def to_json(self) -> bytes:
+        """Return it as the JSON of a message.
+
+        Returns:
+            An object with the members ``id``, ``application_id``, ``updated_at`` and, unless
+            it is a reference, ``record``, which is what `income_client.to_json` writes.
+        """
+        record = _NO_RECORD if self.record is None else msgspec.Raw(to_json(self.record))
+        message = _Message(self.id, self.application_id, self.updated_at, record)
+        return msgspec.json.encode(message)
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Self:
+        """Read a message that `to_json` has written.
+
+        Args:
+            text: the body of the message.
+
+        Returns:
+            The event.
+
+        Raises:
+            DecodeError: this is no such message. It cannot be read by a retry either: reject
+                it, or move it to the broker's dead letters.
+        """
+        try:
+            message = msgspec.json.decode(text, type=_Message)
+            is_aware = message.updated_at.tzinfo is not None
+        except (ValueError, RecursionError):
+            is_aware = False
+        if not is_aware:
+            raise DecodeError((PayloadFault("$", "not an event of a relay"),))
+        record = bytes(message.record)
+        return cls(
+            id=message.id,
+            application_id=message.application_id,
+            updated_at=message.updated_at.astimezone(UTC),
+            record=from_json(ApplicationRecord, record) if record else None,
+        )
+
+
+class Publisher(Protocol):
+    """A publisher of FastStream, as ``broker.publisher(...)`` returns it."""
+
+    async def publish(self, message: Any, /, **options: Any) -> Any:
+        """Publish a message, and return once the broker has it."""
+        ...
+
+
+def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaitable[None]]:
+    """Return what `relay` publishes with, through a broker of FastStream.
+
+    Give it a publisher whose broker confirms what it has stored: for Kafka and RabbitMQ that
+    is FastStream's default, for NATS and Redis name a ``stream``. The event's id is the
+    correlation id, and the header by which JetStream drops what comes twice.
+
+    Args:
+        publisher: ``broker.publisher("updates")``, of any of FastStream's brokers; the broker
+            must be started.
+
+    Returns:
+        A function for `relay`.
+    """
+
+    async def publish(event: UpdateEvent) -> None:
+        headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
+        await publisher.publish(event.to_json(), correlation_id=event.id, headers=headers)
+
+    return publish
+
+
+async def relay(
+    poller: Poller,
+    publish: Callable[[UpdateEvent], Awaitable[object]],
+    *,
+    payload: Payload = "reference",
+    concurrency: int = 100,
+) -> None:
+    """Publish an event for each update that a poller delivers, until the poller ends.
+
+    A batch is committed once ``publish`` has returned for all of it: nothing is lost, and
+    after a failure or a crash some events come twice, with the same id if the batch is the
+    same. If ``publish`` fails, the batch is published again, after a pause that grows to a
+    minute; the failure is logged. With ``standby``, a poller that was replaced waits for its
+    turn and continues.
+
+    Args:
+        poller: what ``client.poll`` returned; ``documents=False`` saves half of the requests
+            where workers read the record themselves.
+        publish: awaited with each `UpdateEvent`; it must return only once the broker has
+            stored the message. See `nats_publisher` and `faststream_publisher`.
+        payload: ``"reference"`` for events without personal data, ``"record"`` to include what
+            was read.
+        concurrency: most events published at a time.
+
+    Raises:
+        AuthenticationError: as the poller's iteration.
+        CheckpointConflictError: another poller has taken over the name, without ``standby``.
+        CheckpointError: the store cannot be used.
+        ConfigurationError: an argument is invalid.
+    """
+    check_choice("payload", payload, ("reference", "record"))
+    slots = asyncio.Semaphore(check_count("concurrency", concurrency))
+
+    async def send(event: UpdateEvent) -> None:
+        async with slots:
+            try:
+                await publish(event)
+            except Exception as error:
+                if is_mistake(error):
+                    raise
+                raise _Unpublished(type(error).__name__) from None
+
+    async for batch in poller.batches():
+        records = zip(batch, batch.delivery_ids, strict=True)
+        try:
+            async with batch:
+                await _all(send(_event(*one, payload)) for one in records)
+        except CheckpointConflictError:
+            continue  # the poller waits for its turn, or ends
+        except _Unpublished as failure:
+            facts = {"error": str(failure), "events": len(batch)}
+            _LOGGER.warning(
+                "events were not published (%s); they are tried again", failure, extra=facts
+            )
+
+
+def _event(record: ApplicationRecord, delivery_id: str, payload: Payload) -> UpdateEvent:
+    return UpdateEvent(
+        id=delivery_id,
+        application_id=record.application_id,
+        updated_at=updated_at(record),
+        record=record if payload == "record" else None,
+    )
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all at once; after a failure cancel the others and raise it."""
+    failure = None
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except ExceptionGroup as errors:
+        failure = errors.exceptions[0]
+    if failure is not None:
+        raise failure

@@ -1,0 +1,168 @@
+"""Events for updates: all of them are published before the checkpoint moves over them."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    ConfigurationError,
+    DecodeError,
+    MemoryCheckpointStore,
+)
+from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
+from tests.support.polling import FailingStore, Scene, scene
+
+
+class Broker:
+    """Keeps what is published; fails as often as it is told to."""
+
+    def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
+        self.events: list[UpdateEvent] = []
+        self.failures = failures
+        self.error = error or ConnectionError("S3CRET")
+        self.published: Callable[[], object] = bool
+
+    async def publish(self, event: UpdateEvent) -> None:
+        """Keep an event, or fail at it."""
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise self.error
+        self.events.append(event)
+        self.published()
+
+
+async def relayed(place: Scene, broker: Broker, poll: Any = None, **options: Any) -> None:
+    """Relay one poll."""
+    poller = place.poll(**(poll or {}))
+    poller.stop(after_poll=True)
+    await relay(poller, broker.publish, **options)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 5])
+async def test_each_update_is_published_before_the_checkpoint_moves_over_it(failures: int) -> None:
+    """Failures of the broker are retried; the events of a batch keep their ids."""
+    async with scene() as place:
+        broker = Broker(failures)
+        await relayed(place, broker)
+        updated = place.touch(1, 2, 3)
+        await relayed(place, broker)
+        assert {event.application_id for event in broker.events} == set(updated)
+        ids = Counter(event.application_id for event in set(broker.events))
+        assert set(ids.values()) == {1}
+        await relayed(place, again := Broker())
+        assert again.events == []
+
+
+async def test_a_crash_before_the_commit_publishes_the_same_ids_again() -> None:
+    """So that a broker can drop them; a content that comes back has another id."""
+    async with scene() as place:
+        store = FailingStore()
+        place.store = store
+        await relayed(place, Broker())
+        place.touch(1, 2)
+        first, second = Broker(), Broker()
+        store.error = ZeroDivisionError()
+        first.published = lambda: setattr(store, "failures", 1)
+        with pytest.raises(CheckpointError, match="mistake"):
+            await relayed(place, first)
+        await relayed(place, second)
+        assert {event.id for event in first.events} == {event.id for event in second.events}
+        place.touch(1)
+        await relayed(place, second)
+        assert len({event.id for event in second.events}) == 3
+
+
+async def test_a_reference_holds_no_personal_data_and_a_record_all() -> None:
+    """Both are read back from their JSON."""
+    async with scene() as place:
+        events = []
+        for payload in ("reference", "record"):
+            broker = Broker()
+            poll = {"name": payload, "start": "2020-01-01"}
+            await relayed(place, broker, poll, payload=payload)
+            assert [UpdateEvent.from_json(event.to_json()) for event in broker.events] == (
+                broker.events
+            )
+            events.append(broker.events[0])
+        reference, full = events
+        assert set(json.loads(reference.to_json())) == {"id", "application_id", "updated_at"}
+        assert full.record is not None
+        surname = next(iter(full.record.application.applicants.values())).last_name
+        assert surname.encode() in full.to_json()
+        assert surname.encode() not in reference.to_json()
+        assert surname not in repr(full)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00"}',
+        b'{"id":1,"application_id":"a","updated_at":"2026-01-01T00:00:00Z"}',
+        b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00Z","record":{}}',
+    ],
+)
+def test_a_message_that_nobody_can_read_is_a_decode_error(text: bytes) -> None:
+    """Which is not worth a retry."""
+    with pytest.raises(DecodeError) as caught:
+        UpdateEvent.from_json(text)
+    assert not caught.value.retryable
+
+
+async def test_mistakes_of_the_publisher_are_raised() -> None:
+    """A retry would make them again; nothing is committed."""
+    async with scene() as place:
+        place.store = MemoryCheckpointStore()
+        with pytest.raises(TypeError, match="bug"):
+            await relayed(place, Broker(1, TypeError("bug")), {"start": "2020-01-01"})
+        await relayed(place, again := Broker(), {"start": "2020-01-01"})
+        assert len(again.events) == len(place.ids)
+
+
+async def test_a_relay_that_another_has_replaced_ends() -> None:
+    """Instead of publishing the same events for ever."""
+    async with scene() as place:
+        poller = place.poll(start="2020-01-01")
+
+        async def publish(_event: UpdateEvent) -> None:
+            await anext(place.poll(start="2020-01-01").batches())
+
+        with pytest.raises(CheckpointConflictError):
+            await relay(poller, publish, concurrency=1)
+
+
+@pytest.mark.parametrize("options", [{"payload": "all"}, {"concurrency": 0}])
+async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
+    """Before anything is read."""
+    async with scene() as place:
+        with pytest.raises(ConfigurationError, match=next(iter(options))):
+            await relayed(place, Broker(), **options)
+
+
+async def test_faststream_publishes_the_json_under_the_id() -> None:
+    """With what any of its brokers takes."""
+    sent: list[tuple[Any, dict[str, Any]]] = []
+
+    class Publisher:
+        async def publish(self, message: Any, /, **options: Any) -> None:
+            sent.append((message, options))
+
+    async with scene() as place:
+        broker = Broker()
+        await relayed(place, broker, {"start": "2020-01-01"})
+        await faststream_publisher(Publisher())(broker.events[0])
+        message, options = sent[0]
+        assert UpdateEvent.from_json(message) == broker.events[0]
+        assert options["correlation_id"] == options["headers"]["Nats-Msg-Id"] == broker.events[0].id

@@ -1,0 +1,94 @@
+"""A NATS server of its own for each test process, on loopback, started when it is first needed."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import nats
+from nats.aio.client import Client
+from nats.js.kv import KeyValue
+
+_BINARY: Final = Path(sys.executable).with_name("nats-server")
+_START_SECONDS: Final = 30.0
+_NUMBERS: Final = count(1)
+
+
+class NatsServer:
+    """A server whose data is in a folder; it can be killed and started again on its port."""
+
+    def __init__(self, folder: Path, config: str = "") -> None:
+        self._folder = folder
+        self._config = folder / "server.conf"
+        self._config.write_text(config, "utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = -1
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        for old in self._folder.glob("*.ports"):
+            old.unlink()
+        folder = str(self._folder)
+        self._process = subprocess.Popen(
+            [
+                *(str(_BINARY), "-c", str(self._config), "-a", "127.0.0.1", "-p", str(self.port)),
+                *("-js", "-sd", folder, "--ports_file_dir", folder),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until = time.monotonic() + _START_SECONDS
+        while self.port < 0 or not [*self._folder.glob("*.ports")]:
+            assert self._process.poll() is None, "the NATS server has ended"
+            assert time.monotonic() < until, "the NATS server does not listen"
+            time.sleep(0.005)
+            for file in self._folder.glob("*.ports"):
+                if text := file.read_text("utf-8"):
+                    self.port = int(json.loads(text)["nats"][0].rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it without a word."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def running_server(folder: Path, config: str = "") -> Iterator[NatsServer]:
+    """Run a server until the fixture that yields from here ends."""
+    server = NatsServer(folder, config)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@asynccontextmanager
+async def connected(server: NatsServer, **options: Any) -> AsyncIterator[Client]:
+    """Connect to a server; what it reports of lost connections is expected here."""
+
+    async def ignore(*_: object) -> None:
+        await asyncio.sleep(0)
+
+    client = await nats.connect(server.url, error_cb=ignore, reconnect_time_wait=0.05, **options)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def bucket(client: Client, **options: Any) -> KeyValue:
+    """Make a bucket that no other test has."""
+    return await client.jetstream().create_key_value(bucket=f"test{next(_NUMBERS)}", **options)
