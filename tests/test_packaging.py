@@ -41,7 +41,7 @@ def test_the_package_does_without_its_extras() -> None:
     """Importing the client loads nothing of the command line, of callbacks or of the tests."""
     script = (
         "import sys, income_client; income_client.IncomeClient; "
-        "extra = {'aiohttp.web', 'cryptography', 'cyclopts', 'jinja2', 'joserfc', "
+        "extra = {'aiohttp.web', 'asyncpg', 'cryptography', 'cyclopts', 'jinja2', 'joserfc', "
         "'obstore', 'opentelemetry', 'orjson', 'pyarrow', 'pydantic', 'pytest', 'rich', "
         "'uvicorn', 'income_client.emulator'}; "
         "print(*sorted(extra & set(sys.modules)))"

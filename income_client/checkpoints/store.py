@@ -116,10 +116,10 @@ class Change:
         )
 
 
-def check_name(name: object) -> None:
-    """Raise `ConfigurationError` unless this can be a poller's name."""
+def check_name(name: object, argument: str = "name") -> None:
+    """Raise `ConfigurationError` unless this can be the name of what is stored."""
     if not _is_text(name) or name == "":
-        raise ConfigurationError("name must be a str that is not empty")
+        raise ConfigurationError(f"{argument} must be a str that is not empty")
 
 
 def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:

@@ -69,6 +69,7 @@ _SUMMARIES: Final = {
     "listen": "Receive callbacks and print them",
     "trigger": "Have a running emulator send callbacks",
     "emulate": "Run an emulated service",
+    "schema": "Print the SQL of the tables in a database",
     "completion": "Print a completion script for a shell",
 }
 """Commands in the order of the help. That of a command itself is its function's docstring."""

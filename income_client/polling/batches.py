@@ -111,7 +111,8 @@ class Batch:
         ``async with batch.transaction(connection): await connection.execute(...)`` begins a
         transaction, stores the checkpoint in it after the block, and commits both or neither:
         each update takes effect exactly once. If the block or the commit fails, the batch is
-        delivered again.
+        delivered again. Where the connection may fail to come, let the batch know of that, too:
+        ``async with batch, pool.acquire() as connection, batch.transaction(connection): ...``
 
         Args:
             connection: of the same database as the store, and in no transaction: an
@@ -236,6 +237,9 @@ class Batches:
                 raise ConfigurationError("the batch is committed already")
             if min(self._returned, default=number) < number:
                 raise ConfigurationError("a batch before this one failed: it must be first")
+            if number - 1 not in (self._committed, *self._done):
+                # Its rows were not written, and the checkpoint would cover it.
+                raise ConfigurationError("the batch before this one is not committed")
             return new.resolved_now(letters)
 
         resolved()

@@ -1,13 +1,38 @@
 """The servers that engines are tested with."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
+from income_client.engines.postgres import PostgresCheckpointStore
 from tests.support.nats_server import NatsServer, running_server
+from tests.support.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """Run a NATS server with JetStream for all tests of a process."""
     yield from running_server(tmp_path_factory.mktemp("nats"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Run a PostgreSQL server for all tests of a process."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def pool(postgres: PostgresServer) -> AsyncIterator[Any]:
+    """Lend a pool whose tables are in a schema of the test's own."""
+    async with postgres.pool() as pool:
+        yield pool
+
+
+@pytest.fixture
+async def store(pool: Any) -> PostgresCheckpointStore:
+    """Return a store with its tables."""
+    store = PostgresCheckpointStore(pool)
+    await store.create_schema()
+    return store

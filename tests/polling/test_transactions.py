@@ -166,3 +166,21 @@ async def test_batches_are_committed_in_order() -> None:
             if len(connection.rows) >= len(place.ids):
                 break
         assert sorted(connection.rows) == sorted(place.ids)
+
+
+async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> None:
+    """A consumer that lost it before the transaction began has written nothing of it."""
+    async with scene(applications=150) as place:
+        place.store = DatabaseStore()
+        connection = Connection()
+        batches = place.poll(start="2020-01-01").batches()
+        first, second = await anext(batches), await anext(batches)
+        with pytest.raises(ConfigurationError, match="not committed"):
+            await write(second, connection)
+        assert connection.rows == []
+        with pytest.raises(ConnectionError):
+            async with first:
+                raise ConnectionError
+        await batches.aclose()
+        again = await take(place.poll(start="2020-01-01"))
+        assert again.records == first.records

@@ -92,6 +92,7 @@ CLIENTS: Final = frozenset(
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aiohttp": SERVERS | CLIENTS,
+    "asyncpg": frozenset({"engines.postgres"}),
     "cattrs": frozenset({"wire.readers"}),
     "cryptography": frozenset({"receivers.certificates", "receivers.jwt"}),
     "cyclopts": frozenset({"cli"}),

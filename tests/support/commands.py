@@ -41,11 +41,12 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "export": lambda _: ("--to", "all"),
     "find": lambda service: (_reference(service),),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
+    "schema": lambda _: ("postgres",),
     "token": lambda _: (),
     "completion": lambda _: ("bash",),
 }
 """What makes each sub-command read all that there is, or one application."""
-WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo")
+WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo", "schema")
 READING: Final = tuple(name for name in LINES if name not in WITHOUT_SERVICE)
 SERVING: Final = ("emulate", "listen", "trigger")
 NAMES: Final = (*LINES, *SERVING, "configure")

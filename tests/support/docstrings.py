@@ -22,6 +22,7 @@ import income_client
 PACKAGES: Final = (
     "income_client",
     "income_client.emulator",
+    "income_client.engines.postgres",
     "income_client.receivers",
     "income_client.receivers.aiohttp",
     "income_client.receivers.aiohttp_server",
@@ -29,6 +30,7 @@ PACKAGES: Final = (
     "income_client.testing",
 )
 _OF_A_MODULE: Final = {
+    "income_client.engines.postgres": ("PostgresCheckpointStore", "PostgresTokenStore"),
     "income_client.receivers.aiohttp": ("routes",),
     "income_client.receivers.aiohttp_server": ("serving",),
     "income_client.receivers.asgi": ("Receiver",),

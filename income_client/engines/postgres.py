@@ -1,0 +1,563 @@
+"""Checkpoints and a shared token in tables of a PostgreSQL database, through a pool of asyncpg's.
+
+Every call is one statement, which is atomic by itself and leaves no state in the session. The
+errors of the driver hold values, names and addresses: only their classes and the server's
+codes (SQLSTATE) are looked at.
+"""
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from attrs import field, frozen
+
+from income_client.checkpoints import CheckpointStore, StoredCheckpoint
+from income_client.checkpoints.store import Change, check_name, in_order, in_whole_seconds
+from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
+from income_client.http.tokens import StoredToken, TokenStore
+from income_client.records.dead_letters import DeadLetter
+from income_client.records.window import Window
+from income_client.settings import Secret, check_positive, check_type, invalid
+
+T = TypeVar("T")
+
+SCHEMA: Final = """\
+-- The tables of income-client. They are looked for by the search_path of the connection, and
+-- made in its first schema. The role of a poller needs these rights:
+--   GRANT SELECT, INSERT, UPDATE ON income_checkpoints TO poller;
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON income_dead_letters TO poller;
+-- The role of a process that shares an access token needs these. A role that may read the
+-- table has the token, so grant them to no other:
+--   GRANT SELECT, INSERT, UPDATE ON income_tokens TO web;
+
+CREATE TABLE IF NOT EXISTS income_checkpoints (
+    name text PRIMARY KEY,
+    checkpoint text NOT NULL,
+    version bigint NOT NULL CHECK (version > 0)
+);
+
+CREATE TABLE IF NOT EXISTS income_dead_letters (
+    name text NOT NULL,
+    digest text NOT NULL,  -- of the dead letter's key, which may be too long for an index
+    application_id text,
+    window_after bigint NOT NULL,
+    window_before bigint NOT NULL,
+    reason text NOT NULL,
+    attempts bigint NOT NULL,
+    first_tried_at timestamp NOT NULL,  -- service time
+    last_tried_at timestamp NOT NULL,
+    PRIMARY KEY (name, digest)
+);
+
+CREATE TABLE IF NOT EXISTS income_tokens (
+    key text PRIMARY KEY,
+    access_token text,
+    expires_at timestamptz,
+    lifetime double precision,
+    claimed_by text,
+    claimed_at timestamptz
+);
+"""
+"""SQL that makes the tables of this version where they are missing."""
+
+_LOCK: Final = int.from_bytes(b"income_c", "big")
+# Two sessions that make the same table at the same time collide in spite of IF NOT EXISTS.
+# Statements sent together are one transaction, at whose end the lock is given back.
+_CREATE: Final = f"SELECT pg_advisory_xact_lock({_LOCK});\n{SCHEMA}"
+_ARE_THERE: Final = """
+    SELECT to_regclass('income_checkpoints') IS NOT NULL
+        AND to_regclass('income_dead_letters') IS NOT NULL
+        AND to_regclass('income_tokens') IS NOT NULL
+"""
+_LOAD: Final = "SELECT checkpoint, version FROM income_checkpoints WHERE name = $1"
+_SAVED: Final = """
+    WITH inserted AS (
+        INSERT INTO income_checkpoints (name, checkpoint, version)
+        SELECT $1, $2, 1 WHERE $3::bigint = 0
+        ON CONFLICT DO NOTHING
+        RETURNING version
+    ), updated AS (
+        UPDATE income_checkpoints SET checkpoint = $2, version = version + 1
+        WHERE name = $1 AND version = $3::bigint
+        RETURNING version
+    ), saved AS (
+        SELECT version FROM inserted UNION ALL SELECT version FROM updated
+    )
+"""
+_SAVE: Final = f"{_SAVED} SELECT version FROM saved"  # noqa: S608 - of constants
+_LETTERS_SAVED: Final = """
+    removed AS (
+        DELETE FROM income_dead_letters
+        WHERE name = $1 AND digest = ANY ($4::text[]) AND EXISTS (SELECT FROM saved)
+    ), added AS (
+        INSERT INTO income_dead_letters
+        SELECT $1, letter.* FROM unnest(
+            $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[],
+            $11::timestamp[], $12::timestamp[]
+        ) AS letter
+        WHERE EXISTS (SELECT FROM saved)
+        ON CONFLICT (name, digest) DO UPDATE SET
+            application_id = excluded.application_id,
+            window_after = excluded.window_after,
+            window_before = excluded.window_before,
+            reason = excluded.reason,
+            attempts = excluded.attempts,
+            first_tried_at = excluded.first_tried_at,
+            last_tried_at = excluded.last_tried_at
+    )
+"""
+_SAVE_WITH_LETTERS: Final = f"{_SAVED}, {_LETTERS_SAVED} SELECT version FROM saved"  # noqa: S608 - likewise
+_LETTER_COLUMNS: Final = 8
+_LOAD_LETTERS: Final = """
+    SELECT application_id, window_after, window_before, reason, attempts,
+        first_tried_at, last_tried_at
+    FROM income_dead_letters WHERE name = $1
+"""
+_LOAD_SHARED: Final = """
+    SELECT access_token, expires_at, lifetime FROM income_tokens
+    WHERE key = $1 AND access_token IS NOT NULL
+"""
+_SAVE_SHARED: Final = """
+    INSERT INTO income_tokens (key, access_token, expires_at, lifetime) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (key) DO UPDATE SET
+        access_token = excluded.access_token,
+        expires_at = excluded.expires_at,
+        lifetime = excluded.lifetime,
+        claimed_by = NULL,
+        claimed_at = NULL
+"""
+# A claim that seems to come from the future was made before the server's clock was set back.
+_CLAIM: Final = """
+    INSERT INTO income_tokens AS held (key, claimed_by, claimed_at)
+    VALUES ($1, $2, clock_timestamp())
+    ON CONFLICT (key) DO UPDATE SET claimed_by = $2, claimed_at = clock_timestamp()
+    WHERE held.claimed_at IS NULL
+        OR held.claimed_by = $2
+        OR abs(extract(epoch FROM clock_timestamp() - held.claimed_at)) >= $3::float8
+    RETURNING true
+"""
+
+_SECONDS: Final = 10.0
+"""Of one call at the most."""
+_RELEASE_SECONDS: Final = 1.0
+_GREATEST: Final = 2**63 - 1
+_SHOWN: Final = "income-client schema postgres"
+_ANSWERS: Final[Mapping[str, tuple[str, bool]]] = {
+    "08": ("the connection was lost", True),
+    "22P05": ("the encoding of the database must be UTF8", False),
+    "25006": ("the server is read-only, as after a failover", True),
+    "25P02": ("a statement of the block has failed, so nothing can be committed", False),
+    "25P03": ("the server ended the session, which was idle in its transaction", True),
+    "25P04": ("the server ended the transaction, which took too long", True),
+    "26000": ("a pool behind PgBouncer needs statement_cache_size=0", False),
+    "28": ("the server refused the user or the password", False),
+    "3D000": ("there is no such database", False),
+    "3F000": ("the search_path of the connection names no schema that exists", False),
+    "40": ("the transaction collided with another", True),
+    "42501": (f"the user lacks rights: see the comments of {_SHOWN}", False),
+    "42703": ("its tables are not those of this version", False),
+    "42P01": (f"its tables are missing: create_schema() makes them, {_SHOWN} shows them", False),
+    "42P05": ("a pool behind PgBouncer needs statement_cache_size=0", False),
+    "53": ("the server has no more connections, memory or disk space", True),
+    "55P03": ("a lock was waited for too long", True),
+    "57": ("the server is shutting down, starting, or ended the call", True),
+    "58": ("the server's system failed", True),
+    "XX": ("the server failed", True),
+}  # fmt: skip
+"""What codes of the server mean, or all that begin so, and whether to try again."""
+
+Work = Callable[[Any], Awaitable[T]]
+
+
+class _Database(Protocol):
+    """Where statements are run."""
+
+    async def run(self, work: Work[T]) -> T:
+        """Run statements on a connection; only errors of ours are raised."""
+        ...
+
+
+class _Checkpoints(CheckpointStore):
+    """The methods of a checkpoint store, wherever their statements are run."""
+
+    def __init__(self, database: _Database) -> None:
+        self._database = database
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        check_name(name)
+        return await self._database.run(partial(_load, name))
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        change = Change(name, checkpoint, version, dead_letters, resolved)
+        del checkpoint  # no frame of an error shows it
+        change.check()
+        return await self._database.run(partial(_save, change))
+
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
+        check_name(name)
+        return await self._database.run(partial(_load_letters, name))
+
+
+class PostgresCheckpointStore(_Checkpoints):
+    """Keep checkpoints in a PostgreSQL database; see `CheckpointStore`.
+
+    Pollers on any number of machines may share it, each under its name, or with ``standby``
+    under one. `create_schema` makes the tables, ``income-client schema postgres`` shows them;
+    they are looked for by the ``search_path`` of the connections. With
+    ``batch.transaction(connection)`` a checkpoint is committed together with rows of your own.
+
+    A call takes a connection of the pool for one statement, and fails after 10 seconds. No
+    session keeps a lock or a setting, so that PgBouncer may pool transactions between this
+    and the server; asyncpg then asks for ``statement_cache_size=0``, since it prepares
+    statements. Faults that may pass, such as a restart of the server, a failover or a lost
+    connection, are a `CheckpointError` that is ``retryable``; missing tables or rights are
+    one that is not. With ``synchronous_commit`` off, a crash of the server may undo the last
+    commits, and their batches are delivered again.
+
+    >>> import asyncpg
+    >>> async def follow(client):
+    ...     async with asyncpg.create_pool("postgresql:///lending") as pool:
+    ...         store = PostgresCheckpointStore(pool)
+    ...         await store.create_schema()
+    ...         async for record in client.poll(store, standby=True):
+    ...             print(record.application_id)
+
+    Args:
+        pool: from ``await asyncpg.create_pool(...)``; it stays yours to close.
+
+    Raises:
+        ConfigurationError: asyncpg is not installed, or the argument is no pool of it.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        super().__init__(_Pool("checkpoint store", pool))
+
+    async def create_schema(self) -> None:
+        """Make the tables that are missing; several processes may do so at once.
+
+        The user of the connection must be allowed to make tables, unless all are there.
+
+        Raises:
+            CheckpointError: they could not be made.
+        """
+        await self._database.run(_create_schema)
+
+    @asynccontextmanager
+    async def transaction(self, connection: Any) -> AsyncIterator[CheckpointStore]:
+        """Begin a transaction, and commit it at the end of the block.
+
+        ``batch.transaction(connection)`` uses it. If the block fails, what it has written is
+        undone. A connection on which the begin, a save or the commit was cancelled or took
+        too long is closed, since nobody knows what became of it.
+
+        Args:
+            connection: of the same database, with the same ``search_path``; in no
+                transaction, since the end of an inner one would decide nothing.
+
+        Returns:
+            A context manager that gives a store bound to the transaction.
+
+        Raises:
+            CheckpointError: the transaction could not be begun or committed; where it is
+                ``retryable``, only a load shows whether the commit was made.
+            ConfigurationError: the connection is not one of asyncpg's, or in a transaction.
+        """
+        database = _Connection("checkpoint store", connection)
+        transaction = await database.run(_begin)
+        try:
+            yield _Checkpoints(database)
+        except BaseException:
+            try:
+                await database.run(lambda _: transaction.rollback())
+            except CheckpointError:
+                database.close()
+            raise
+        await database.run(lambda _: transaction.commit())
+
+
+class PostgresTokenStore(TokenStore):
+    """Share one access token between processes through a PostgreSQL database.
+
+    Its table is made as those of `PostgresCheckpointStore` are, and what is said there of
+    pools, PgBouncer and errors holds here as well. The token is not encrypted: a role that may
+    read ``income_tokens`` has it. Grant SELECT, INSERT and UPDATE to the role of the processes
+    that share it, and nothing to any other; backups of the database hold it, too, until it
+    expires.
+
+    Args:
+        pool: from ``await asyncpg.create_pool(...)``; it stays yours to close.
+        key: which token: processes with the same address and credentials use the same.
+
+    Raises:
+        ConfigurationError: asyncpg is not installed, or an argument is invalid.
+    """
+
+    def __init__(self, pool: Any, key: str = "default") -> None:
+        check_name(key, "key")
+        self._database = _Pool("token store", pool)
+        self._key = key
+        self._claimer = uuid.uuid4().hex
+
+    async def create_schema(self) -> None:
+        """Make the tables that are missing; several processes may do so at once.
+
+        Raises:
+            CheckpointError: they could not be made.
+        """
+        await self._database.run(_create_schema)
+
+    async def load(self) -> StoredToken | None:
+        """Return the token that was saved last, or None.
+
+        Raises:
+            CheckpointError: the table cannot be read, or holds no valid token.
+        """
+        return await self._database.run(partial(_load_token, self._key))
+
+    async def save(self, token: StoredToken) -> None:
+        """Replace the saved token by this one, and end the claim.
+
+        Args:
+            token: the new one.
+
+        Raises:
+            CheckpointError: it was not saved.
+            ConfigurationError: the argument is not a `StoredToken`.
+        """
+        check_type("token", token, StoredToken)
+        await self._database.run(partial(_save_token, self._key, token))
+
+    async def claim(self, seconds: float) -> bool:
+        """Return whether this process is to renew the token.
+
+        It is not while another process that claimed it less than ``seconds`` ago has saved no
+        token yet. The server's clock counts, so that those of machines need not agree.
+
+        Args:
+            seconds: how long a claim holds.
+
+        Raises:
+            CheckpointError: the table cannot be used.
+            ConfigurationError: the argument is invalid.
+        """
+        seconds = check_positive("seconds", seconds)
+        return await self._database.run(partial(_claim, self._key, self._claimer, seconds))
+
+
+# Statements
+
+
+async def _create_schema(connection: Any) -> None:
+    if not await connection.fetchval(_ARE_THERE):
+        await connection.execute(_CREATE)
+
+
+async def _load(name: str, connection: Any) -> StoredCheckpoint:
+    row = await connection.fetchrow(_LOAD, name)
+    checkpoint, version = (None, 0) if row is None else row
+    return StoredCheckpoint(checkpoint=checkpoint, version=version)
+
+
+async def _load_letters(name: str, connection: Any) -> tuple[DeadLetter, ...]:
+    rows = await connection.fetch(_LOAD_LETTERS, name)
+    return in_order(
+        DeadLetter(
+            application_id=row["application_id"],
+            window=Window(row["window_after"], row["window_before"]),
+            reason=row["reason"],
+            attempts=row["attempts"],
+            first_tried_at=row["first_tried_at"],
+            last_tried_at=row["last_tried_at"],
+        )
+        for row in rows
+    )
+
+
+async def _save(change: Change, connection: Any) -> int:
+    version = min(change.version, _GREATEST)
+    values: tuple[Any, ...] = (change.name, change.checkpoint, version)
+    statement = _SAVE
+    if change.dead_letters or change.resolved:
+        values, statement = (*values, *_changed_letters(change)), _SAVE_WITH_LETTERS
+    saved: int | None = await connection.fetchval(statement, *values)
+    if saved is None:
+        stored = await _load(change.name, connection)
+        raise change.conflict(stored.version)
+    return saved
+
+
+def _changed_letters(change: Change) -> tuple[Any, ...]:
+    """Return the digests of those that are removed, and the columns of those that are added."""
+    letters = {_digest(letter.key): in_whole_seconds(letter) for letter in change.dead_letters}
+    # A statement changes a row once: one that is replaced is not removed before.
+    removed = {_digest(key) for key in change.resolved} - letters.keys()
+    rows = [_row(digest, letter) for digest, letter in letters.items()]
+    return removed, *(zip(*rows, strict=True) if rows else ((),) * _LETTER_COLUMNS)
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _row(digest: str, letter: DeadLetter) -> tuple[Any, ...]:
+    return (
+        digest,
+        letter.application_id,
+        letter.window.after,
+        letter.window.before,
+        letter.reason,
+        letter.attempts,
+        letter.first_tried_at,
+        letter.last_tried_at,
+    )
+
+
+async def _load_token(key: str, connection: Any) -> StoredToken | None:
+    row = await connection.fetchrow(_LOAD_SHARED, key)
+    if row is None:
+        return None
+    token, expires_at, lifetime = row
+    try:
+        return StoredToken(access_token=Secret(token), expires_at=expires_at, lifetime=lifetime)
+    except ConfigurationError as error:
+        raise CheckpointError(f"token store in PostgreSQL: {error.message}") from None
+
+
+async def _save_token(key: str, token: StoredToken, connection: Any) -> None:
+    text = token.access_token.reveal()
+    await connection.execute(_SAVE_SHARED, key, text, token.expires_at, token.lifetime)
+
+
+async def _claim(key: str, claimer: str, seconds: float, connection: Any) -> bool:
+    return await connection.fetchval(_CLAIM, key, claimer, seconds) is not None
+
+
+async def _begin(connection: Any) -> Any:
+    if not connection.is_closed() and connection.is_in_transaction():
+        raise ConfigurationError("connection must be in no transaction")
+    transaction = connection.transaction()
+    await transaction.start()
+    return transaction
+
+
+# Connections
+
+
+def _library() -> Any:
+    try:
+        import asyncpg  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "the stores in PostgreSQL need a library: pip install 'income-client[postgres]'"
+        ) from None
+    return asyncpg
+
+
+@frozen
+class _Pool:
+    """Connections of a pool."""
+
+    what: str
+    """What runs statements there, for messages."""
+    pool: Any = field()
+
+    @pool.validator
+    def _check(self, _attribute: object, pool: object) -> None:
+        if not isinstance(pool, _library().Pool):
+            raise invalid("pool", "what asyncpg.create_pool() has returned", pool)
+
+    async def run(self, work: Work[T]) -> T:
+        """Do work on one of them, which is given back."""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                connection = await self.pool.acquire()
+                try:
+                    return await work(connection)
+                finally:
+                    # The server has to end what was cancelled, or the connection is closed.
+                    with suppress(Exception):
+                        await self.pool.release(connection, timeout=_RELEASE_SECONDS)
+        except Exception as error:  # noqa: BLE001 - foreign code
+            failure = self._failure(error)
+        del work
+        raise failure
+
+    def _failure(self, error: Exception) -> IncomeClientError:
+        if _is_misuse(error) and self.pool.is_closing():
+            return _error(self.what, "the pool is closed")
+        if _is_misuse(error) and "not initialized" in str(error):
+            return _error(self.what, "the pool is not open: await asyncpg.create_pool(...)")
+        return _failure(self.what, error)
+
+
+@frozen
+class _Connection:
+    """A connection of the caller's, in a transaction."""
+
+    what: str
+    """What runs statements there, for messages."""
+    connection: Any = field()
+
+    @connection.validator
+    def _check(self, _attribute: object, connection: object) -> None:
+        library = _library()
+        if not isinstance(connection, library.Connection | library.pool.PoolConnectionProxy):
+            raise invalid("connection", "a connection of asyncpg", connection)
+
+    async def run(self, work: Work[T]) -> T:
+        """Do work on it, and close it where nobody knows what became of that."""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await work(self.connection)
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - foreign code
+            if isinstance(error, TimeoutError):
+                self.close()
+            failure = _failure(self.what, error)
+        del work
+        raise failure
+
+    def close(self) -> None:
+        """Close it without waiting for the server, which then undoes its transaction."""
+        with suppress(Exception):  # that of a pool, closed before, is no more
+            self.connection.terminate()
+
+
+def _is_misuse(error: Exception) -> bool:
+    """Say whether the driver refused a call, as it does on a connection that was lost."""
+    return isinstance(error, _library().InterfaceError) and not isinstance(error, ValueError)
+
+
+def _failure(what: str, error: Exception) -> IncomeClientError:
+    """Return the error for a caller: ours, or one that says what a foreign one means."""
+    if isinstance(error, IncomeClientError):
+        return error.again()
+    if isinstance(error, TimeoutError):
+        return _error(what, "the server did not answer in time", retryable=True)
+    code = getattr(error, "sqlstate", None)
+    if isinstance(code, str):
+        reason, retryable = _ANSWERS.get(code) or _ANSWERS.get(code[:2]) or ("refused", False)
+        return _error(what, f"{reason} (SQLSTATE {code})", retryable=retryable)
+    if isinstance(error, OSError):
+        return _error(what, "the server cannot be reached", retryable=True)
+    if _is_misuse(error) or isinstance(error, _library().InternalClientError):
+        return _error(what, "the connection was lost, or is in use elsewhere", retryable=True)
+    return _error(what, f"the driver failed: {type(error).__name__}")
+
+
+def _error(what: str, reason: str, *, retryable: bool = False) -> CheckpointError:
+    return CheckpointError(f"{what} in PostgreSQL: {reason}", retryable=retryable)

