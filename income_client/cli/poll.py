@@ -56,6 +56,8 @@ async def poll(
     settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,
     lookback: Annotated[Seconds, Parameter(metavar="SECONDS")] = 0.0,
     once: Switch = False,
+    standby: Switch = False,
+    lease: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 15.0,
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     show_personal_data: Switch = False,
@@ -79,7 +81,8 @@ async def poll(
     with --once.
 
     A name belongs to one process at a time. The newest takes it over, and the one
-    before ends with exit status 3. The exit status is 0 after SIGTERM, or 143 if
+    before ends with exit status 3. With --standby it waits instead until the other
+    has ended, or has died. The exit status is 0 after SIGTERM, or 143 if
     that cut --once short.
 
     Example: income-client poll --store polls.db --start 7d >> all.jsonl
@@ -92,6 +95,8 @@ async def poll(
         settle: Seconds that the service may take to list an update.
         lookback: Further seconds that each poll reads again.
         once: Poll once, up to the present, and exit.
+        standby: Wait while another process polls by this name, and take over when it ends.
+        lease: Seconds after which a standby takes over from a process that has died.
         documents: Read and write the documents too. Default: --documents.
         pages: Include the pages block of each document.
         show_personal_data: Write the JSON, with personal data, to a terminal too.
@@ -102,19 +107,21 @@ async def poll(
         raise ConfigurationError("--pages cannot be combined with --no-documents")
     start = start or NOW
     line = StatusLine()
-    filter_log(_is_said_here_alone)
-    checkpoints, is_known = await _opened(store, name)
+    filter_log(is_said_by_watch)
+    checkpoints, is_known = await opened_store(store, name)
     if not line.disable:
-        _say_where_it_begins(name, start, is_known=is_known)
-    watch = _Watch(checkpoints, name, line)
+        say_where_it_begins(name, start, is_known=is_known)
+    watch = Watch(checkpoints, name, line)
     async with connect(connection, on_event=watch.take) as client:
         poller = client.poll(
             checkpoints,
             name=name,
-            start=None if is_known else await _start(start, client),
+            start=None if is_known else await start_time(start, client),
             interval=interval,
             settle=settle,
             lookback=lookback,
+            standby=standby,
+            lease=lease,
             documents=documents,
             pages=pages,
         )
@@ -126,21 +133,21 @@ async def poll(
             text_of = partial(_masked, AlignedLines())
         try:
             async with watch.over(poller):
-                await _write_all(poller, line, text_of)
+                await _write_all(poller, line, text_of, is_standby=standby)
         except CheckpointConflictError:
             say(f"another process now polls as {name!r} in {store}; this one ends")
             return ExitStatus.REPLACED
     if once and watch.losses < poller.status.dead_letters:
         say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
-    return _status(poller, signals.received, once=once)
+    return ending_status(poller, signals.received, once=once)
 
 
-def _is_said_here_alone(record: logging.LogRecord) -> bool:
-    """Leave out the poller's warnings, which `_Watch` prints in more detail."""
+def is_said_by_watch(record: logging.LogRecord) -> bool:
+    """Leave out the poller's warnings, which `Watch` prints in more detail."""
     return record.name != "income_client.poller" or record.levelno < logging.WARNING
 
 
-async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
+async def opened_store(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
     """Return the store, and whether it knows the name."""
     try:
         checkpoints = SQLiteCheckpointStore(store)
@@ -157,7 +164,8 @@ async def _opened(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
     return checkpoints, bool(stored.version)
 
 
-def _say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
+def say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
+    """Print where a poller begins, and whether its name is new."""
     if not is_known:
         begins = f"at {start.text}"
         if start == NOW:
@@ -169,12 +177,17 @@ def _say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
         say(f"--start is ignored: {name!r} is known, and resumes where it was")
 
 
-async def _start(start: Moment, client: "IncomeClient") -> datetime | None:
+async def start_time(start: Moment, client: "IncomeClient") -> datetime | None:
+    """Return where a new name begins, by the service's time."""
     return None if start == NOW else (await span_between(client, start, None)).after
 
 
 async def _write_all(
-    poller: "Poller", line: StatusLine, text_of: Callable[[ApplicationRecord], bytes]
+    poller: "Poller",
+    line: StatusLine,
+    text_of: Callable[[ApplicationRecord], bytes],
+    *,
+    is_standby: bool,
 ) -> None:
     """Write batch after batch, each on the disk before it is committed."""
     lines = OutputLines()
@@ -183,7 +196,12 @@ async def _write_all(
             line.make_way()
             lines.write(text_of(record))
         lines.keep()
-        await batch.commit()
+        try:
+            await batch.commit()
+        except CheckpointConflictError:
+            if not is_standby:
+                raise
+            say("another process has taken over; this one waits for its turn")
 
 
 def _json(record: ApplicationRecord, *, addresses: bool) -> bytes:
@@ -205,7 +223,8 @@ def _masked(lines: AlignedLines, record: ApplicationRecord) -> bytes:
     )
 
 
-def _status(poller: "Poller", received: signal.Signals | None, *, once: bool) -> int:
+def ending_status(poller: "Poller", received: signal.Signals | None, *, once: bool) -> int:
+    """Return the exit status of a command whose poller has ended."""
     if received is signal.SIGINT:
         return ExitStatus.INTERRUPTED
     if once and not poller.status.polls:
@@ -214,7 +233,7 @@ def _status(poller: "Poller", received: signal.Signals | None, *, once: bool) ->
 
 
 @define
-class _Watch:
+class Watch:
     """Shows how far a poller is, and prints its failures and dead letters."""
 
     _store: CheckpointStore
@@ -283,6 +302,8 @@ def _loss(letter: DeadLetter) -> str:
 def _state(status: "PollerStatus") -> Text:
     if status.failures and status.next_poll_at is not None:
         return Text(f"next try in {_seconds_until(status.next_poll_at)} s", style="bold red")
+    if status.is_standby and status.reached is None:
+        return Text("standing by", style="bold")
     if status.reached is None:
         return Text("starting", style="bold")
     if status.next_poll_at is None:

@@ -98,7 +98,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cyclopts": frozenset({"cli"}),
     "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
-    "nats": frozenset({"engines.nats"}),
+    "nats": frozenset({"cli.relay", "engines.nats"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.frames"}),
     "polars": frozenset({"exporting.frames"}),

@@ -49,7 +49,7 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
 WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo", "schema")
 READING: Final = tuple(name for name in LINES if name not in WITHOUT_SERVICE)
 SERVING: Final = ("emulate", "listen", "trigger")
-NAMES: Final = (*LINES, *SERVING, "configure")
+NAMES: Final = (*LINES, *SERVING, "configure", "relay")
 
 _ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
 _FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {

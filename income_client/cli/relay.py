@@ -1,0 +1,211 @@
+"""``income-client relay``: publishes an event for each update to a stream of NATS JetStream."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+from urllib.parse import urlsplit
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from income_client import (
+    CheckpointConflictError,
+    CheckpointStore,
+    ConfigurationError,
+    IncomeClientError,
+)
+
+from .connection import Connection, connect
+from .exit_status import ExitStatus
+from .options import NOW, Seconds, Switch, When
+from .output import say
+from .poll import (
+    Watch,
+    ending_status,
+    is_said_by_watch,
+    opened_store,
+    say_where_it_begins,
+    start_time,
+)
+from .progress import StatusLine, filter_log
+from .signals import StopSignals
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.js.kv import KeyValue
+
+_CONNECT_SECONDS: Final = 5.0
+
+
+async def relay(
+    *,
+    nats: Annotated[str, Parameter(metavar="URL")],
+    subject: Annotated[str, Parameter(metavar="SUBJECT")] = "income.updates",
+    store: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    bucket: Annotated[str | None, Parameter(metavar="BUCKET")] = None,
+    name: Annotated[str, Parameter(metavar="NAME")] = "relay",
+    creds: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    payload: Literal["reference", "record"] = "reference",
+    start: When | None = None,
+    interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
+    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,
+    lookback: Annotated[Seconds, Parameter(metavar="SECONDS")] = 0.0,
+    once: Switch = False,
+    standby: Switch = False,
+    lease: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 15.0,
+    documents: Annotated[bool, Parameter(show_default=False)] = True,
+    connection: Connection | None = None,
+) -> int:
+    """Publish an event for each update to a stream of NATS JetStream.
+
+    An event is JSON with the id of the application, the time of its update and an
+    id of its own, by which the stream drops what comes twice. Workers read the
+    record from the service. With --payload record, the event holds it, with
+    personal data.
+
+    The checkpoint moves once the stream has acknowledged all events before it: a
+    crash loses nothing. It is kept in a file, or in a key-value bucket of the same
+    NATS, which relays on several machines share: start each with --standby, and one
+    works while the others wait.
+
+    Exit statuses are those of poll. Needs the extra "nats".
+
+    Example: income-client relay --nats nats://127.0.0.1:4222 --bucket income --standby
+
+    Args:
+        nats: Address of the server, or several, separated by commas.
+        subject: Subject of the events; a stream must have it.
+        store: File that keeps the checkpoint; created if it does not exist.
+        bucket: Key-value bucket that keeps the checkpoint instead.
+        name: Name of the checkpoint there.
+        creds: File of credentials for NATS.
+        payload: What an event holds.
+        start: Where a new name begins: a time, 7d or 12h back, now or beginning. Default: now.
+        interval: Seconds from one poll to the next.
+        settle: Seconds that the service may take to list an update.
+        lookback: Further seconds that each poll reads again.
+        once: Poll once, up to the present, and exit.
+        standby: Wait while another process relays by this name, and take over when it ends.
+        lease: Seconds after which a standby takes over from a process that has died.
+        documents: Count updates of documents too, which are read for it. Default: --documents.
+        connection: The service.
+    """
+    if creds is not None and not creds.is_file():
+        raise IncomeClientError(f"--creds: there is no file {creds}")
+    if (store is None) == (bucket is None):
+        raise ConfigurationError("one of --store and --bucket must be given")
+    try:
+        from income_client.engines import nats as engine
+        from income_client.engines import relay as engine_relay
+    except ImportError:
+        needed = "pip install 'income-client[nats]'"
+        raise ConfigurationError(f"relay needs the extra nats: {needed}") from None
+
+    start = start or NOW
+    line = StatusLine()
+    filter_log(is_said_by_watch)
+    async with _connected(nats, creds) as server:
+        stream = server.jetstream()
+        await _check_subject(server, subject)
+        checkpoints: CheckpointStore
+        if bucket is not None:
+            checkpoints = engine.NatsCheckpointStore(await _bucket(server, bucket))
+            is_known = bool((await checkpoints.load(name)).version)
+        else:
+            checkpoints, is_known = await opened_store(store or Path(), name)
+        if not line.disable:
+            say_where_it_begins(name, start, is_known=is_known)
+        watch = Watch(checkpoints, name, line)
+        async with connect(connection, on_event=watch.take) as client:
+            poller = client.poll(
+                checkpoints,
+                name=name,
+                start=None if is_known else await start_time(start, client),
+                interval=interval,
+                settle=settle,
+                lookback=lookback,
+                standby=standby,
+                lease=lease,
+                documents=documents,
+            )
+            if once:
+                poller.stop(after_poll=True)
+            signals = StopSignals(poller.stop)
+            publish = engine.nats_publisher(stream, subject)
+            try:
+                async with watch.over(poller):
+                    await engine_relay.relay(poller, publish, payload=payload)
+            except CheckpointConflictError:
+                say(f"another process now relays as {name!r}; this one ends")
+                return ExitStatus.REPLACED
+    return ending_status(poller, signals.received, once=once)
+
+
+@asynccontextmanager
+async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
+    """Connect to NATS; once that has succeeded, lost connections are made again for ever."""
+    from nats.aio.client import Client
+    from nats.errors import Error
+
+    refusals: list[str] = []
+
+    async def note(error: Exception) -> None:
+        await asyncio.sleep(0)
+        refusals.append(str(error).lower())
+
+    client = Client()
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            await client.connect(
+                url.split(","),
+                error_cb=note,
+                name="income-client relay",
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=1,
+                user_credentials=None if creds is None else str(creds),
+            )
+    except (Error, OSError, ValueError, TimeoutError) as error:
+        words = " ".join([*refusals, str(error).lower()])
+        raise IncomeClientError(_unreachable(url, words)) from None
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _unreachable(url: str, words: str) -> str:
+    # The address may hold a password.
+    places = ", ".join(urlsplit(one).netloc.rpartition("@")[2] or "?" for one in url.split(","))
+    if "authorization" in words or "authentication" in words:
+        return f"--nats: the server at {places} refused the credentials"
+    return f"--nats: no NATS server answers at {places}"
+
+
+async def _check_subject(server: "Client", subject: str) -> None:
+    from nats.errors import Error
+    from nats.js.errors import NotFoundError
+
+    try:
+        await server.jetstream().find_stream_name_by_subject(subject)
+    except NotFoundError:
+        advice = f"nats stream add UPDATES --subjects '{subject}'"
+        raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}") from None
+    except Error as error:
+        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}") from None
+
+
+async def _bucket(server: "Client", bucket: str) -> "KeyValue":
+    from nats.errors import Error
+    from nats.js.errors import BucketNotFoundError, InvalidBucketNameError
+
+    try:
+        return await server.jetstream().key_value(bucket)
+    except BucketNotFoundError:
+        advice = f"nats kv add {bucket}"
+        raise IncomeClientError(f"--bucket: there is no bucket {bucket}; try {advice}") from None
+    except InvalidBucketNameError:
+        raise ConfigurationError("--bucket: this cannot be the name of a bucket") from None
+    except Error as error:
+        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}") from None

@@ -1,0 +1,136 @@
+"""``income-client relay`` publishes an event for each update to a real NATS server."""
+
+import asyncio
+from itertools import count
+from typing import Any, Final, TypeVar
+
+import pytest
+from nats.aio.client import Client
+from nats.js.api import StreamConfig
+
+from income_client.engines.relay import UpdateEvent
+from tests.support.cli import Cli, cli, shell, without_pauses
+from tests.support.nats_server import NatsServer, connected
+from tests.support.streams import Ran
+
+__all__ = ["cli", "shell", "without_pauses"]
+
+T = TypeVar("T")
+
+NUMBERS: Final = count(1)
+pytestmark = pytest.mark.income_service(applications=9)
+
+
+class Relay:
+    """Relays to a stream of its own."""
+
+    def __init__(self, shell: Cli, server: NatsServer) -> None:
+        number = next(NUMBERS)
+        self.service: Final = shell.service
+        self.subject = f"relay{number}.updates"
+        self.bucket: Final = f"relay{number}"
+        self._server = server
+        self._shell = shell
+        self._with(self._set_up)
+
+    def __call__(self, *arguments: str, url: str | None = None, **options: Any) -> Ran:
+        """Run it."""
+        places = ("--nats", url or self._server.url, "--subject", self.subject)
+        return self._shell("relay", *places, *arguments, **options)
+
+    @property
+    def events(self) -> list[UpdateEvent]:
+        """What the stream holds."""
+        found: list[UpdateEvent] = self._with(self._events)
+        return found
+
+    def _with(self, work: Any) -> Any:
+        async def connect_and_work() -> Any:
+            async with connected(self._server) as client:
+                return await work(client)
+
+        return asyncio.run(connect_and_work())
+
+    async def _set_up(self, client: Client) -> None:
+        stream = client.jetstream()
+        await stream.add_stream(StreamConfig(name=self.bucket, subjects=[self.subject]))
+        await stream.create_key_value(bucket=self.bucket)
+
+    async def _events(self, client: Client) -> list[UpdateEvent]:
+        stream = client.jetstream()
+        state = (await stream.stream_info(self.bucket)).state
+        last = range(state.first_seq, state.last_seq + 1)
+        messages = [await stream.get_msg(self.bucket, number) for number in last]
+        return [UpdateEvent.from_json(message.data or b"") for message in messages]
+
+
+@pytest.fixture
+def relay(shell: Cli, nats_server: NatsServer) -> Relay:
+    """The command on a service and a server."""
+    return Relay(shell, nats_server)
+
+
+@pytest.mark.parametrize("place", ["store", "bucket"])
+def test_each_update_is_published_once(place: str, relay: Relay) -> None:
+    """The checkpoint is in a file or in a bucket; the next run has nothing to publish."""
+    where = ("--store", "relay.db") if place == "store" else ("--bucket", relay.bucket)
+    ran = relay(*where, "--start", "beginning", "--once")
+    assert (ran.status, ran.stdout, ran.stderr) == (0, "", "")
+    assert sorted(event.application_id for event in relay.events) == sorted(relay.service.ids)
+    assert {event.record for event in relay.events} == {None}
+    ran = relay(*where, "--once", "--standby", "--lease", "1")
+    assert (ran.status, len(relay.events)) == (0, len(relay.service.ids))
+    (updated,) = relay.service.ids[:1]
+    relay.service.touch(updated)
+    assert relay(*where, "--once").status == 0
+    assert relay.events[-1].application_id == updated
+
+
+def test_an_event_can_hold_the_record(relay: Relay) -> None:
+    """Then workers need nothing from the service."""
+    where = ("--bucket", relay.bucket, "--start", "beginning", "--once")
+    assert relay(*where, "--payload", "record", "--no-documents").status == 0
+    records = [event.record for event in relay.events]
+    assert all(record is not None and record.documents is None for record in records)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ((), 2, "one of --store and --bucket"),
+        (("--store", "a", "--bucket", "b"), 2, "one of --store and --bucket"),
+        (("--bucket", "nothing"), 1, "there is no bucket nothing"),
+        (("--bucket", "a.b"), 2, "--bucket"),
+        (("--store", "a.db", "--payload", "all"), 2, "--payload"),
+        (("--store", "a.db", "--lease", "0"), 2, "--lease"),
+        (("--store", "a.db", "--creds", "missing"), 1, "--creds"),
+    ],
+)
+def test_what_is_missing_is_named(
+    arguments: tuple[str, ...], status: int, said: str, relay: Relay
+) -> None:
+    """In one line, before anything is read."""
+    ran = relay(*arguments)
+    assert (ran.status, ran.stdout) == (status, "")
+    assert said in ran.stderr
+    assert ran.stderr.count("\n") == 1 or status == 2
+    assert relay.service.requests.count("list_applications") == 0
+
+
+def test_a_subject_without_a_stream_is_named(relay: Relay) -> None:
+    """Its events would be lost."""
+    relay.subject = "nobody.has"
+    ran = relay("--store", "a.db")
+    assert (ran.status, "no stream has nobody.has" in ran.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("url", ["nats://me:S3CRET@127.0.0.1:1", "nats://127.0.0.1:1"])
+def test_a_server_that_is_not_there_is_one_line(
+    url: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its address, and no password of it."""
+    monkeypatch.setattr("income_client.cli.relay._CONNECT_SECONDS", 0.2)
+    ran = relay("--store", "a.db", url=url)
+    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
+    assert "no NATS server answers at 127.0.0.1:1" in ran.stderr
+    assert "S3CRET" not in ran.stderr
