@@ -90,9 +90,14 @@ class SpanPart:
         """
         values = _parsed(line)
         version = values.pop(_KIND, None)
-        if type(version) is int and version > _VERSION:
+        is_version = type(version) is int
+        if is_version and version > _VERSION:
             raise ConfigurationError("this part was made by a newer version of this package")
-        if version != _VERSION or values.keys() != {one.name for one in fields(cls)}:
+        if (
+            not is_version
+            or version != _VERSION
+            or values.keys() != {one.name for one in fields(cls)}
+        ):
             raise ConfigurationError("this must be a line of JSON that split_span made")
         for name in ("updated_after", "updated_before"):
             values[name] = _read_time(values[name])
