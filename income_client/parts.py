@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from income_client.client import IncomeClient
 
 _MOST_PARTS: Final = 1000
+_LATE: Final = 60
+"""Seconds that the service may take to list an update."""
+_SHIFT: Final = 3600
+"""Seconds by which a service whose zone has summer time may set its clock back."""
 
 
 async def split_span(
@@ -33,7 +37,9 @@ async def split_span(
 
     Where ``before`` is not set, or lies in the future, an update may move an application out
     of a part that nobody has read yet. So there is one more part, ``read_last``: read after
-    all the others are done, it finds whatever was updated since, some of it a second time.
+    all the others are done, it finds whatever was updated since, some of it a second time. It
+    begins a minute before the present, or an hour more where ``service_timezone`` has summer
+    time.
 
     Args:
         client: of the service.
@@ -56,7 +62,11 @@ async def split_span(
     first, last = service_bounds(after, before, zone)
     ask = partial(ask_page, session, LARGEST_LIMIT, zone)
     present = (await ask_present(partial(ask_page, session, 1, zone))).present
-    questions = split_questions(first, last, present=present, parts=parts, limit=LARGEST_LIMIT)
+    # A zone that gives its offset without a date has always had the same.
+    settle = _LATE if zone.utcoffset(None) is not None else _LATE + _SHIFT
+    questions = split_questions(
+        first, last, present=present, settle=settle, parts=parts, limit=LARGEST_LIMIT
+    )
     try:
         bounds = next(questions)
         while True:

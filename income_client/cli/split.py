@@ -22,9 +22,10 @@ from .options import (
     span_between,
 )
 from .output import Column, OutputOption, RowWriter, counted, reason_of, say
+from .progress import StatusLine
 
 if TYPE_CHECKING:
-    from income_client import SpanPart
+    from income_client import Event, SpanPart
 
 _COLUMNS: Final = (
     Column("number", "Part", "right", style="cyan"),
@@ -68,12 +69,15 @@ async def split(
 
     if ends_before_it_begins(updated_after, updated_before):
         raise MisuseError("--updated-after is later than --updated-before")
-    async with connect(connection) as client:
+    progress = _Progress()
+    async with connect(connection, on_event=progress.take) as client:
         span = await span_between(client, updated_after, updated_before)
         try:
             found = await split_span(client, span.after, span.before, parts)
         except ConfigurationError as error:
             raise MisuseError(f"--{error.message}") from None
+        finally:
+            progress.line.clear()
     with RowWriter(_COLUMNS, output) as rows:
         for part in found:
             row = {column.key: getattr(part, column.key) for column in _COLUMNS}
@@ -85,6 +89,22 @@ async def split(
     if found[-1].read_last:
         say(f"read part {found[-1].number} after all others are done")
     return ExitStatus.DONE
+
+
+class _Progress:
+    """Draws how many requests the split has taken."""
+
+    def __init__(self) -> None:
+        self.line: StatusLine = StatusLine()
+        self._requests = 0
+
+    def take(self, event: "Event") -> None:
+        """Count an event of the client."""
+        from income_client import RequestAnswered
+
+        if isinstance(event, RequestAnswered):
+            self._requests += 1
+            self.line.draw([counted(self._requests, "request")])
 
 
 async def read_part(text: str, *, instead_of: Iterable[Moment | None]) -> "SpanPart":

@@ -19,9 +19,6 @@ from .windows import Answer, Bounds, second_of
 
 _QUESTIONS: Final = 30
 """List calls for each part that look for where the rows are."""
-_UNSETTLED: Final = 60
-"""Seconds before the present that are left to the part that is read last: what was updated just
-now may not be listed yet."""
 _ASIDE: Final = (0, -4, 4, -16, 16, -64, 64, -256, 256)
 """Seconds beside the best place for a cut where it is tried."""
 
@@ -29,23 +26,25 @@ Questions = Generator[Bounds, Answer, tuple[SpanPart, ...]]
 
 
 def split_questions(
-    after: int | None, before: int | None, *, present: int, parts: int, limit: int
+    after: int | None, before: int | None, *, present: int, settle: int, parts: int, limit: int
 ) -> Questions:
     """Yield what to ask about a span, take the answers, and return its parts.
 
-    A span that reaches to the present has one more part, from a minute before it on, for what
+    A span that reaches to the present has one more part, from shortly before it on, for what
     is updated while the others are read. There are fewer parts where no cut can be made.
 
     Args:
         after: lower bound of the span, in seconds; None for the beginning of time.
         before: upper bound; None for the present.
         present: the service's present.
+        settle: seconds before it that are left to the part that is read last: whatever is
+            updated from now on is listed there.
         parts: how many are wanted, the one that is read last aside.
         limit: rows at which a page is full.
     """
     is_open = before is None or before >= present
     start = min(0, before or 0) if after is None else after
-    end = present - _UNSETTLED if before is None or is_open else before
+    end = present - settle if before is None or is_open else before
     cuts: list[int] = []
     estimates = [0.0]
     if start < end:

@@ -1,8 +1,9 @@
 """Parts of a span in the eyes of their caller: read, resumed, written down, and refused."""
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from attrs import evolve
@@ -120,6 +121,21 @@ async def test_a_span_up_to_the_present_ends_with_a_part_that_is_read_last(
         service.touch(moved)
         found = await ids_of(client.list_applications(part=last))
     assert moved in found
+
+
+@pytest.mark.parametrize(
+    ("zone", "seconds"), [(UTC, 60), (ZoneInfo("UTC"), 60), (ZoneInfo("America/New_York"), 3_660)]
+)
+async def test_where_clocks_are_set_back_the_last_part_begins_an_hour_earlier(
+    zone: tzinfo, seconds: int
+) -> None:
+    """What is updated in the hour that comes twice is listed in it as well."""
+    async with Emulator(applications=50) as service:
+        options: dict[str, Any] = {"auth": service.oauth2, "service_timezone": zone}
+        async with IncomeClient(service.url, **options) as client:
+            present = await client.service_time()
+            *_, last = await split_span(client)
+    assert last.updated_after == present - timedelta(seconds=seconds)
 
 
 async def test_a_part_is_read_with_its_own_bounds_only(client: IncomeClient) -> None:

@@ -42,7 +42,9 @@ def split(
     world: World, after: int, before: int | None, parts: int, limit: int, hook: Hook = nothing
 ) -> tuple[SpanPart, ...]:
     """Cut a span of a world into parts."""
-    questions = split_questions(after, before, present=world.now, parts=parts, limit=limit)
+    questions = split_questions(
+        after, before, present=world.now, settle=60, parts=parts, limit=limit
+    )
     try:
         bounds = next(questions)
         while True:
@@ -200,7 +202,7 @@ def sizes(pattern: str, parts: int) -> tuple[list[int], int]:
     seconds = seconds_of(pattern, 100_000, seed=1) if pattern else []
     service = SimulatedList(seconds or [YEAR.after], seed=1)
     questions = split_questions(
-        YEAR.after - 1, YEAR.before, present=YEAR.before + 10**7, parts=parts, limit=1000
+        YEAR.after - 1, YEAR.before, present=YEAR.before + 10**7, settle=60, parts=parts, limit=1000
     )
     asked = 0
     try:
