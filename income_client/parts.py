@@ -29,9 +29,9 @@ async def split_span(
 ) -> tuple[SpanPart, ...]:
     """Cut a span into parts that hold about as many applications each (contract section 4.1).
 
-    Takes about 30 list calls for each part, one after the other, and lists no application
-    for it. Each part is read by ``client.list_applications(part=part)``, on any machine, in
-    any order and at any time. Together they yield each application once, those aside that
+    Takes about 30 list calls for each part, one after the other; the span is not walked.
+    Each part is read by ``client.list_applications(part=part)``, on any machine, in any order
+    and at any time. Together they yield each application once, those aside that
     are updated meanwhile. Since the sizes are estimates, more parts than machines
     spread the work best: each machine takes the next part once it is done with one.
 

@@ -125,9 +125,12 @@ async def read_part(text: str, *, instead_of: Iterable[Moment | None]) -> "SpanP
     if not 0 <= place < len(lines):
         raise MisuseError(f"--part {text}: there are {counted(len(lines), 'line')}")
     try:
-        return SpanPart.from_json(lines[place])
+        part = SpanPart.from_json(lines[place])
     except ConfigurationError as error:
         raise MisuseError(f"--part {text}: {error.message}") from None
+    if part.read_last and part.of > 1:
+        say(f"{part}: this finds all updates only if the others were done before it began")
+    return part
 
 
 def moments_of(part: "SpanPart") -> tuple[Moment | None, Moment | None]:

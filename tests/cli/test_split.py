@@ -43,6 +43,7 @@ def test_files_of_all_parts_are_the_whole(service_cli: Cli, income_service: Inco
     moved = min(ids_in(folder / "part-1.jsonl"))
     income_service.touch(moved)
     last = service_cli("export", "--part", "parts.jsonl:4")
+    assert "only if the others were done before" in last.stderr
     assert "the next export begins with --updated-after" in last.stderr
     found = ids_in(*folder.glob("part-?.jsonl"))
     assert found == Counter(income_service.ids) + Counter([moved])
