@@ -31,6 +31,7 @@ NAMES: Final = {
     "exporting.frames": "RecordTables to_arrow to_pandas to_polars",
     "fetching": "Fetcher FetchFailure",
     "http.tokens": "StoredToken TokenStore",
+    "parts": "split_span",
     "polling.batches": "Batch",
     "polling.poller": "Poller",
     "polling.status": "PollerStatus",
@@ -50,6 +51,7 @@ NAMES: Final = {
         PaystubEntry
     """,
     "records.files": "DownloadedFile DownloadProgress",
+    "records.parts": "SpanPart",
     "records.paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
     "records.window": "Window",
     "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",

@@ -254,7 +254,7 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
     """Yield the id in each line of standard input: an id alone, or JSON that has one."""
     number = 0
     rest = bytearray()
-    while piece := await _read(descriptor):
+    while piece := await read_input(descriptor):
         rest += piece
         if b"\n" not in piece:
             continue  # looking through a long line at every piece would take its square
@@ -268,7 +268,7 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
         yield _id_in(bytes(rest).strip(), number + 1)
 
 
-async def _read(descriptor: int) -> bytes:
+async def read_input(descriptor: int = 0) -> bytes:
     """Return what comes next, from a terminal, a file or a pipe; nothing at the end."""
     future: Future[bytes] = Future()
     future.set_running_or_notify_cancel()

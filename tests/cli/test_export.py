@@ -71,6 +71,7 @@ def test_the_manifest_has_the_span(export: Export) -> None:
         "updated_after": "2026-05-01T00:00:00",
         "updated_before": "2026-06-30T12:00:00",
         "next_updated_after": "2026-06-30T11:59:55",
+        "part": None,
         "documents": False,
         "pages": False,
         "addresses": False,

@@ -22,7 +22,7 @@ LAYERS: Final = (
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
-    {"client", "configuration", "receivers"},
+    {"client", "configuration", "parts", "receivers"},
     {"__init__", "_lazy"},
     {"engines"},
     {"cli", "testing"},
@@ -49,7 +49,8 @@ PURE: Final = (
     *(
         f"walk.{name}"
         for name in (
-            "checkpoint", "density", "placing", "planner", "tail", "windows",
+            "checkpoint", "density", "edges", "placing", "planner", "sampling", "split", "tail",
+            "windows",
         )
     ),
     *(

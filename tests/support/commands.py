@@ -42,6 +42,7 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "find": lambda service: (_reference(service),),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
     "schema": lambda _: ("postgres",),
+    "split": lambda _: ("--parts", "2"),
     "token": lambda _: (),
     "completion": lambda _: ("bash",),
 }
@@ -55,6 +56,7 @@ _ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
 _FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "application": (("-o", "json", "--show-personal-data"), ("--show-personal-data",)),
     "doctor": (("-o", "json"),),
+    "split": (("-o", "csv"), ("-o", "table")),
     "token": (("-o", "json"), ("--reveal",)),
     **dict.fromkeys(("applications", "dead-letters", "documents", "find"), _ROWS),
 }

@@ -65,7 +65,7 @@ class Walk:
             assert self.planner.refuse(question), f"{question} was refused: {reply.reason}"
         else:
             served_at = self.world.now if self.tells_time else None
-            answer = Answer.of(self._page(reply), self.limit, served_at)
+            answer = Answer.of(page_of(self.world, reply), self.limit, served_at)
             self.planner.receive(question, answer)
         assert self.planner.requests <= self.most_requests, "the walk does not end"
         while self.planner.ready:
@@ -89,21 +89,25 @@ class Walk:
             )
             self.in_flight.append((question, reply))
 
-    def _page(self, reply: ListReply) -> ApplicationPage:
-        return ApplicationPage(
-            updated_after=EPOCH + timedelta(seconds=reply.after),
-            updated_before=EPOCH + timedelta(seconds=reply.before),
-            applications=tuple(map(self._row, reply.ids)),
-        )
 
-    def _row(self, application_id: str) -> ApplicationSummary:
-        number = self.world.number_of(application_id)
-        assert number is not None
-        return ApplicationSummary(
-            application_id=application_id,
-            application_reference_id=application_id,
-            application_date=EPOCH + timedelta(seconds=self.world.applied_at(number)),
-        )
+def page_of(world: World, reply: ListReply) -> ApplicationPage:
+    """Return a reply of the emulator's list rule as the page that a client reads."""
+    return ApplicationPage(
+        updated_after=EPOCH + timedelta(seconds=reply.after),
+        updated_before=EPOCH + timedelta(seconds=reply.before),
+        applications=tuple(row_of(world, one) for one in reply.ids),
+    )
+
+
+def row_of(world: World, application_id: str) -> ApplicationSummary:
+    """Return an application as a row of the list."""
+    number = world.number_of(application_id)
+    assert number is not None
+    return ApplicationSummary(
+        application_id=application_id,
+        application_reference_id=application_id,
+        application_date=EPOCH + timedelta(seconds=world.applied_at(number)),
+    )
 
 
 def walk(

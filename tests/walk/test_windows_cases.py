@@ -10,7 +10,7 @@ from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Intervals
-from tests.support.walks import BASE, Walk, walk
+from tests.support.walks import BASE, Walk, row_of, walk
 
 MEANINGS = [(lower, upper) for lower in (False, True) for upper in (False, True)]
 
@@ -51,7 +51,7 @@ def test_the_present_is_taken_from_the_clock_where_the_echo_has_none() -> None:
     walked: Walk = walk(world, BASE - 1, None, limit=20)
     question = walked.planner.next()
     assert question is not None
-    rows = tuple(walked._row(key) for key in world.ids[:20])
+    rows = tuple(row_of(walked.world, key) for key in world.ids[:20])
     page = ApplicationPage(
         updated_after=EPOCH, updated_before=EPOCH.replace(year=9999), applications=rows
     )
@@ -91,7 +91,7 @@ def test_a_service_that_ignores_the_bounds_is_an_error_each_time() -> None:
     """A walk that goes on after the error has passed over no second."""
     planner = WalkPlanner(Bounds(BASE, BASE + 100), limit=5, walkers=1)
     walked = walk(World([BASE] * 5, now=BASE + 50), BASE, None, limit=5)
-    rows = tuple(map(walked._row, walked.world.ids))
+    rows = tuple(row_of(walked.world, key) for key in walked.world.ids)
 
     def go_on() -> None:
         while (question := planner.next()) is not None:
