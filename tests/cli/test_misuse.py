@@ -76,7 +76,7 @@ INVALID: Final = [
     (f"emulate {TO_NOBODY} --callback-token-url http://x.y/?hidden", "--callback-token-url"),
     (f"emulate {TO_NOBODY} --callback-ca x.pem", "https"),
     (f"emulate {OVER_TLS} --callback-certificate x.pem", "together"),
-    ("export", "parameter --to is missing"),
+    ("export", "--to is missing"),
     ("export --to", "parameter --to requires an argument"),
     *((f"export --to x {form}", "--format") for form in
       ("--output parquet", "--output=parquet", "-o parquet")),
