@@ -24,6 +24,7 @@ from tests.support.nats_server import NatsServer
 
 from .cluster_processes import (
     BUCKET,
+    CONSUMER,
     STREAM,
     SUBJECT,
     TABLES,
@@ -241,6 +242,7 @@ async def chaos(
         made.start(workers)
         await made.leader()
         watching = asyncio.create_task(_keep_watching(made))
+        await made.broker.jetstream().publish(SUBJECT, b"what no worker can read")
         while made.service.asked().versions < updates:
             await asyncio.sleep(chance.uniform(0.3, 1.5))
             harm = chance.choices([*done], (4, 2, 1, 1))[0]
@@ -257,6 +259,7 @@ async def chaos(
             made.replace_dead()
             await asyncio.sleep(0.2)
         seconds = time.monotonic() - began
+        await _until_all_is_acknowledged(made)
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
@@ -273,6 +276,17 @@ async def chaos(
             done=done,
             seconds=seconds,
         )
+
+
+async def _until_all_is_acknowledged(made: Cluster) -> None:
+    """Wait until no message is left to be delivered again."""
+    stream = made.broker.jetstream()
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            info = await stream.consumer_info(STREAM, CONSUMER)
+            if not info.num_pending and not info.num_ack_pending:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _keep_watching(made: Cluster) -> None:
