@@ -72,7 +72,7 @@ class ClusterScale:
 
 
 FULL: Final = ClusterScale(
-    updates=20_000, applications=2_000, rate=180, events=10_000, polled=2_000, rounds=5, seconds=12
+    updates=20_000, applications=5_000, rate=180, events=10_000, polled=2_000, rounds=5, seconds=12
 )
 """What the goals are about."""
 QUICK: Final = ClusterScale(

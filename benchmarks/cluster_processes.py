@@ -116,8 +116,8 @@ async def tried_again(work: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0.1)
 
 
-async def poll(place: Place, working: Flags, slot: int) -> None:
-    """Relay while it holds the lease; note since when it does, by the machine's clock."""
+async def poll(place: Place, working: Flags, published: Flags, slot: int) -> None:
+    """Relay while it holds the lease; note since when it does, and count what it publishes."""
     async with connected(place.nats) as broker, place.client() as client:
         stream = broker.jetstream()
         bucket = await tried_again(partial(stream.key_value, BUCKET))
@@ -140,8 +140,14 @@ async def poll(place: Place, working: Flags, slot: int) -> None:
                     working[slot] = 0.0 if is_standby else time.monotonic()
                 await asyncio.sleep(_LOOK_SECONDS)
 
+        publish = nats_publisher(stream, SUBJECT)
+
+        async def count(event: UpdateEvent) -> None:
+            published[0] += 1
+            await publish(event)
+
         noting = asyncio.create_task(note())
-        await relay(poller, nats_publisher(stream, SUBJECT))
+        await relay(poller, count, concurrency=5)  # so that a batch takes long enough to be hit
         noting.cancel()
 
 
