@@ -26,7 +26,6 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "polling": "what polling costs the service and the machine",
         "downloads": "files, against bare loops of aiohttp",
         "callbacks": "receivers, against bare handlers",
-        "cluster": "pollers, workers and a broker, killed and timed",
     }
 )
 """What each part is about, in the order of the report; each is a module of this package."""
