@@ -280,7 +280,7 @@ def _failure(error: Exception) -> CheckpointError:
     match error:
         case BucketNotFoundError():
             reason, retryable = "the bucket does not exist", False
-        case NoRespondersError() | NotFoundError():
+        case NoRespondersError() | NotFoundError() | APIError(err_code=None):
             reason = "the bucket is gone, or JetStream is not running"
         case MaxPayloadError():
             reason = "a value is larger than the server's max_payload"

@@ -415,6 +415,8 @@ class TokenCache:
                 await self._clock.sleep(_LOOK_SECONDS)
             # The one that had claimed it may have saved it just now.
             token = await self._load()
+            if token is not None and is_claimed:
+                self._begin_saving(token)  # which ends the claim: others would wait for it
             if token is not None or is_claimed:
                 return token
         return None

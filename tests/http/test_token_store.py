@@ -1,11 +1,11 @@
 """A shared store saves token requests, and may fail."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
-from income_client.http.tokens import StoredToken, Token
+from income_client.http.tokens import StoredToken, Token, TokenCache
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
 from tests.support.scripted_server import always, forever, reply, with_tokens
@@ -265,3 +265,50 @@ async def test_without_a_working_claim_the_token_is_requested(
     assert text(await shared(shop, clock, shelf).get()) == "t1"
     assert "the token could not be claimed: OSError" in caplog.text
     assert "S3CRET" not in caplog.text
+
+
+async def test_a_claim_that_turns_out_to_be_needless_is_ended(
+    shop: Shop, clock: JumpingClock
+) -> None:
+    """If another has renewed it just before the claim, nobody waits for a claim at its end."""
+
+    class LateShelf(ClaimedShelf):
+        async def claim(self, seconds: float) -> bool:
+            self.stored = StoredToken(
+                access_token=Secret("s"), expires_at=NOON + timedelta(seconds=60), lifetime=60
+            )
+            return await super().claim(seconds)
+
+    shelf = LateShelf(clock)
+    assert text(await shared(shop, clock, shelf).get()) == "s"
+    await settle()
+    assert await shelf.claim(5)
+
+
+@pytest.mark.parametrize("hours", [-1, 1, -24, 24])
+async def test_a_wrong_time_of_day_only_costs_token_requests(
+    shop: Shop, clock: JumpingClock, hours: int
+) -> None:
+    """A process whose clock differs from the others' still gets tokens that are accepted."""
+    shelf = ClaimedShelf(clock)
+    began = clock.monotonic()
+
+    def wrong() -> datetime:
+        return NOON + timedelta(hours=hours, seconds=clock.monotonic() - began)
+
+    caches = [
+        shared(shop, clock, shelf),
+        TokenCache(shop.request, clock, store=shelf, wall_time=wrong),
+    ]
+    ends: dict[str, float] = {}
+    for _ in range(60):
+        for cache in caches:
+            for is_last in (False, True):
+                token = await cache.get()
+                if clock.monotonic() < ends.setdefault(text(token), clock.monotonic() + 3600):
+                    break
+                assert not is_last
+                cache.invalidate(token)
+            await settle()
+        clock.advance(600)
+    assert shop.asked <= 2 * 12

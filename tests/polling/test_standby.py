@@ -152,6 +152,24 @@ async def test_a_standby_takes_over_once_the_lease_has_expired(
         assert sorted(ids_of(standby.records)) == sorted(updated)
 
 
+@pytest.mark.parametrize("hours", [-48, 48])
+async def test_the_time_of_day_does_not_matter_to_a_lease(
+    hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby whose clock is days away from the leader's waits for the lease like any other."""
+    async with cluster() as made:
+        leader, standby = await leader_and_standby(made, interval=3600.0)
+        wrong = time.time() + hours * 3600
+        monkeypatch.setattr("time.time", lambda: wrong)
+        await made.pass_time(int(2 * LEASE))
+        assert standby.poller.status.is_standby
+        updated = made.place.touch(1)
+        await leader.kill()
+        made.replicas.remove(leader)
+        await made.pass_time(18)
+        assert ids_of(standby.records) == updated
+
+
 @pytest.mark.parametrize("ending", ["stop", "aclose", "once"])
 async def test_a_poller_that_ends_gives_its_lease_up(ending: str) -> None:
     """So that a deployment does not wait for it to expire."""

@@ -36,15 +36,16 @@ class NatsServer:
         """Where it is."""
         return f"nats://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start it, and wait until it listens."""
+    def start(self, *, jetstream: bool = True) -> None:
+        """Start it, with JetStream or without, and wait until it listens."""
         for old in self._folder.glob("*.ports"):
             old.unlink()
         folder = str(self._folder)
         self._process = subprocess.Popen(
             [
                 *(str(_BINARY), "-c", str(self._config), "-a", "127.0.0.1", "-p", str(self.port)),
-                *("-js", "-sd", folder, "--ports_file_dir", folder),
+                *("--ports_file_dir", folder),
+                *(("-js", "-sd", folder) if jetstream else ()),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
