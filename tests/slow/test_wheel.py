@@ -89,7 +89,9 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "cli",
         "dev",
         "full",
+        "nats",
         "parquet",
+        "postgres",
         "storage",
         "telemetry",
     ]

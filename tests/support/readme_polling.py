@@ -63,7 +63,13 @@ def updated(service: Emulator, numbers: range) -> list[str]:
 async def begun(path: Path) -> None:
     """Wait until a poller that begins with the present has noted which one that is."""
     store = path.parent / "polls.db"
-    await until(lambda: store.exists() and bool(_rows(store, "SELECT * FROM checkpoints")))
+
+    def has_begun() -> bool:
+        with contextlib.suppress(sqlite3.OperationalError):  # the file is there before its tables
+            return store.exists() and bool(_rows(store, "SELECT * FROM checkpoints"))
+        return False
+
+    await until(has_begun)
 
 
 async def follows(service: Emulator, path: Path) -> None:
