@@ -45,8 +45,8 @@ async def split(
 ) -> int:
     """Cut a period into parts that several machines read.
 
-    Each part is a line of JSON, without personal data. Whoever takes it reads it
-    with export --part, at any time and in any order. Together the parts are the
+    Each part is a line of JSON, without personal data. Any machine reads it with
+    export --part, at any time and in any order. Together the parts are the
     whole period. Their sizes are estimates: take several parts for each machine.
 
     A period up to the present has one more part, marked "read_last": it holds
