@@ -176,11 +176,23 @@ async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
 
 
 def _unreachable(url: str, words: str) -> str:
-    # The address may hold a password.
-    places = ", ".join(urlsplit(one).netloc.rpartition("@")[2] or "?" for one in url.split(","))
+    # A part without a user name may be half of a password that has a comma.
+    parts = [one if "@" in one or "@" not in url else "" for one in url.split(",")]
+    places = ", ".join(map(_place_of, parts))
     if "authorization" in words or "authentication" in words:
         return f"--nats: the server at {places} refused the credentials"
     return f"--nats: no NATS server answers at {places}"
+
+
+def _place_of(url: str) -> str:
+    """Return the host and port of an address, which may hold a password."""
+    try:
+        parts = urlsplit(url)
+        # What stands before another host may be a part of a password.
+        place = f"{parts.hostname}:{parts.port}" if parts.hostname and parts.port else "?"
+    except ValueError:
+        return "?"
+    return place if parts.username or "@" not in url else "?"
 
 
 async def _check_subject(server: "Client", subject: str) -> None:

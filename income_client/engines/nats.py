@@ -222,7 +222,8 @@ class NatsTokenStore(TokenStore):
         now = time.monotonic()
         if revision != self._seen:
             self._seen, self._seen_at = revision, now
-        if token.claims and now - self._seen_at < seconds:
+        is_of_others = token.claims and revision != self._claimed
+        if is_of_others and now - self._seen_at < seconds:
             return False
         content = msgspec.json.encode(msgspec.structs.replace(token, claims=token.claims + 1))
         try:

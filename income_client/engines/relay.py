@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol, Self
 
@@ -167,18 +168,19 @@ async def relay(
                     raise
                 raise _Unpublished(type(error).__name__) from None
 
-    async for batch in poller.batches():
-        records = zip(batch, batch.delivery_ids, strict=True)
-        try:
-            async with batch:
-                await _all(send(_event(*one, payload)) for one in records)
-        except CheckpointConflictError:
-            continue  # the poller waits for its turn, or ends
-        except _Unpublished as failure:
-            facts = {"error": str(failure), "events": len(batch)}
-            _LOGGER.warning(
-                "events were not published (%s); they are tried again", failure, extra=facts
-            )
+    async with aclosing(poller.batches()) as batches:
+        async for batch in batches:
+            records = zip(batch, batch.delivery_ids, strict=True)
+            try:
+                async with batch:
+                    await _all(send(_event(*one, payload)) for one in records)
+            except CheckpointConflictError:
+                continue  # the poller waits for its turn, or ends
+            except _Unpublished as failure:
+                facts = {"error": str(failure), "events": len(batch)}
+                _LOGGER.warning(
+                    "events were not published (%s); they are tried again", failure, extra=facts
+                )
 
 
 def _event(record: ApplicationRecord, delivery_id: str, payload: Payload) -> UpdateEvent:
@@ -192,12 +194,15 @@ def _event(record: ApplicationRecord, delivery_id: str, payload: Payload) -> Upd
 
 async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Do all at once; after a failure cancel the others and raise it."""
-    failure = None
+    # A task group of Python 3.11 would raise a failure in place of its own cancellation.
+    tasks = [asyncio.create_task(work) for work in works]
     try:
-        async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(work)
-    except ExceptionGroup as errors:
-        failure = errors.exceptions[0]
-    if failure is not None:
-        raise failure
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        failures = [task.exception() for task in tasks if not task.cancelled()]
+    for failure in failures:
+        if failure is not None:
+            raise failure

@@ -85,8 +85,11 @@ class Lease:
         self._saved: Checkpoint | None = None
         self._saved_at = 0.0
         self._unsure: _Write | None = None
+        self._stored: StoredCheckpoint | None = None
+        self._own: StoredCheckpoint | None = None
         self._watched: int | None = None
         self._watched_since = 0.0
+        self._is_over = False  # another poller has taken over, or it was released
         self._renewal: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self.is_lost: bool = False
@@ -123,7 +126,10 @@ class Lease:
             try:
                 await self.save(taken)
             except CheckpointConflictError:
-                self.is_lost = False
+                self.is_lost = self._is_over = False
+                if self._seconds is not None:
+                    self._watched = None
+                    await self._clock.sleep(self._seconds / _LOOKS)
                 continue
             letters = await _asked(self._letters)
             self._begin_renewing()
@@ -167,26 +173,35 @@ class Lease:
                 if written is not None:
                     with suppress(CheckpointError):
                         await self._check()
-                if self._saved is not checkpoint:
+                if written is None or self._saved is not checkpoint:
                     raise
             else:
                 self._confirm(written)
 
     async def release(self) -> None:
         """Give it up if there are standbys, so that one takes over at once."""
-        is_held = self._seconds is not None and not self.is_lost
+        is_stored = self._seconds is not None and self._saved is not None
         self.abandon()
-        if is_held and self._saved is not None:
+        if is_stored and not self._is_over:
+            self._is_over = True
             with suppress(IncomeClientError):
                 async with self._lock:
                     await self._save(self._last, (), ())
 
     def abandon(self) -> None:
-        """Renew it no more."""
-        self.is_lost = self.is_lost or self._seconds is not None
+        """Renew it no more, if it was taken."""
+        if self._seconds is not None and self._saved is not None:
+            self.is_lost = True
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
+
+    def successor(self) -> "Lease":
+        """Return a lease that is not taken yet, and knows what this one has seen and saved."""
+        new = Lease(self._store, self._name, self._clock, self._seconds)
+        new._own = self._stored
+        new._watched, new._watched_since = self._watched, self._watched_since
+        return new
 
     @property
     def _last(self) -> Checkpoint:
@@ -199,7 +214,8 @@ class Lease:
         """Return what is stored; with standbys, once no other poller holds the lease."""
         while True:
             stored = await self._load()
-            if self._seconds is None or self._is_available(stored, self._seconds):
+            is_own = stored == self._own
+            if self._seconds is None or is_own or self._is_available(stored, self._seconds):
                 return stored
             await self._clock.sleep(self._seconds / _LOOKS)
 
@@ -224,16 +240,17 @@ class Lease:
         loop = asyncio.get_running_loop()
         weakref.finalize(self, _cancel, self._renewal, loop).atexit = False
 
-    async def renew(self, seconds: float) -> None:
-        """Save the checkpoint again unless it was saved within so many seconds."""
+    async def renew(self, seconds: float) -> bool:
+        """Save the checkpoint again unless that was done lately; return False if it is given up."""
         now = self._clock.monotonic()
         if self.idle_since is not None and now - self.idle_since > self._longest_absence:
             self._renewal = None  # which this is
             await self.release()
-            return
+            return False
         async with self._lock:
             if now - self._saved_at >= seconds:
                 await self._save(self._last, (), ())
+        return True
 
     # The store
 
@@ -244,7 +261,7 @@ class Lease:
         if unsure is not None and stored == unsure.stored:
             self._confirm(unsure)
         if stored.version != self._version:
-            self.is_lost = True
+            self.is_lost = self._is_over = True
             raise CheckpointConflictError("another poller has taken over this name")
 
     def _text_of(self, checkpoint: Checkpoint) -> str:
@@ -289,15 +306,20 @@ class Lease:
                 )
             )
         except CheckpointConflictError:
+            # An earlier try may have been made only after the store was asked for it. Texts of
+            # two who take the name at once may be equal.
+            is_later = self._bound is None and self._saved is not None
+            if is_later and await self._load() == stored:
+                return write
             self._unsure = None
-            self.is_lost = True
+            self.is_lost = self._is_over = True
             raise
         if version != stored.version:
             raise CheckpointError("the checkpoint store must return the next version")
         return write
 
     def _confirm(self, write: _Write) -> None:
-        self._version = write.stored.version
+        self._version, self._stored = write.stored.version, write.stored
         self._saved, self._saved_at, self._unsure = write.checkpoint, write.began, None
 
 
@@ -308,7 +330,8 @@ async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: fl
         if lease is None or lease.is_lost:
             return
         try:
-            await lease.renew(pause / 2)
+            if not await lease.renew(pause / 2):
+                return
         except CheckpointConflictError:
             return
         except IncomeClientError as error:

@@ -93,8 +93,7 @@ class Poller:
         self._name, self._source, self._clock = name, source, clock
         self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
         self._has_standby = standby
-        self._make_lease = partial(Lease, checkpoints, name, clock, lease if standby else None)
-        self._lease = self._make_lease()
+        self._lease = Lease(checkpoints, name, clock, lease if standby else None)
         self._monitor = Monitor(name, instrumentation, clock)
         self._schedule = Schedule(interval, clock, random.random)
         self._batches = Batches(self._lease, self._monitor)
@@ -288,7 +287,7 @@ class Poller:
             raise CheckpointConflictError("another poller has taken over this name")
         # Batches that are out keep the lost lease, by which nothing can be saved any more.
         self._lease.abandon()
-        self._lease = self._make_lease()
+        self._lease = self._lease.successor()
         self._batches = Batches(self._lease, self._monitor)
         self._state = self._poll = self._new = self._out = None
         self._records = iter(())

@@ -166,3 +166,22 @@ async def test_faststream_publishes_the_json_under_the_id() -> None:
         message, options = sent[0]
         assert UpdateEvent.from_json(message) == broker.events[0]
         assert options["correlation_id"] == options["headers"]["Nats-Msg-Id"] == broker.events[0].id
+
+
+async def test_a_relay_that_is_cancelled_ends() -> None:
+    """Also while its publisher fails, and turns the cancellation into an error of its own."""
+    async with scene() as place:
+        began = asyncio.Event()
+
+        async def publish(_event: UpdateEvent) -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ConnectionError from None
+
+        task = asyncio.create_task(relay(place.poll(start="2020-01-01"), publish))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

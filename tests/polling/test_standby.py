@@ -337,3 +337,35 @@ async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
     async with scene() as place:
         with pytest.raises(ConfigurationError, match=next(iter(options))):
             place.poll(**options)
+
+
+async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader() -> None:
+    """The time that a standby has watched the other counts, whoever waits for it."""
+    async with cluster() as made:
+        leader = made.add(interval=3600.0)
+        leader.start()
+        await made.pass_time(2)
+        await leader.kill()
+        made.replicas.remove(leader)
+        standby = made.add()
+        for _ in range(6):
+            waiting = asyncio.ensure_future(anext(standby.poller))
+            await made.pass_time(4)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        standby.start()
+        await made.pass_time(3)
+        assert not standby.poller.status.is_standby
+        await standby.poller.aclose()
+
+
+async def test_closing_after_a_cancellation_gives_the_lease_up() -> None:
+    """The usual way in which a program of asyncio ends."""
+    async with cluster() as made:
+        leader, standby = await leader_and_standby(made, interval=3600.0)
+        assert leader.task is not None
+        leader.task.cancel()
+        await asyncio.wait([leader.task])
+        await leader.poller.aclose()
+        await made.pass_time(2)
+        assert not standby.poller.status.is_standby

@@ -184,3 +184,22 @@ async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> Non
         await batches.aclose()
         again = await take(place.poll(start="2020-01-01"))
         assert again.records == first.records
+
+
+async def test_the_error_of_a_block_that_commits_by_itself_is_raised() -> None:
+    """The rows are rolled back, so that nobody may take them for written."""
+    async with scene() as place:
+        place.store = DatabaseStore()
+        connection = Connection()
+        poller = place.poll()
+        place.touch(1)
+        batch = await take(poller)
+
+        async def write_and_commit() -> None:
+            async with batch.transaction(connection):
+                connection.rows.append("row")
+                await batch.commit()
+
+        with pytest.raises(ConfigurationError, match="committed already"):
+            await write_and_commit()
+        assert connection.rows == []
