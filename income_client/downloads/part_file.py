@@ -247,6 +247,11 @@ def _boot_id() -> str | None:
 
 
 def _name_once(part: Path, final: Path) -> None:
+    if not _has_flock():
+        # Windows: its rename replaces nothing. A second name could not be removed while another
+        # download reads the file by the first.
+        part.rename(final)
+        return
     try:
         os.link(part, final)
     except OSError as error:
@@ -265,12 +270,20 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _lock(descriptor: int) -> bool:
-    """Lock a file, or return False where there are no locks; `BlockingIOError` if it is locked."""
+def _has_flock() -> bool:
     try:
-        import fcntl  # noqa: PLC0415 - not every system has it, and the rest goes without
+        import fcntl  # noqa: F401, PLC0415 - not every system has it
     except ModuleNotFoundError:
         return False
+    return True
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file, or return False where there are no locks; `BlockingIOError` if it is locked."""
+    if not _has_flock():
+        return False
+    import fcntl  # noqa: PLC0415 - not every system has it
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

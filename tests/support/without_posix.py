@@ -57,6 +57,7 @@ def restrict() -> None:
     for name in _TAKE_DIR_FD:
         setattr(os, name, _without_dir_fd(getattr(os, name)))
     os.remove = os.unlink
+    os.rename = _replacing_nothing(os.rename)
     for name in ("rename", "replace", "unlink", "remove"):
         setattr(os, name, _refusing_open_files(getattr(os, name)))
     os.open = _refusing_folders(os.open)
@@ -87,6 +88,16 @@ def _refusing_open_files(call: Callable[..., Any]) -> Callable[..., Any]:
         if any(os.path.samestat(found, one) for one in _open_files()):
             raise PermissionError(errno.EACCES, "another process uses the file", str(path))
         return call(path, *args, **options)
+
+    return checked
+
+
+def _replacing_nothing(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def checked(path: Any, target: Any, **options: Any) -> Any:
+        if Path(target).exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        return call(path, target, **options)
 
     return checked
 
