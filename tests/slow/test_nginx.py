@@ -1,4 +1,4 @@
-"""mTLS that ends in nginx, with uvicorn behind it: what the README shows, run for real."""
+"""mTLS that ends in nginx, with uvicorn behind it: what the guide shows, run for real."""
 
 import contextlib
 import ssl
@@ -11,14 +11,14 @@ import pytest
 from tests.support.callback_certificates import SERVICE, Papers, pem_of
 from tests.support.callback_processes import free_port, nginx, nginx_program, uvicorn_command
 from tests.support.callbacks import Reply, ring
-from tests.support.readme import blocks, commands
+from tests.support.pages import EXAMPLES, commands, contents
 
-pytest.importorskip("fastapi", reason="the README's application needs the extra 'full'")
+pytest.importorskip("fastapi", reason="the guide's application needs the extra 'full'")
 
 pytestmark = pytest.mark.skipif(nginx_program() is None, reason="there is no nginx")
 
-(SERVER_BLOCK,) = blocks("nginx")
-(APPLICATION,) = (text for text in blocks("python") if text.startswith("# callbacks_nginx.py"))
+(SERVER_BLOCK,) = contents("nginx")
+APPLICATION: Final = (EXAMPLES / "callbacks_nginx.py").read_text("utf-8")
 (COMMAND,) = (line for line in commands("uvicorn") if "--ssl" not in line)
 BEHIND: Final = {
     "tcp": tuple(COMMAND.replace(" 8000", " 0").split()[1:]),
@@ -29,13 +29,13 @@ GOOD: Final = "127.0.0.2"
 
 
 def application() -> str:
-    """Return the README's, with the service where it comes from here."""
+    """Return the guide's, with the service where it comes from here."""
     assert SERVICE in APPLICATION
     return APPLICATION.replace("198.51.100.0/24", GOOD)
 
 
 def server_block(papers: Papers, port: int, upstream: str) -> str:
-    """Return the README's, with this machine's names in it."""
+    """Return the guide's, with this machine's names in it."""
     return (
         SERVER_BLOCK.replace("443", f"127.0.0.1:{port}")
         .replace("/etc/callbacks", str(papers.folder))

@@ -1,7 +1,7 @@
 """The types that a lender's programmer meets: complete, and the same for mypy and for pyright.
 
 The files in ``tests/consumer`` are a lender's code that uses every public name. Two type
-checkers read them and the README's examples at their strictest, with the types of the
+checkers read them and the pages' examples at their strictest, with the types of the
 installed package.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.readme import examples, file_name, kind_of
+from tests.support.pages import EXAMPLES
 
 CONSUMER: Final = Path(__file__).parents[1] / "consumer"
 FILES: Final = sorted(CONSUMER.glob("*.py"))
@@ -50,13 +50,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The lender's code and the README's examples, far from the package's sources."""
+    """The lender's code and the pages' examples, far from the package's sources."""
     folder = tmp_path_factory.mktemp("programs")
     shutil.copytree(CONSUMER, folder / "consumer", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "readme").mkdir()
-    for example in examples():
-        if kind_of(example) == "python":
-            (folder / "readme" / file_name(example)).write_text(example.parsed, "utf-8")
+    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 

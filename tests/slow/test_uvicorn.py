@@ -10,10 +10,10 @@ import pytest
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_processes import uvicorn_command
 from tests.support.callbacks import ring
-from tests.support.readme import commands
+from tests.support.pages import commands
 
 (COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
-pytest.importorskip("fastapi", reason="the README's application needs the extra 'full'")
+pytest.importorskip("fastapi", reason="the guide's application needs the extra 'full'")
 
 APPLICATION = f"""
 from fastapi import FastAPI
@@ -29,7 +29,7 @@ app = FastAPI(routes=[Route("/callbacks", Receiver(receiver))])
 
 
 def command(papers: Papers, protocol: str, verification: ssl.VerifyMode) -> list[str]:
-    """Return the README's command line of uvicorn, with this machine's names in it."""
+    """Return the guide's command line of uvicorn, with this machine's names in it."""
     line = COMMAND
     replaced = {
         "8443": "0",

@@ -20,6 +20,7 @@ from faststream.rabbit import RabbitBroker, TestRabbitBroker
 from faststream.redis import RedisBroker, TestRedisBroker
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
+from tests.support.readme import examples, file_name, kind_of
 
 from income_client import IncomeClient, MemoryCheckpointStore
 from income_client.emulator import Emulator
@@ -28,7 +29,6 @@ from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from tests.support.nats_server import NatsServer, connected
 from tests.support.postgres import postgres_server
 from tests.support.processes import ROOT
-from tests.support.readme import examples, file_name, kind_of
 
 GUIDE: Final = ROOT / "income_client" / "guide" / "workers.md"
 FILES: Final = {

@@ -11,7 +11,7 @@ import pytest
 from income_client import DecodeError, IncomeClient, NotFoundError, UnexpectedResponseError
 from income_client.emulator import Emulator, Fault
 from income_client.testing import check_checkpoint_store
-from tests.support.readme_examples import RunExample, loaded
+from tests.support.examples import RunExample, loaded
 
 
 async def asks_for_notes(service: Emulator, path: Path) -> None:

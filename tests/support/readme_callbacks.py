@@ -18,11 +18,10 @@ from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.receivers import callback_ssl_context
 from tests.support.callback_certificates import made_papers
 from tests.support.callbacks import served_by_uvicorn
+from tests.support.examples import loaded, logged, passes, started, until
+from tests.support.pages import commands
 from tests.support.processes import COMMAND, ROOT, environment
-from tests.support.readme import commands
-from tests.support.readme_examples import loaded, logged, passes, started
 from tests.support.readme_polling import alive, begun, ended, lines_of
-from tests.support.readme_services import until
 
 _USER: Final = BasicAuth("service", "invented-password")
 _BUYER: Final = OAuth2ClientCredentials("service", "invented-secret-of-the-service-00")

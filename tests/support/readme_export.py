@@ -9,10 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from income_client.emulator import Emulator
 from tests.support.readme import README
-from tests.support.readme_examples import python
-from tests.support.readme_services import served
+
+from income_client.emulator import Emulator
+from tests.support.examples import python, served
 
 _LINES: Final = "income-client export --to june.jsonl"
 _TABLES: Final = "income-client export --to tables --format parquet"

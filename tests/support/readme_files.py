@@ -9,7 +9,7 @@ from typing import Final
 
 from income_client import IncomeClient, MemoryCheckpointStore
 from income_client.emulator import Emulator, Fault
-from tests.support.readme_examples import loaded, python
+from tests.support.examples import loaded, python
 
 
 async def saves_pay_slips(service: Emulator, path: Path) -> None:

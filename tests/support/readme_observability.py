@@ -9,9 +9,8 @@ from aiohttp import ClientSession
 
 from income_client.emulator import Emulator, Fault
 from tests.support.callback_processes import free_port
-from tests.support.readme_examples import asgi, loaded, logged, python
+from tests.support.examples import asgi, loaded, logged, python, until
 from tests.support.readme_polling import alive, begun, ended, lines_of, updated
-from tests.support.readme_services import until
 
 
 async def tells(service: Emulator, path: Path) -> None:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from income_client.emulator import Emulator, Fault
+from tests.support.examples import python, reads, started, until, variables
 from tests.support.processes import COMMAND, ROOT, environment
-from tests.support.readme_examples import python, started, variables
-from tests.support.readme_services import reads, until
 
 _LINE: Final = re.compile(r"(app-[0-9a-f]{10}) [0-9-]{10} [0-9:]{8}\+00:00")
 

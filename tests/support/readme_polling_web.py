@@ -10,9 +10,8 @@ from typing import Final
 from aiohttp import ClientSession, web
 
 from income_client.emulator import Emulator, Fault
-from tests.support.readme_examples import asgi, loaded, logged
+from tests.support.examples import asgi, loaded, logged, until
 from tests.support.readme_polling import begun, ids_in, updated
-from tests.support.readme_services import until
 
 
 async def polls_with_fastapi(service: Emulator, path: Path) -> None:

@@ -1,0 +1,205 @@
+"""What the README and the guide show is true: every block is run, or compared with its source."""
+
+import asyncio
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping
+from configparser import ConfigParser
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+pytest.importorskip("duckdb", reason="the examples need the extra 'full'")
+
+from sybil import Example
+from sybil.example import SybilFailure
+
+from income_client import ConfigurationError
+from income_client.cli.app import command_line
+from income_client.configuration import read_file
+from income_client.emulator import Emulator
+from tests.slow.test_nginx import SERVER_BLOCK
+from tests.support.examples import RunExample, variables
+from tests.support.page_commands import COMMANDS, RunCommand
+from tests.support.page_texts import TEXTS
+from tests.support.pages import (
+    DEMO,
+    EXAMPLES,
+    PAGES,
+    TESTS,
+    blocks_of,
+    commands,
+    contents,
+    kind_of,
+    label,
+)
+
+_TABLES: Final = [
+    import_module(f"tests.support.{path.stem}").RUN
+    for path in sorted((Path(__file__).parents[1] / "support").glob("example_*.py"))
+]
+RUN: Final[Mapping[str, RunExample]] = {
+    name: run for table in _TABLES for name, run in table.items()
+}
+"""How each example is run; the tables are in ``tests/support/example_*.py``."""
+
+
+@pytest.mark.parametrize("name", sorted(RUN))
+def test_the_example_does_what_its_page_says(name: str, tmp_path: Path) -> None:
+    """It is run against the emulator."""
+
+    async def run(service: Emulator, folder: Path) -> None:
+        path = folder / name
+        path.write_text((EXAMPLES / name).read_text("utf-8"), "utf-8")
+        await RUN[name](service, path)
+
+    asyncio.run(_played(run, tmp_path))
+
+
+def test_every_example_is_run_and_shown() -> None:
+    """Each file has one row in a table, and one block on a page."""
+    files = sorted(path.name for path in EXAMPLES.glob("*.py"))
+    assert sorted(name for table in _TABLES for name in table) == files
+    shown = [text.partition("\n")[0].removeprefix("# ") for text in contents("python")]
+    assert sorted(shown) == files
+
+
+def _compare_example(block: Example) -> str | None:
+    """See that a block is a file, named in its first line."""
+    name = str(block.parsed).partition("\n")[0].removeprefix("# ")
+    path = EXAMPLES / name
+    if not path.is_file():
+        return f"{name} is no file in tests/examples"
+    return None if block.parsed == path.read_text("utf-8") else f"{name} differs from its file"
+
+
+def _run_commands(block: Example) -> str | None:
+    """Have a shell run each line, and check the result."""
+    for line in str(block.parsed).splitlines():
+        if not line.startswith("$ "):
+            return f"{line!r} is not a command; output belongs in a text block"
+        rows = [row for row in COMMANDS if f"{line[2:]} ".startswith(f"{row} ")]
+        if not rows:
+            return f"{line!r} has no row in the table COMMANDS"
+        run = COMMANDS[max(rows, key=len)]
+        asyncio.run(_played(_command(run, line[2:]), block.namespace["folder"]))
+    return None
+
+
+def _command(run: RunCommand, line: str) -> RunExample:
+    async def play(service: Emulator, folder: Path) -> None:
+        await run(service, folder, line)
+
+    return play
+
+
+async def _played(play: RunExample, folder: Path) -> None:
+    """Call something with a service that the environment names, updated in the last days."""
+    start = datetime.now(UTC).replace(tzinfo=None)
+    async with Emulator(300, start=start) as service:
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in variables(service).items():
+                patch.setenv(variable, value)
+            patch.chdir(folder)
+            await play(service, folder)
+
+
+def _compare_text(block: Example) -> str | None:
+    """Compare what is shown with where it comes from."""
+    checks = [check for start, check in TEXTS.items() if block.parsed.startswith(start)]
+    if len(checks) != 1:
+        return f"{len(checks)} rows of the table TEXTS begin as it does"
+    checks[0](block.parsed)
+    return None
+
+
+def _find_installation(block: Example) -> str | None:
+    """See that a command is alone in its block, to be copied as it is; CI runs it."""
+    return None if block.parsed in (f"{DEMO}\n", f"{TESTS}\n") else "it is neither command"
+
+
+def _find_reader(block: Example) -> str | None:
+    """See that the tests of nginx run it with this configuration."""
+    return None if block.parsed == SERVER_BLOCK else "the tests of nginx run another one"
+
+
+def _read_configuration(block: Example) -> str | None:
+    """Have the command read a configuration, with each of its profiles."""
+    path = block.namespace["folder"] / "config.toml"
+    path.write_text(block.parsed, "utf-8")
+    path.chmod(0o600)
+    profiles = tomllib.loads(block.parsed).get("profiles", {})
+    try:
+        for profile in (None, *profiles):
+            read_file(path, profile)
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
+def _start_by_unit(block: Example) -> str | None:
+    """Have the command's own parser read what a service unit starts."""
+    unit = ConfigParser(interpolation=None, strict=False)
+    unit.read_string(block.parsed)
+    shell, dash_c, script = shlex.split(unit["Service"]["ExecStart"])
+    words = shlex.split(script.partition(" >> ")[0])
+    assert (shell, dash_c, words[:2]) == ("/bin/sh", "-c", ["exec", "income-client"])
+    command_line().parse_args(words[2:], print_error=False, exit_on_error=False)
+    return None
+
+
+KINDS: Final[Mapping[str, Callable[[Example], str | None]]] = {
+    "console": _run_commands,
+    "ini": _start_by_unit,
+    "nginx": _find_reader,
+    "python": _compare_example,
+    "sh": _find_installation,
+    "text": _compare_text,
+    "toml": _read_configuration,
+}
+
+
+def _evaluate(block: Example) -> str | None:
+    evaluate = KINDS.get(kind_of(block))
+    return f"unknown kind {kind_of(block)!r}" if evaluate is None else evaluate(block)
+
+
+@pytest.mark.parametrize("block", blocks_of(*PAGES, evaluator=_evaluate), ids=label)
+def test_the_block_is_true(block: Example, tmp_path: Path) -> None:
+    """It does, or is, what it shows."""
+    block.namespace["folder"] = tmp_path
+    block.evaluate()
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        ("```python\n# unknown.py\n```", "unknown.py is no file"),
+        ("```python\n# incomes.py\n1 + 1\n```", "incomes.py differs"),
+        ("```console\n$ income-client fly\n```", "has no row"),
+        ("```console\n$ income-client trigger\n{}\n```", "is not a command"),
+        ("```sh\npip install everything\n```", "is neither command"),
+        ("```text\nOnce upon a time\n```", "0 rows"),
+        ("```toml\nbase_urn = 'https://income.example'\n```", "base_urn"),
+        ("```nginx\nserver {}\n```", "run another one"),
+        ("```ruby\nputs 1\n```", "unknown kind 'ruby'"),
+        ("```\n1 + 1\n```", "unknown kind ''"),
+        ("~~~python\n1 + 1\n~~~", "is no file"),
+    ],
+)
+def test_an_unchecked_block_fails(block: str, fault: str, tmp_path: Path) -> None:
+    """A block that no test runs or knows is an error."""
+    page = tmp_path / "page.md"
+    page.write_text(f"Read this:\n\n{block}\n", "utf-8")
+    (one,) = blocks_of(page, evaluator=_evaluate)
+    one.namespace["folder"] = tmp_path
+    with pytest.raises(SybilFailure, match=fault):
+        one.evaluate()
+
+
+def test_every_row_of_a_command_is_shown() -> None:
+    """The table holds no command that no page has."""
+    assert all(commands(row) for row in COMMANDS)

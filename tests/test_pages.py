@@ -1,0 +1,139 @@
+"""The README is short and complete; its tables, links and words are those of the package."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import income_client
+from tests.support.pages import DEMO, EXAMPLES, PAGES, README, TESTS, contents
+from tests.support.processes import ROOT
+
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+TEXT: Final = README.read_text("utf-8")
+COMES_WITH: Final[Mapping[str, str]] = {
+    "cryptography": "'income-client[callbacks]'",
+    "joserfc": "'income-client[callbacks]'",
+    "asyncpg": "'income-client[postgres]'",
+    "nats": "'income-client[nats]'",
+    "obstore": "'income-client[storage]'",
+    "pyarrow": "'income-client[parquet]'",
+    "opentelemetry": "opentelemetry-sdk",
+    "prometheus_client": "prometheus-client",
+    "starlette": "fastapi",
+}
+"""Packages that another name installs."""
+COME_ALONG: Final = {"aiohttp", "attrs", "income_client", "yarl"} | sys.stdlib_module_names
+"""Packages that come with this one."""
+AVOIDED: Final = re.compile(
+    r"\b(whoever|nobody|bought|goes on|go on with|stands?|told|tidings|audience|crew|harvest|"
+    r"cannot be meant|of one's own)\b",
+    re.IGNORECASE,
+)
+
+
+def test_the_pages_are_short() -> None:
+    """An engineer reads it in ten minutes, and each page of the guide in five."""
+    assert len(TEXT.splitlines()) <= 450
+    assert sum(len(page.read_text("utf-8").splitlines()) for page in PAGES[1:]) <= 1500
+
+
+def test_each_extra_is_in_its_table() -> None:
+    """Everything that can be installed in brackets is named there."""
+    (table,) = re.findall(r"^\| extra \|.*\n\|[-| :]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+    cells = [line.split("|")[1] for line in table.splitlines()]
+    named = re.findall(r"`(\w+)`", " ".join(cells))
+    assert sorted(named) == sorted(PROJECT["optional-dependencies"])
+    assert f"CPython {PROJECT['requires-python'].removeprefix('>=')} or later" in TEXT
+
+
+def test_the_version_is_this_one() -> None:
+    """What is said of stability is of the version that is installed."""
+    assert f"This is {income_client.__version__}," in TEXT
+
+
+def test_every_promise_is_linked_to_its_tests() -> None:
+    """The guarantees are numbered as the promises are."""
+    files = sorted(path.name for path in (ROOT / "tests" / "promises").glob("test_*.py"))
+    linked = re.findall(r"\[(\d+)\]\(tests/promises/(\w+\.py)\)", TEXT)
+    assert [number for number, _ in linked] == [str(number) for number in range(1, 17)]
+    assert all(name in files and int(name.split("_")[1]) == int(one) for one, name in linked)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """To a file, a heading of the page, or a heading of another one."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        file, _, anchor = target.partition("#")
+        found = page.parent / file if file else page
+        assert found.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", found.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {_anchor(heading) for heading in headings}, target
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+
+
+def test_pictures_are_of_text() -> None:
+    """A picture with a relative address breaks on an index page."""
+    assert "![" not in TEXT
+
+
+def test_every_page_is_in_the_table_of_the_guide() -> None:
+    """The table of contents of the guide is complete."""
+    linked = re.findall(r"^\| \[[\w-]+\]\((income_client/guide/[\w-]+\.md)\)", TEXT, re.MULTILINE)
+    assert sorted(linked) == [str(page.relative_to(ROOT)) for page in PAGES[1:]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_in_plain_words(page: Path) -> None:
+    """Words that are read twice are not used."""
+    assert AVOIDED.findall(page.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_says_what_else_it_needs(path: Path) -> None:
+    """Its first line names its file, its second installs what does not come with the package."""
+    first, second, *_ = path.read_text("utf-8").splitlines()
+    assert first == f"# {path.name}"
+    tree = ast.parse(path.read_text("utf-8"))
+    found = {name.partition(".")[0] for node in ast.walk(tree) for name in _imported(node)}
+    siblings = {one.stem for one in EXAMPLES.glob("*.py")}
+    needed = {COMES_WITH.get(name, name) for name in found - COME_ALONG - siblings}
+    assert needed <= set(second.removeprefix("# pip install ").split())
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def test_both_commands_are_there() -> None:
+    """The demo comes first."""
+    assert contents("sh") == [f"{DEMO}\n", f"{TESTS}\n"]
+
+
+def test_ci_takes_the_commands_from_here() -> None:
+    """What CI runs is read from this file, so that the two cannot drift apart."""
+    ended = subprocess.run(
+        [ROOT / ".ci" / "run", "commands"], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines() == [TESTS, DEMO]
+
+
+def test_extras_in_commands_exist() -> None:
+    """Everything that a page installs exists."""
+    texts = " ".join(page.read_text("utf-8") for page in PAGES)
+    named = re.findall(r"(?:income-client|\.)\[([\w,]+)\]", texts)
+    extras = {extra for several in named for extra in several.split(",")}
+    assert {"callbacks", "cli", "dev"} <= extras
+    assert extras <= set(PROJECT["optional-dependencies"])
