@@ -78,8 +78,10 @@ class IncomeClient:
         session: your aiohttp session, which is used and never closed.
         timeouts: limits of time for connections and calls.
         retry: when a failed request is retried.
-        concurrency: most requests in flight at a time, over all calls of the client.
-        max_rate: most requests a second of this client, evenly spaced; None for no limit.
+        concurrency: most requests in flight at a time, over all calls of the client; those
+            for tokens do not count, and files are counted by themselves.
+        max_rate: most requests a second of this client, evenly spaced, retries included;
+            those for tokens and files do not count. None for no limit.
         token_store: shares the access token with other processes.
         service_timezone: zone of the service's times without zone.
         downloads: where document files may come from; they have connections of their own.

@@ -340,11 +340,12 @@ class RetryPolicy:
     throttled_delay: float = field(default=1.0, validator=not_negative)
     """Seconds, after a 429 that names no pause."""
     max_delay: float = field(default=20.0, validator=not_negative)
-    """Longest pause of our own choice, in seconds."""
+    """Longest pause that the client chooses itself, in seconds."""
     max_retry_after: float = field(default=60.0, validator=not_negative)
     """Longest Retry-After that is waited for, in seconds; beyond it the error is raised."""
     budget: int = field(default=500, validator=whole)
-    """Tokens that all calls of a client share: a retry takes 5 (10 after a time-out)."""
+    """Points that all calls of a client share: a retry costs 5, or 10 after a timeout. A retry
+    that succeeds returns its cost, any other success adds 1; with none left, nothing is retried."""
 
 
 def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
@@ -391,6 +392,6 @@ class DownloadPolicy:
     max_redirects: int = field(default=3, validator=whole)
     """Redirects that are followed in a row, each checked like the address itself."""
     minimum_rate: float = field(default=1024.0, validator=not_negative)
-    """Bytes a second below which a connection is given up; 0 for none."""
+    """Bytes a second, over half a minute, below which a connection is given up; 0 for none."""
     ssl: tls.SSLContext | None = field(default=None, validator=_tls_context)
     """A TLS context in place of the default one; the client's own stays out of downloads."""

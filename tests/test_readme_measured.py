@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pytest
+from tests.support.readme import README
 
 from tests.support.processes import ROOT
-from tests.support.readme import README
 
 SECTION: Final = README.partition("\n## Measured\n")[2].partition("\n## ")[0]
 REPORT: Final = json.loads((ROOT / "benchmarks" / "results.json").read_text("utf-8"))

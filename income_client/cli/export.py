@@ -98,9 +98,9 @@ async def export(
     """Write every application updated in a period to one file.
 
     JSON lines hold all that the service has. With --format parquet, a folder of
-    five tables is written (see the README): applications, applicants,
-    income_sources, documents and paystub_amounts. A manifest beside the lines, or
-    among the tables, has the period and what is missing.
+    five tables is written: applications, applicants, income_sources, documents
+    and paystub_amounts. A manifest beside the lines, or among the tables, has the
+    period and what is missing.
 
     The file is complete, or not there. Records are kept in a folder beside it,
     PATH.part, until it is complete: to resume after any interruption, run the

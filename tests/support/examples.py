@@ -67,21 +67,24 @@ def loaded(path: Path) -> ModuleType:
 
 
 @contextlib.contextmanager
-def logged() -> Iterator[list[str]]:
-    """Collect what a program says through the root logger meanwhile."""
+def logged(name: str = "root") -> Iterator[list[str]]:
+    """Collect what is logged meanwhile through a logger, from INFO on."""
     lines: list[str] = []
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.name == "root":
+            if record.name == name:
                 lines.append(record.getMessage())
 
-    collector = Collector()
-    logging.getLogger().addHandler(collector)
+    collector, logger = Collector(), logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(collector)
     try:
         yield lines
     finally:
-        logging.getLogger().removeHandler(collector)
+        logger.removeHandler(collector)
+        logger.setLevel(level)
 
 
 @frozen

@@ -14,11 +14,11 @@ from typing import Final
 from income_client import SQLiteCheckpointStore
 from income_client.emulator import Emulator
 from tests.slow import test_nginx, test_uvicorn
+from tests.support.example_files import downloads_by_command
 from tests.support.examples import variables
 from tests.support.pages import commands
 from tests.support.processes import COMMAND, ROOT, environment
 from tests.support.readme_callbacks import rings_by_command
-from tests.support.readme_files import downloads_by_command
 from tests.support.readme_polling import polls_by_command
 
 RunCommand = Callable[[Emulator, Path, str], Awaitable[None]]

@@ -1,0 +1,78 @@
+"""How the examples of the guide's page on web backends are run, and what must come of each."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from income_client import errors
+from income_client.emulator import Emulator, Fault
+from tests.support.examples import RunExample, asgi, loaded, logged, python, until
+
+
+async def is_called_by_threads(service: Emulator, path: Path) -> None:
+    """It reads without an event loop of its caller's, and requests one token for all calls."""
+    ids = service.world.ids[:3]
+    lines = await python(service, path.parent, path.name, *ids)
+    assert [line.split()[0] for line in lines] == list(ids)
+    assert [request.name for request in service.requests].count("token") == 1
+
+
+async def serves_and_polls(service: Emulator, path: Path) -> None:
+    """It reads and polls from its start to its end, and continues where it stopped."""
+    app = loaded(path).app
+    with logged("web_backend") as lines:
+        async with app.router.lifespan_context(app) as state:
+            await until(lambda: state["poller"].status.polls == 1)
+            await _answers(service, app, state)
+            shown = json.loads((await asgi(app, "/health", state)).body)
+            assert shown["failures"] == 0
+            assert 5 <= shown["lag"] < 30
+        assert state["polling"].done()
+        with pytest.raises(errors.ClientClosedError):
+            await state["client"].get_application(service.world.ids[0])
+        lines.clear()
+        service.advance(60)
+        service.touch(service.world.ids[3])
+        service.advance(60)
+        async with app.router.lifespan_context(app) as state:
+            await until(lambda: state["poller"].status.records == 1)
+        assert lines == [f"{service.world.ids[3]} was updated"]
+    await _ends_when_it_is_refused(service, app)
+
+
+async def _answers(service: Emulator, app: Any, state: Mapping[str, Any]) -> None:
+    """An application is the service's own JSON, and each error has its status."""
+    one = f"/applications/{service.world.ids[0]}"
+    found = await asgi(app, one, state)
+    assert (found.status, found.headers["content-type"]) == (200, "application/json")
+    assert json.loads(found.body)["application_id"] == service.world.ids[0]
+    for unknown in ("no-such-application", "a%07b"):
+        assert (await asgi(app, f"/applications/{unknown}", state)).status == 404
+    service.faults.add(
+        Fault("status", status=403, path="/v1/*"),
+        Fault("status", status=429, headers={"Retry-After": "120"}, path="/v1/*"),
+    )
+    with logged("web_backend") as lines:
+        assert (await asgi(app, one, state)).status == 502
+    assert [line.partition(":")[0] for line in lines] == ["PermissionDeniedError"]
+    busy = await asgi(app, one, state)
+    assert (busy.status, busy.headers["retry-after"]) == (503, "120")
+
+
+async def _ends_when_it_is_refused(service: Emulator, app: Any) -> None:
+    """Where credentials are rejected at the start, polling ends and the health check says so."""
+    service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
+    with logged("web_backend") as lines:
+        async with app.router.lifespan_context(app) as state:
+            await until(state["polling"].done)
+            assert (await asgi(app, "/health", state)).status == 503
+    assert lines == ["polling has ended"]
+
+
+RUN: Final[Mapping[str, RunExample]] = {
+    "blocking.py": is_called_by_threads,
+    "web_backend.py": serves_and_polls,
+}
