@@ -635,16 +635,17 @@ class IncomeClient:
         Args:
             checkpoints: stores the position, and what could not be read.
             name: key in the store; one poller at a time owns it, see ``standby``.
-            start: where to begin if nothing is stored under the name: a time, or the
-                ``checkpoint`` of a batch, which counts whenever it is further than what is
-                stored; None for the present, less ``settle``.
+            start: where the very first poll begins: a time; None for the present, less
+                ``settle``. Once the store has a checkpoint under the name, polling continues
+                from there and a time given here is ignored. The ``checkpoint`` of a batch may
+                be given instead: of that and the store's, the further one counts.
             interval: seconds from the start of one poll to that of the next.
-            settle: seconds that the service may take to list an update: the checkpoint
-                stays that far behind, and each poll reads those seconds again.
-            lookback: seconds before those that are read again as well. Where
-                ``service_timezone`` has summer time, it must cover the shift (3600) if clocks
-                are set back during a stop, or between two polls of a long ``interval``; one
-                poll with it is enough.
+            settle: seconds that the service may take to list an update. The checkpoint stays
+                that far behind, and each poll reads those seconds again.
+            lookback: more seconds that each poll reads again, 0 unless clocks go back: if
+                ``service_timezone`` has summer time and the poller was stopped, or between
+                two polls of a long ``interval``, while they did, one poll must read the shift
+                again (3600).
             documents: whether the documents are read as well.
             pages: whether each document comes with its pages block.
             concurrency: most requests in flight at a time; the client's own limit by

@@ -1,7 +1,7 @@
-"""How the examples of the README that poll are run, and what must come of each.
+"""How the examples of the guide that poll are run, and what must come of each.
 
-The poller's pauses are real here and long; a process that is started anew polls at
-once, and so each of these lives is one poll.
+The poller's pauses are real here and long. A process that is started again polls at
+once, so each of these lives is one poll.
 """
 
 import asyncio
@@ -9,70 +9,48 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from income_client.emulator import Emulator, Fault
-from tests.support.examples import python, reads, started, until, variables
+from tests.support.example_programs import (
+    RunExample,
+    alive,
+    begun,
+    ended,
+    lines_of,
+    python,
+    rows,
+    until,
+    updated,
+    variables,
+)
 from tests.support.processes import COMMAND, ROOT, environment
 
 _LINE: Final = re.compile(r"(app-[0-9a-f]{10}) [0-9-]{10} [0-9:]{8}\+00:00")
 
 
-@contextlib.asynccontextmanager
-async def alive(
-    service: Emulator, path: Path, **more: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run an example beside what happens inside; it is killed at the end unless it ended."""
-    process = await started(service, path.parent, path.name, **more)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-
-
-async def ended(process: asyncio.subprocess.Process) -> list[str]:
-    """Have a process end as a service manager does, and return the rest of its lines."""
-    process.terminate()
-    output, complaints = await process.communicate()
-    assert (process.returncode, complaints.decode()) == (0, "")
-    return output.decode().splitlines()
-
-
-async def lines_of(process: asyncio.subprocess.Process, count: int) -> list[str]:
-    """Return the next lines that it prints."""
-    assert process.stdout is not None
-    return [(await process.stdout.readline()).decode().rstrip("\n") for _ in range(count)]
-
-
-def updated(service: Emulator, numbers: range) -> list[str]:
-    """Update applications after what was polled before, and return their ids in order."""
-    service.advance(60)
-    for number in numbers:
-        service.touch(service.world.ids[number])
-    service.advance(60)
-    return sorted(service.world.ids[number] for number in numbers)
-
-
-async def begun(path: Path) -> None:
-    """Wait until a poller that begins with the present has noted which one that is."""
-    store = path.parent / "polls.db"
-
-    def has_begun() -> bool:
-        with contextlib.suppress(sqlite3.OperationalError):  # the file is there before its tables
-            return store.exists() and bool(_rows(store, "SELECT * FROM checkpoints"))
-        return False
-
-    await until(has_begun)
+async def polls_once(service: Emulator, path: Path) -> None:
+    """Each run prints what changed since the last; after a restored backup, since the backup."""
+    store, backup = path.parent / "polls.db", path.parent / "backup.db"
+    everything = await python(service, path.parent, path.name)
+    assert ids_in(everything) == sorted(service.world.ids)
+    assert await python(service, path.parent, path.name) == []
+    shutil.copy(store, backup)
+    first = updated(service, range(3, 6))
+    assert ids_in(await python(service, path.parent, path.name)) == first
+    second = updated(service, range(6, 8))
+    shutil.copy(backup, store)
+    again = await python(service, path.parent, path.name)
+    assert ids_in(again) == sorted(first + second)
 
 
 async def follows(service: Emulator, path: Path) -> None:
-    """A signal ends it behind a whole batch, and its next life goes on from there."""
+    """A signal ends it after a whole batch, and its next life resumes there."""
     async with alive(service, path) as process:
         lines = await lines_of(process, 30)
         lines += await ended(process)
@@ -88,30 +66,8 @@ async def follows(service: Emulator, path: Path) -> None:
     assert ids_in(lines) == new
 
 
-async def works_beside(service: Emulator, path: Path) -> None:
-    """It reports, stores each record, and ends with all its tasks once it is told to."""
-    async with alive(service, path) as process:
-        await begun(path)
-        assert await ended(process) == ["seconds behind: None"]
-    new = updated(service, range(3, 6))
-    async with alive(service, path) as process:
-        lines = await lines_of(process, 4)
-        assert await ended(process) == []
-    assert sorted(lines[1:]) == [f"{one} stored" for one in new]
-
-
-async def lists_dead_letters(service: Emulator, path: Path) -> None:
-    """Each line is an application that the list shows and nobody can read."""
-    lost = service.world.ids[3]
-    service.faults.add(Fault("status", status=404, path=f"*/{lost}", times=None))
-    command = "income-client poll --store polls.db --start beginning --once"
-    assert len(await _shell(service, path.parent, command)) == len(service.world.ids) - 1
-    (line,) = await python(service, path.parent, path.name)
-    assert re.fullmatch(rf"{lost} [0-9-]{{10}} [0-9:]{{8}} 2 NotFoundError: .*", line)
-
-
 async def polls_by_command(service: Emulator, folder: Path, shown: str) -> None:
-    """The line of the README writes each application with its documents, and goes on later."""
+    """The command writes each application with its documents, and nothing twice."""
     # With what the text below it names, since a test wants it to end.
     whole = shown.replace(" >> ", " --once >> ")
     for _ in range(2):
@@ -132,25 +88,26 @@ class Books:
 
     @contextlib.contextmanager
     def commits_wait(self) -> Iterator[None]:
-        """Read in the database: this holds commits up, and nothing before them."""
+        """Read in the database: this delays commits, and nothing before them."""
         with _locked(self.incomes, "BEGIN", "SELECT * FROM progress"):
             yield
 
     @contextlib.contextmanager
     def store_waits(self) -> Iterator[None]:
-        """Write in the store, which holds up everybody who writes there."""
+        """Write in the store, which delays every other writer."""
         with _locked(self.polls, "BEGIN IMMEDIATE"):
             yield
 
     @property
     def applied(self) -> dict[str, int]:
         """How many versions of each application were applied."""
-        return dict(_rows(self.incomes, "SELECT application_id, versions FROM incomes"))
+        counts = "SELECT application_id, count(*) FROM updates GROUP BY application_id"
+        return dict(rows(self.incomes, counts))
 
     @property
     def saves(self) -> int:
         """How often the store was written."""
-        return int(_rows(self.polls, "SELECT version FROM checkpoints")[0][0])
+        return int(rows(self.polls, "SELECT version FROM checkpoints")[0][0])
 
 
 async def applies_once(service: Emulator, path: Path) -> None:
@@ -174,26 +131,26 @@ async def applies_once(service: Emulator, path: Path) -> None:
     service.advance(60)
     saves = books.saves
     async with alive(service, path):
-        # The name is claimed, and a poll that found nothing new has come to its end.
+        # It has taken the name, and a poll that found nothing new has ended.
         await until(lambda: books.saves >= saves + 2)
     assert books.applied == expected
 
 
 async def _killed_while_it_reads(service: Emulator, path: Path) -> None:
-    before = reads(service)
+    before = _reads(service)
     service.faults.add(Fault("stall", path="*/app-*", skip=30))
     async with alive(service, path):
-        await until(lambda: reads(service) > before + 30)
+        await until(lambda: _reads(service) > before + 30)
     service.faults.clear()
 
 
 async def _failed_in_its_transaction(service: Emulator, path: Path, books: Books) -> None:
-    refusal = "CREATE TRIGGER full AFTER INSERT ON incomes BEGIN SELECT RAISE(ABORT, 'full'); END"
-    _rows(books.incomes, refusal)
+    refusal = "CREATE TRIGGER full AFTER INSERT ON updates BEGIN SELECT RAISE(ABORT, 'full'); END"
+    rows(books.incomes, refusal)
     async with alive(service, path) as process:
         _, complaints = await process.communicate()
     assert complaints.decode().endswith("sqlite3.IntegrityError: full\n")
-    _rows(books.incomes, "DROP TRIGGER full")
+    rows(books.incomes, "DROP TRIGGER full")
 
 
 async def _killed_between_the_commits(service: Emulator, path: Path, books: Books) -> None:
@@ -205,9 +162,9 @@ async def _killed_between_the_commits(service: Emulator, path: Path, books: Book
             await until(lambda: len(books.applied) > 0)
 
 
-def _rows(path: Path, query: str) -> list[tuple[Any, ...]]:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query).fetchall()
+def _reads(service: Emulator) -> int:
+    """Return how many applications were asked for."""
+    return sum(request.name == "get_application" for request in service.requests)
 
 
 @contextlib.contextmanager
@@ -240,9 +197,8 @@ async def _shell(service: Emulator, folder: Path, line: str) -> list[str]:
     return output.decode().splitlines()
 
 
-RUN: Final[Mapping[str, Callable[[Emulator, Path], Awaitable[None]]]] = {
-    "dead_letters.py": lists_dead_letters,
-    "exactly_once.py": applies_once,
+RUN: Final[Mapping[str, RunExample]] = {
+    "exactly_once_sqlite.py": applies_once,
     "follow.py": follows,
-    "polling_worker.py": works_beside,
+    "nightly.py": polls_once,
 }
