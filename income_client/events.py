@@ -14,7 +14,28 @@ from .records.window import Window
 
 @frozen(kw_only=True)
 class Event:
-    """Something that happened in a client; the class says what."""
+    """Something that happened in a client; the class says what.
+
+    - ``RequestSent``: a request is sent (``call``, ``attempt``).
+    - ``RequestAnswered``: it has ended, with a reply or without (``call``, ``attempt``,
+      ``status``, ``seconds``, ``error``).
+    - ``RequestRetried``: it has failed and is repeated after a pause (``call``, ``attempt``,
+      ``status``, ``error``, ``pause``).
+    - ``CallFinished``: a call has its result or its error (``call``, ``attempts``, ``seconds``,
+      ``waited``, ``status``, ``error``).
+    - ``TokenRenewed``: there is a new access token (``lifetime``, ``is_shared``).
+    - ``WindowSplit``: a page of a walk came back full (``window``, ``rows``).
+    - ``PageCovered``: the consumer of a walk has finished a page (``window``, ``rows``,
+      ``covered_fraction``, ``requests``).
+    - ``RecordDelivered``: a consumer gets a record or documents (``application_id``).
+    - ``PollFinished``: a poll has succeeded (``name``, ``polls``, ``lag``).
+    - ``PollFailed``: a poll has failed (``name``, ``failures``, ``lag``, ``status``, ``error``,
+      ``is_last``).
+    - ``CheckpointCommitted``: the store has a poller's checkpoint (``name``, ``reached``).
+    - ``DeadLettered``: something could not be read (``name``, ``letter``).
+    - ``FileFinished``: a document's file is complete, or has failed (``application_id``,
+      ``document_id``, ``size``, ``was_there``, ``attempts``, ``seconds``, ``error``).
+    """
 
 
 @frozen(kw_only=True)
@@ -61,7 +82,7 @@ class RequestRetried(Event):
 
 @frozen(kw_only=True)
 class CallFinished(Event):
-    """A call has come to its end."""
+    """A call has its result or its error."""
 
     call: str
     """Its name."""
@@ -79,7 +100,7 @@ class CallFinished(Event):
 
 @frozen(kw_only=True)
 class FileFinished(Event):
-    """A document's file has come, or has not."""
+    """The download of a document's file has ended."""
 
     application_id: str | None
     """Of the application that it belongs to, where that is known."""
@@ -102,7 +123,7 @@ class TokenRenewed(Event):
     """There is a new access token."""
 
     lifetime: float
-    """Seconds that it serves from now."""
+    """Seconds for which it is valid from now."""
     is_shared: bool
     """Whether it came from the token store; else it was requested."""
 
@@ -141,24 +162,24 @@ class RecordDelivered(Event):
 
 @frozen(kw_only=True)
 class PollFinished(Event):
-    """A poll has come to its end."""
+    """A poll has succeeded."""
 
     name: str
     """Of the poller."""
     polls: int
-    """How many have."""
+    """How many have succeeded."""
     lag: float | None
     """Seconds from the checkpoint to the service's present; None while it is not known."""
 
 
 @frozen(kw_only=True)
 class PollFailed(Event):
-    """A poll has failed, or what it brought could not be kept; by then the next is planned."""
+    """A poll has failed, or its records could not be stored; the next one is planned already."""
 
     name: str
     """Of the poller."""
     failures: int
-    """How many have since the last that did not."""
+    """Failures since the last poll that succeeded."""
     lag: float | None
     """Seconds from the checkpoint to the service's present; None while it is not known."""
     status: int | None
@@ -192,7 +213,8 @@ class DeadLettered(Event):
 class OnEvent(Protocol):
     """A hook for events: a plain function that takes one.
 
-    It is called in the event loop where the event happens, so that it must not block.
+    It is called in the event loop while the event happens, so it must not block. What it
+    raises disturbs no call: the class of the error is logged, once.
     """
 
     def __call__(self, event: Event, /) -> object:

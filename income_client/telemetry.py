@@ -1,7 +1,7 @@
 """Reports to OpenTelemetry: a span for each call, and metrics.
 
 Attributes hold names of calls and pollers, statuses, classes of errors, and the
-service's host. Refuses to know addresses, messages and ids of applications.
+service's host; never addresses, messages or ids of applications.
 """
 
 from typing import Final, Self
@@ -99,7 +99,7 @@ class Telemetry:
         """Count what happens outside of calls."""
         match event:
             case TokenRenewed(is_shared=is_shared):
-                source = "store" if is_shared else "bought"
+                source = "store" if is_shared else "requested"
                 self._tokens.add(1, {"income_client.token.source": source})
             case WindowSplit():
                 self._splits.add(1)

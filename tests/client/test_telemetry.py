@@ -92,7 +92,7 @@ async def test_a_cancelled_call_ends_its_span(exported: Collected) -> None:
     assert span.status.status_code is StatusCode.UNSET
 
 
-async def test_the_token_is_bought_within_the_call_that_needed_it(exported: Collected) -> None:
+async def test_the_token_is_requested_within_the_call_that_needed_it(exported: Collected) -> None:
     """Its purchase is a span of its own, below the call's."""
     async with playing(with_tokens(always(reply()))) as (session, _, _):
         await call(session)
@@ -102,7 +102,7 @@ async def test_the_token_is_bought_within_the_call_that_needed_it(exported: Coll
     assert application.context is not None
     assert token.parent.span_id == application.context.span_id
     assert exported.points("income_client.tokens") == [
-        ({"income_client.token.source": "bought"}, 1)
+        ({"income_client.token.source": "requested"}, 1)
     ]
 
 

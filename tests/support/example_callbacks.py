@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import io
 import json
 import socket
 import subprocess
@@ -10,48 +9,14 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from income_client import BasicAuth, OAuth2ClientCredentials
-from income_client.emulator import CallbackTarget, Emulator, Fault
-from tests.support.callbacks import served_by_uvicorn
-from tests.support.example_programs import (
-    RunExample,
-    alive,
-    begun,
-    ended,
-    lines_of,
-    loaded,
-    logged,
-    passes,
-    until,
-)
+from income_client import OAuth2ClientCredentials
+from income_client.emulator import CallbackTarget, Emulator
+from tests.support.example_polling import alive, begun, ended, lines_of
+from tests.support.examples import RunExample, loaded, passes, until
+from tests.support.pages import commands
 from tests.support.processes import COMMAND, ROOT, environment
 
-_USER: Final = BasicAuth("service", "invented-password")
 _CLIENT: Final = OAuth2ClientCredentials("service", "invented-secret-of-the-service-00")
-
-
-async def wakes_with_fastapi(service: Emulator, path: Path) -> None:
-    """A callback makes it read what changed, a wrong password gets 401, and 503 after its end."""
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setenv("INCOME_CALLBACK_USERNAME", _USER.username)
-        patch.setenv("INCOME_CALLBACK_PASSWORD", _USER.password.reveal())
-        app = loaded(path).app
-        async with app.router.lifespan_context(app), served_by_uvicorn(app) as url:
-            await begun(path)
-            updated = await _called_back(service, CallbackTarget(f"{url}/callbacks", auth=_USER))
-            await until(lambda: updated in printed.getvalue())
-            wrong = CallbackTarget(f"{url}/callbacks", auth=BasicAuth("service", "guess"))
-            assert (await service.fire_callback(target=wrong)).attempts == (401,)
-    service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
-    with logged() as lines:
-        async with app.router.lifespan_context(app), served_by_uvicorn(app) as url:
-            await until(app.state.polling.done)
-            target = CallbackTarget(f"{url}/callbacks", auth=_USER, pauses=())
-            assert (await service.fire_callback(target=target)).attempts == (503,)
-    assert lines == ["polling has ended"]
 
 
 async def wakes_a_worker(service: Emulator, path: Path) -> None:
@@ -78,9 +43,12 @@ async def is_loaded(_service: Emulator, path: Path) -> None:
     assert loaded(path).app
 
 
-async def sends_by_command(folder: Path, emulate: str, listen: str, trigger: str) -> None:
+async def sends_by_command(folder: Path) -> None:
     """One command takes the callback that another has the third send, with nothing set."""
     user = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    emulate, listen, trigger = (
+        commands(f"income-client {name}")[0] for name in ("emulate", "listen", "trigger")
+    )
     async with _command(emulate, folder, **user) as emulating:
         await _printed(emulating.stdout, "# Its files")
         async with _command(f"{listen} --port {_free_port()}", folder, **user) as listening:
@@ -146,7 +114,6 @@ def _is_open(port: int) -> bool:
 
 
 RUN: Final[Mapping[str, RunExample]] = {
-    "callbacks_fastapi.py": wakes_with_fastapi,
     "callbacks_nginx.py": is_loaded,
     "callbacks_worker.py": wakes_a_worker,
     "test_callbacks.py": passes,

@@ -12,26 +12,70 @@ import shlex
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from income_client.emulator import Emulator, Fault
-from tests.support.example_programs import (
-    RunExample,
-    alive,
-    begun,
-    ended,
-    lines_of,
-    python,
-    rows,
-    until,
-    updated,
-    variables,
-)
+from tests.support.examples import RunExample, python, reads, started, until, variables
 from tests.support.processes import COMMAND, ROOT, environment
 
 _LINE: Final = re.compile(r"(app-[0-9a-f]{10}) [0-9-]{10} [0-9:]{8}\+00:00")
+
+
+@contextlib.asynccontextmanager
+async def alive(
+    service: Emulator, path: Path, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run an example beside what happens inside; it is killed at the end unless it ended."""
+    process = await started(service, path.parent, path.name, **more)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def ended(process: asyncio.subprocess.Process) -> list[str]:
+    """Have a process end as a service manager does, and return the rest of its lines."""
+    process.terminate()
+    output, complaints = await process.communicate()
+    assert (process.returncode, complaints.decode()) == (0, "")
+    return output.decode().splitlines()
+
+
+async def lines_of(process: asyncio.subprocess.Process, count: int) -> list[str]:
+    """Return the next lines that it prints."""
+    assert process.stdout is not None
+    return [(await process.stdout.readline()).decode().rstrip("\n") for _ in range(count)]
+
+
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """Return what a query finds in an SQLite file."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+async def begun(path: Path) -> None:
+    """Wait until a poller that begins with the present has stored which one that is."""
+    store = path.parent / "polls.db"
+
+    def has_begun() -> bool:
+        with contextlib.suppress(sqlite3.OperationalError):  # the file is there before its tables
+            return store.exists() and bool(rows(store, "SELECT * FROM checkpoints"))
+        return False
+
+    await until(has_begun)
+
+
+def updated(service: Emulator, numbers: range) -> list[str]:
+    """Update applications after what was polled before, and return their ids in order."""
+    service.advance(60)
+    for number in numbers:
+        service.touch(service.world.ids[number])
+    service.advance(60)
+    return sorted(service.world.ids[number] for number in numbers)
 
 
 async def polls_once(service: Emulator, path: Path) -> None:
@@ -47,23 +91,6 @@ async def polls_once(service: Emulator, path: Path) -> None:
     shutil.copy(backup, store)
     again = await python(service, path.parent, path.name)
     assert ids_in(again) == sorted(first + second)
-
-
-async def follows(service: Emulator, path: Path) -> None:
-    """A signal ends it after a whole batch, and its next life resumes there."""
-    async with alive(service, path) as process:
-        lines = await lines_of(process, 30)
-        lines += await ended(process)
-    assert len(lines) % 100 == 0
-    async with alive(service, path) as process:
-        lines += await lines_of(process, len(service.world.ids) - len(lines))
-        lines += await ended(process)
-    assert ids_in(lines) == sorted(service.world.ids)
-    new = updated(service, range(3, 6))
-    async with alive(service, path) as process:
-        lines = await lines_of(process, 3)
-        lines += await ended(process)
-    assert ids_in(lines) == new
 
 
 async def polls_by_command(service: Emulator, folder: Path, shown: str) -> None:
@@ -116,7 +143,7 @@ async def applies_once(service: Emulator, path: Path) -> None:
     async with alive(service, path):
         await begun(path)
     expected = dict.fromkeys(updated(service, range(150)), 1)
-    await _killed_while_it_reads(service, path)
+    await _killed_while_itreads(service, path)
     assert books.applied == {}
     await _failed_in_its_transaction(service, path, books)
     assert books.applied == {}
@@ -136,11 +163,11 @@ async def applies_once(service: Emulator, path: Path) -> None:
     assert books.applied == expected
 
 
-async def _killed_while_it_reads(service: Emulator, path: Path) -> None:
-    before = _reads(service)
+async def _killed_while_itreads(service: Emulator, path: Path) -> None:
+    before = reads(service)
     service.faults.add(Fault("stall", path="*/app-*", skip=30))
     async with alive(service, path):
-        await until(lambda: _reads(service) > before + 30)
+        await until(lambda: reads(service) > before + 30)
     service.faults.clear()
 
 
@@ -160,11 +187,6 @@ async def _killed_between_the_commits(service: Emulator, path: Path, books: Book
                 await until(books.journal.exists)
                 stack.enter_context(books.store_waits())
             await until(lambda: len(books.applied) > 0)
-
-
-def _reads(service: Emulator) -> int:
-    """Return how many applications were asked for."""
-    return sum(request.name == "get_application" for request in service.requests)
 
 
 @contextlib.contextmanager
@@ -199,6 +221,5 @@ async def _shell(service: Emulator, folder: Path, line: str) -> list[str]:
 
 RUN: Final[Mapping[str, RunExample]] = {
     "exactly_once_sqlite.py": applies_once,
-    "follow.py": follows,
     "nightly.py": polls_once,
 }

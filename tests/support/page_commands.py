@@ -14,12 +14,12 @@ from typing import Final
 from income_client import SQLiteCheckpointStore
 from income_client.emulator import Emulator
 from tests.slow import test_nginx, test_uvicorn
+from tests.support.example_callbacks import sends_by_command
 from tests.support.example_files import downloads_by_command
+from tests.support.example_polling import polls_by_command
 from tests.support.examples import variables
 from tests.support.pages import commands
 from tests.support.processes import COMMAND, ROOT, environment
-from tests.support.readme_callbacks import rings_by_command
-from tests.support.readme_polling import polls_by_command
 
 RunCommand = Callable[[Emulator, Path, str], Awaitable[None]]
 
@@ -81,10 +81,10 @@ async def _lists_dead_letters(service: Emulator, folder: Path, line: str) -> Non
     await runs(service, folder, line)
 
 
-async def _rings(_service: Emulator, folder: Path, line: str) -> None:
-    """One takes callbacks, one sends them, and one has it send one: the first of each name."""
+async def _sends(_service: Emulator, folder: Path, line: str) -> None:
+    """One sends callbacks, one takes them, and one has one sent: the first of each name."""
     assert line == commands(" ".join(line.split()[:2]))[0]
-    await rings_by_command(folder)
+    await sends_by_command(folder)
 
 
 COMMANDS: Final[Mapping[str, RunCommand]] = {
@@ -93,13 +93,13 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client dead-letters": _lists_dead_letters,
     "income-client doctor": runs,
     "income-client download app-1": _downloads,
-    "income-client emulate": _rings,
+    "income-client emulate": _sends,
     "income-client export": runs,
     "income-client find": runs,
-    "income-client listen": _rings,
+    "income-client listen": _sends,
     "income-client poll": _polls,
     "income-client token": runs,
-    "income-client trigger": _rings,
+    "income-client trigger": _sends,
     "uvicorn app:app --host": run_with(test_nginx.COMMAND),
     "uvicorn app:app --port": run_with(test_uvicorn.COMMAND),
 }
