@@ -199,7 +199,7 @@ class Poll:
         return self._listing.bounds.after if now is None else now
 
     def _latest_present(self) -> int | None:
-        """Return the latest that the present may be; None while the service has told no time."""
+        """Return the latest that the present may be; None while the service time is not known."""
         # Where windows are cut short, the first echoes say nothing of it.
         heard = [one for one in (self._latest, self._listing.present) if one is not None]
         return max(heard) + ceil(self._clock.monotonic() - self.began) if heard else None

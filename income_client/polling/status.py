@@ -35,7 +35,7 @@ class PollerStatus:
     lag: float | None
     """Seconds from there to the service's present; None until a reply has shown it."""
     polls: int
-    """Polls that came to their end."""
+    """Polls that succeeded."""
     records: int
     """Records delivered; those of a batch that is delivered again count again."""
     unchanged: int
@@ -83,7 +83,7 @@ class Monitor:
         return self._service_time + self._clock.monotonic() - self._heard_at - reached
 
     def poll_finished(self, reached: int | None) -> None:
-        """Count a poll that came to its end."""
+        """Count a poll that succeeded."""
         self.polls += 1
         self.failures = 0
         if (emit := self._instrumentation.emit) is not None:

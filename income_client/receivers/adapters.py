@@ -92,7 +92,7 @@ def is_cancelled() -> bool:
 
 
 class QuietLog:
-    """Logs one line a minute for each reason, since anybody can cause many."""
+    """Logs one line a minute for each reason, since anyone can cause many."""
 
     def __init__(self) -> None:
         self._logged_at: dict[str, float] = {}

@@ -55,7 +55,7 @@ async def serving(
         host: a name or an address of this machine, without brackets.
         port: on which port, 0 for a free one.
         ssl: for TLS.
-        on_unknown: told the path of a request that none of the routes is for.
+        on_unknown: called with the path of a request for which there is no route.
         idle_timeout: seconds until a connection is closed on which no request is being
             answered, however much of the next request's head has come; also the time for a
             TLS handshake, and for what is left of a body that was refused.

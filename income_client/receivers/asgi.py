@@ -84,8 +84,8 @@ class Receiver:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "this server may put forwarded addresses in the place of its peer's, so no proxy "
-                "can be told from anybody else; start uvicorn with "
+                "this server may replace its peer's address by a forwarded one, so proxies cannot "
+                "be recognised; start uvicorn with "
                 "--http income_client.receivers.uvicorn:H11Protocol"
             )
 

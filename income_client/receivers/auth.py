@@ -172,7 +172,7 @@ def _check_address(url: object, rules: "TokenRules") -> None:
     """Refuse an address of keys that is not https, or that says more than where they are."""
     if rules.is_symmetric:
         raise ConfigurationError(
-            "jwks_url: keys that anybody can fetch are no secrets; HS256 goes with keys"
+            "jwks_url: anyone can fetch that key set; a secret for HS256 must be given as keys"
         )
     unreadable = ConfigurationError("jwks_url must be an address in printable ASCII")
     is_plain = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
@@ -226,17 +226,15 @@ class CallbackGate:
                 )
         networks = _one(given, CallbackSourceNetworks)
         if not given:
-            raise ConfigurationError("auth is empty: anybody could send callbacks")
+            raise ConfigurationError("auth is empty: callbacks could come from anyone")
         if networks is not None and len(given) == 1 and not networks.is_enough:
             raise ConfigurationError(
-                "auth: an address tells nobody's identity; add another method to the source "
-                "networks, or say is_enough=True"
+                "auth: an address does not identify the sender; add another method to the source "
+                "networks, or set is_enough=True"
             )
         certificate = _one(given, CallbackClientCertificate)
         if certificate is not None and certificate.proxy_header and not proxies.are_any:
-            raise ConfigurationError(
-                "auth: a proxy_header is believed from trusted_proxies, and there are none"
-            )
+            raise ConfigurationError("auth: proxy_header needs trusted_proxies, and none are given")
         self.__attrs_init__(
             _one(given, CallbackBasicAuth),
             _one(given, CallbackBearerAuth),

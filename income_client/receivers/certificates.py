@@ -25,7 +25,7 @@ _LARGEST: Final = 16_384
 """Bytes of the longest certificate that is read, in any form."""
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9-]+")
 _UNVERIFIED: Final = frozenset({b"x-amzn-mtls-clientcert"})
-"""Headers of proxies that carry certificates which nobody has verified."""
+"""Headers in which proxies forward certificates without verifying them."""
 _RFC_9440: Final = re.compile(rb":([A-Za-z0-9+/]+={0,2}):")
 _PEM: Final = re.compile(
     rb"\s*-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----\s*"
@@ -60,7 +60,7 @@ class CallbackClientCertificate:
             verified the certificate, such as ``("X-SSL-Client-Verify", "SUCCESS")``.
 
     Raises:
-        ConfigurationError: nobody is named, an argument is invalid, or the library for
+        ConfigurationError: no certificate is named, an argument is invalid, or the library for
             certificates is not installed.
     """
 
@@ -93,7 +93,7 @@ class CallbackClientCertificate:
         header = None if proxy_header is None else _header_name("proxy_header", proxy_header)
         if header in _UNVERIFIED:
             raise ConfigurationError(
-                "proxy_header: that one carries certificates that nobody has verified"
+                "proxy_header: the proxy does not verify the certificates in that header"
             )
         if verified_header is not None and header is None:
             raise ConfigurationError("verified_header goes with a proxy_header")

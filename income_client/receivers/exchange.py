@@ -98,21 +98,21 @@ class Refusal(enum.Enum):
     """
 
     METHOD = (405, "the method is not POST")
-    SOURCE_UNKNOWN = (403, "the server does not tell the address of its peer")
+    SOURCE_UNKNOWN = (403, "the server does not report the address of its peer")
     SOURCE_REWRITTEN = (403, "the server may have put a forwarded address in place of its peer's")
-    SOURCE_UNREADABLE = (403, "a proxy has forwarded an address that is none")
+    SOURCE_UNREADABLE = (403, "a proxy has forwarded an invalid address")
     SOURCE_NOT_ALLOWED = (403, "the address is in none of the networks")
-    CERTIFICATE_MISSING = (403, "no client certificate, or the server does not tell of it")
+    CERTIFICATE_MISSING = (403, "no client certificate, or the server does not pass it on")
     CERTIFICATE_NOT_VERIFIED = (403, "a client certificate that the proxy has not verified")
     CERTIFICATE_UNREADABLE = (403, "a client certificate that cannot be read")
     CERTIFICATE_OUT_OF_TIME = (403, "a client certificate that is not valid at this time")
-    CERTIFICATE_NOT_PINNED = (403, "the client certificate of somebody else")
+    CERTIFICATE_NOT_PINNED = (403, "a client certificate that is not among the accepted ones")
     AUTHORIZATION_MISSING = (401, "no Authorization header")
     AUTHORIZATION_DOUBLED = (401, "more than one Authorization header")
     AUTHORIZATION_UNREADABLE = (401, "an Authorization header that cannot be read")
     SCHEME_NOT_ACCEPTED = (401, "an Authorization header of another scheme")
     PASSWORD_WRONG = (401, "a wrong user name or password")
-    TOKEN_UNREADABLE = (401, "no signed token")
+    TOKEN_UNREADABLE = (401, "the bearer token is not a signed token")
     TOKEN_ALGORITHM = (401, "a token of an algorithm, or a type, that is not allowed")
     TOKEN_KEY_UNKNOWN = (401, "a token signed with an unknown key")
     TOKEN_SIGNATURE = (401, "a token whose signature is wrong")
@@ -121,7 +121,7 @@ class Refusal(enum.Enum):
     TOKEN_AUDIENCE = (401, "a token for another audience")
     TOKEN_CLAIMS = (401, "a token without a claim that is required")
     TOKEN_REFUSED = (401, "a token that the verify callable refuses")
-    KEYS_UNAVAILABLE = (503, "the keys of tokens cannot be had now")
+    KEYS_UNAVAILABLE = (503, "the keys of tokens cannot be fetched now")
     VERIFIER_FAILED = (503, "the verify callable failed, or did not return a bool")
     FRAMING = (400, "both a Content-Length and a Transfer-Encoding")
     CONTENT_TYPE = (415, "a content type that is not JSON")
@@ -180,7 +180,7 @@ def without_arguments(function: Callable[P, T]) -> Callable[P, T]:
 def check_framing(head: RequestHead) -> None:
     """Refuse a body with two lengths, which some servers take (RFC 9112, section 6.3).
 
-    A proxy before them may take the other one, and what follows for a request of somebody else.
+    A proxy before them may take the other one, and the rest for another client's request.
     """
     if head.values(b"transfer-encoding") and head.values(b"content-length"):
         raise RefusedError(Refusal.FRAMING)

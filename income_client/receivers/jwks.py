@@ -97,7 +97,7 @@ async def _body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> bytes:
 class KeySetCache:
     """The keys at an issuer's address, for many tokens at once.
 
-    A request belongs to nobody who waits for it: it runs to its end, which its own time limit
+    A request belongs to none of those who wait for it: it runs to its end, which its own time limit
     brings, so that one who hangs up takes nothing from the others.
     """
 

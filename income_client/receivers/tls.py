@@ -26,17 +26,17 @@ def callback_ssl_context(
 ) -> ssl.SSLContext:
     """Return a TLS context for an endpoint of callbacks (contract section 5.2, mTLS).
 
-    TLS 1.2 at least. A client's certificate must lead to ``client_ca``; the authorities
-    that this machine trusts otherwise count for nothing. Whose certificate it is,
-    `CallbackClientCertificate` checks.
+    TLS 1.2 at least. A client's certificate must lead to ``client_ca``; the other
+    authorities of this machine are not used. `CallbackClientCertificate` checks which
+    client it belongs to.
 
     Args:
         certificate: file with the server's certificate and those between it and its root.
         key: file with its private key.
         client_ca: file with the authorities that issue clients' certificates, one between
             a root and them included; None for TLS without client certificates.
-        client_certificates: "required" ends the handshake of who has none; "optional"
-            leaves that to what is served, where others may connect as well.
+        client_certificates: "required" refuses connections without one; "optional" lets
+            them in, and the receiver decides.
         password: of the private key, if it is encrypted.
 
     Raises:

@@ -96,7 +96,7 @@ else:
         """Something is not installed; ``except ImportError`` catches it as well."""
 
     def __getattr__(name: str) -> Any:
-        """Say what to install where somebody asks for the protocol on httptools."""
+        """Say what to install when the protocol on httptools is asked for."""
         if name == "HttpToolsProtocol":
             raise _NotInstalledError(
                 "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
