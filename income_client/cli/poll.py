@@ -77,8 +77,8 @@ async def poll(
     Ctrl-C and SIGTERM stop it once the lines at hand are written; a second one
     stops it at once. Failures are retried for as long as it runs. A service
     manager only has to start it (systemd: Restart=on-failure and
-    RestartPreventExitStatus=2 3 4; the README has a unit), and cron can run it
-    with --once.
+    RestartPreventExitStatus=2 3 4; the guide has a unit on its page about polling),
+    and cron can run it with --once.
 
     A name belongs to one process at a time. The newest takes it over, and the one
     before ends with exit status 3. With --standby it waits instead until the other
