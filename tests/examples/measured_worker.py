@@ -15,20 +15,18 @@ from income_client import (
 )
 
 LAG = Gauge("income_poll_lag_seconds", "How far the checkpoint is behind the service.")
-FAILURES = Gauge("income_poll_failures", "Failed polls since the last one that succeeded.")
 POLLS = Counter("income_polls", "Polls that succeeded.")
+FAILURES = Counter("income_poll_failures", "Polls that failed.")
 DEAD_LETTERS = Counter("income_dead_letters", "How often something could not be read.")
 
 
 def measure(event: Event) -> None:
-    if isinstance(event, PollFinished | PollFailed) and event.lag is not None:
-        LAG.set(event.lag)
     match event:
-        case PollFinished():
+        case PollFinished(lag=lag):
             POLLS.inc()
-            FAILURES.set(0)
-        case PollFailed(failures=failures):
-            FAILURES.set(failures)
+            LAG.set(lag or 0)
+        case PollFailed():
+            FAILURES.inc()
         case DeadLettered():
             DEAD_LETTERS.inc()
 

@@ -29,7 +29,7 @@ async def measures(service: Emulator, path: Path) -> None:
                     shown = await reply.text()
         figures = dict(re.findall(r"^(income_\w+) ([\d.e+]+)$", shown, re.MULTILINE))
     assert float(figures["income_poll_lag_seconds"]) >= 5
-    assert float(figures["income_poll_failures"]) == 0
+    assert float(figures["income_poll_failures_total"]) == 0
     assert float(figures["income_dead_letters_total"]) == 0
 
 
