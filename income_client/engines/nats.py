@@ -38,6 +38,7 @@ from income_client import (
     TokenStore,
 )
 from income_client.checkpoints.store import Change, check_name, in_order, in_whole_seconds
+from income_client.settings import check_positive
 
 from .relay import UpdateEvent
 
@@ -196,7 +197,9 @@ class NatsTokenStore(TokenStore):
 
         Raises:
             CheckpointError: the bucket cannot be used.
+            ConfigurationError: ``seconds`` is not a positive number.
         """
+        check_positive("seconds", seconds)
         return await _answered(self._claim(seconds))
 
     async def _load(self) -> tuple[int, _Token]:
@@ -253,13 +256,19 @@ def nats_publisher(
         A function for `relay`, which returns once the stream has acknowledged the message.
     """
 
-    async def publish(event: UpdateEvent) -> None:
+    async def send(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
         try:
             await js.publish(subject, event.to_json(), headers=headers)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # A subscriber of the subject has replied in place of a stream.
+            raise NatsError("the reply is not an acknowledgement") from None
+
+    async def publish(event: UpdateEvent) -> None:
+        try:
+            await send(event)
         except MaxPayloadError:
-            reference = evolve(event, record=None)
-            await js.publish(subject, reference.to_json(), headers=headers)
+            await send(evolve(event, record=None))
 
     return publish
 
@@ -284,7 +293,7 @@ def _failure(error: Exception) -> CheckpointError:
         case NoRespondersError() | NotFoundError() | APIError(err_code=None):
             reason = "the bucket is gone, or JetStream is not running"
         case MaxPayloadError():
-            reason = "a value is larger than the server's max_payload"
+            reason, retryable = "a value is larger than the server's max_payload", False
         case TimeoutError():
             reason = "no answer: not reachable, or the user has no rights on the bucket"
         case APIError():

@@ -13,15 +13,17 @@ from attrs import field, frozen
 from income_client import (
     ApplicationRecord,
     CheckpointConflictError,
+    ConfigurationError,
     DecodeError,
     PayloadFault,
     Poller,
     from_json,
     to_json,
 )
+from income_client.http.endpoints import check_application_id
 from income_client.polling.lease import is_mistake
 from income_client.polling.reading import updated_at
-from income_client.settings import check_choice, check_count
+from income_client.settings import check_choice, check_count, invalid
 
 Payload = Literal["reference", "record"]
 
@@ -77,22 +79,43 @@ class UpdateEvent:
             The event.
 
         Raises:
-            DecodeError: this is no such message. It cannot be read by a retry either: reject
+            ConfigurationError: ``text`` is not bytes or a str.
+            DecodeError: this is not such a message. It cannot be read by a retry either: reject
                 it, or move it to the broker's dead letters.
         """
+        if not isinstance(text, bytes | str):
+            raise invalid("text", "bytes or a str", text)
+        try:
+            return cls._read(text)
+        except DecodeError as error:
+            failure = error.again()
+        # Crash reports hold the locals of frames: this one must not have the message.
+        del text
+        try:
+            raise failure
+        finally:
+            del failure
+
+    @classmethod
+    def _read(cls, text: bytes | str) -> Self:
         try:
             message = msgspec.json.decode(text, type=_Message)
             is_aware = message.updated_at.tzinfo is not None
-        except (ValueError, RecursionError):
+            updated_at = message.updated_at.astimezone(UTC)
+            check_application_id(message.application_id)
+        except (ConfigurationError, OverflowError, RecursionError, ValueError):
             is_aware = False
         if not is_aware:
             raise DecodeError((PayloadFault("$", "not an event of a relay"),))
-        record = bytes(message.record)
+        content = bytes(message.record)
+        record = from_json(ApplicationRecord, content) if content else None
+        if record is not None and record.application_id != message.application_id:
+            raise DecodeError((PayloadFault("$.record", "about another application"),))
         return cls(
             id=message.id,
             application_id=message.application_id,
-            updated_at=message.updated_at.astimezone(UTC),
-            record=from_json(ApplicationRecord, record) if record else None,
+            updated_at=updated_at,
+            record=record,
         )
 
 
@@ -163,6 +186,12 @@ async def relay(
         async with slots:
             try:
                 await publish(event)
+            except asyncio.CancelledError:
+                # Brokers cancel what still waits for its confirmation when a connection ends.
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise _Unpublished("CancelledError") from None
             except Exception as error:
                 if is_mistake(error):
                     raise

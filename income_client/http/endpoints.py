@@ -116,6 +116,11 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
     )
 
 
+def check_application_id(application_id: object) -> None:
+    """Refuse an id that no application can have."""
+    _application_path(application_id)
+
+
 def check_limit(limit: object) -> None:
     """Refuse a limit that the service would not take (contract section 8)."""
     if type(limit) is not int or not 1 <= limit <= LARGEST_LIMIT:

@@ -67,6 +67,8 @@ class Token:
     """When the request for it was sent; its life began later."""
     lifetime: float
     """Seconds from then to its end."""
+    is_shared: bool = False
+    """Whether another process has requested it."""
     stale_at: float = field(init=False)
     """When it is stale: used, while a new one is requested."""
     expired_at: float = field(init=False)
@@ -136,6 +138,7 @@ def from_stored(stored: StoredToken, *, now: float, wall_time: datetime) -> Toke
         authorization=Secret(_SCHEME + stored.access_token.reveal()),
         obtained_at=now + remaining - stored.lifetime,
         lifetime=stored.lifetime,
+        is_shared=True,
     )
 
 

@@ -85,6 +85,7 @@ class Lease:
         self._saved: Checkpoint | None = None
         self._saved_at = 0.0
         self._unsure: _Write | None = None
+        self._late: _Write | None = None
         self._stored: StoredCheckpoint | None = None
         self._own: StoredCheckpoint | None = None
         self._watched: int | None = None
@@ -169,6 +170,10 @@ class Lease:
                     self._bound = store
                     written = await self._write(checkpoint, (), resolved())
             except Exception:
+                late, self._late = self._late, None
+                if late is not None:
+                    self._confirm(late)
+                    return
                 # Whether the transaction was committed is unknown if its reply was lost.
                 if written is not None:
                     with suppress(CheckpointError):
@@ -308,9 +313,11 @@ class Lease:
         except CheckpointConflictError:
             # An earlier try may have been made only after the store was asked for it. Texts of
             # two who take the name at once may be equal.
-            is_later = self._bound is None and self._saved is not None
-            if is_later and await self._load() == stored:
-                return write
+            if self._saved is not None and await self._load() == stored:
+                if self._bound is None:
+                    return write
+                self._late = write  # with the rows of its transaction: this one must not be made
+                raise
             self._unsure = None
             self.is_lost = self._is_over = True
             raise

@@ -16,13 +16,14 @@ from income_client import (
     MemoryCheckpointStore,
 )
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
+from tests.support.leaks import package_frames
 from tests.support.polling import FailingStore, Scene, scene
 
 
 class Broker:
-    """Keeps what is published; fails as often as it is told to."""
+    """Keeps what is published; fails a given number of times."""
 
-    def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
+    def __init__(self, failures: int = 0, error: BaseException | None = None) -> None:
         self.events: list[UpdateEvent] = []
         self.failures = failures
         self.error = error or ConnectionError("S3CRET")
@@ -45,11 +46,14 @@ async def relayed(place: Scene, broker: Broker, poll: Any = None, **options: Any
     await relay(poller, broker.publish, **options)
 
 
+@pytest.mark.parametrize("error", [ConnectionError("S3CRET"), asyncio.CancelledError()], ids=repr)
 @pytest.mark.parametrize("failures", [0, 1, 5])
-async def test_each_update_is_published_before_the_checkpoint_moves_over_it(failures: int) -> None:
-    """Failures of the broker are retried; the events of a batch keep their ids."""
+async def test_each_update_is_published_before_the_checkpoint_moves_over_it(
+    failures: int, error: BaseException
+) -> None:
+    """Failures and cancellations by the broker are retried; the events keep their ids."""
     async with scene() as place:
-        broker = Broker(failures)
+        broker = Broker(failures, error)
         await relayed(place, broker)
         updated = place.touch(1, 2, 3)
         await relayed(place, broker)
@@ -112,13 +116,38 @@ async def test_a_reference_holds_no_personal_data_and_a_record_all() -> None:
         b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00"}',
         b'{"id":1,"application_id":"a","updated_at":"2026-01-01T00:00:00Z"}',
         b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00Z","record":{}}',
+        b'{"id":"1","application_id":"a","updated_at":"0001-01-01T00:00:00+05:00"}',
+        b'{"id":"1","application_id":"..","updated_at":"2026-01-01T00:00:00Z"}',
     ],
 )
-def test_a_message_that_nobody_can_read_is_a_decode_error(text: bytes) -> None:
-    """Which is not worth a retry."""
+def test_an_unreadable_message_is_a_decode_error(text: bytes) -> None:
+    """It is not worth a retry."""
     with pytest.raises(DecodeError) as caught:
         UpdateEvent.from_json(text)
     assert not caught.value.retryable
+
+
+def test_an_event_is_read_from_bytes_or_text() -> None:
+    """Anything else is an invalid argument."""
+    with pytest.raises(ConfigurationError, match="text must be bytes or a str"):
+        UpdateEvent.from_json(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", ["another application", "no record"])
+async def test_errors_about_messages_hold_nothing_of_them(fault: str) -> None:
+    """Crash reports send the variables of frames."""
+    async with scene() as place:
+        broker = Broker()
+        await relayed(place, broker, {"start": "2020-01-01"}, payload="record")
+        message = json.loads(broker.events[0].to_json())
+    if fault == "no record":
+        del message["record"]["application"]["application_id"]
+    else:
+        message["application_id"] = "app-other"
+    (applicant, *_) = message["record"]["application"]["applicants"].values()
+    with pytest.raises(DecodeError) as caught:
+        UpdateEvent.from_json(json.dumps(message))
+    assert applicant["last_name"] not in str(package_frames(caught.value))
 
 
 async def test_mistakes_of_the_publisher_are_raised() -> None:

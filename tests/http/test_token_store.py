@@ -1,10 +1,12 @@
 """A shared store saves token requests, and may fail."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from income_client import IncomeClient
+from income_client.emulator import Emulator
 from income_client.http.tokens import StoredToken, Token, TokenCache
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
@@ -52,6 +54,24 @@ async def test_a_refused_token_is_not_taken_from_the_store(
     await settle()
     assert text(await second.get()) == "t2"
     assert shop.asked == 2
+
+
+async def test_a_refused_token_of_another_process_is_replaced_as_well() -> None:
+    """After a revocation of all tokens, the call succeeds with a new one."""
+    ends = datetime.now(UTC) + timedelta(hours=1)
+    revoked = [StoredToken(access_token=Secret(text), expires_at=ends) for text in ("a", "b")]
+
+    class Circulating(Shelf):
+        async def load(self) -> StoredToken | None:
+            return revoked.pop(0) if len(revoked) > 1 else revoked[0]
+
+    async with (
+        Emulator(3) as service,
+        IncomeClient(service.url, auth=service.oauth2, token_store=Circulating()) as client,
+    ):
+        assert (await client.get_application_page(limit=3)).applications
+        calls = [request.name for request in service.requests]
+    assert calls == ["list_applications"] * 2 + ["token", "list_applications"]
 
 
 @pytest.mark.parametrize(("seconds", "requests"), [(3600, 0), (200, 0), (5, 1), (-10, 1)])

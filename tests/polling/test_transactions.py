@@ -24,9 +24,11 @@ class Connection:
 
     rows: list[str] = field(factory=list)
     fails: str | None = None
+    late: "tuple[list[str], _Bound] | None" = None
+    """What a commit holds that has not reached the database yet."""
 
     def fail(self, when: str) -> None:
-        """Lose the connection ``before`` or ``after`` the commit, if that is asked for."""
+        """Lose the connection ``before``, ``after`` or ``during`` the commit, if asked to."""
         if self.fails == when:
             self.fails = None
             raise ConnectionError("connection lost")
@@ -38,17 +40,26 @@ class DatabaseStore(MemoryCheckpointStore):
     @asynccontextmanager
     async def transaction(self, connection: Connection) -> AsyncIterator[CheckpointStore]:
         """Keep what is written until the end, and drop it if the block fails."""
+        if connection.late is not None:
+            (connection.rows[:], late), connection.late = connection.late, None
+            await self._commit(late)
         bound = _Bound(self)
         before = [*connection.rows]
         try:
             yield bound
+            if connection.fails == "during":
+                connection.late = [*connection.rows], bound
             connection.fail("before")
+            connection.fail("during")
         except BaseException:
             connection.rows[:] = before
             raise
+        await self._commit(bound)
+        connection.fail("after")
+
+    async def _commit(self, bound: "_Bound") -> None:
         if bound.change is not None:
             await self.save(bound.name, bound.checkpoint, **bound.change)
-        connection.fail("after")
 
 
 class _Bound(MemoryCheckpointStore):
@@ -83,9 +94,9 @@ async def write(batch: Any, connection: Connection, error: Exception | None = No
             raise error
 
 
-@pytest.mark.parametrize("fails", [None, "before", "after"])
+@pytest.mark.parametrize("fails", [None, "before", "after", "during"])
 async def test_each_update_takes_effect_once(fails: str | None) -> None:
-    """Also where the connection is lost at the commit, and nobody knows whether it was made."""
+    """Also where the connection is lost at the commit, which may be made, now or later."""
     async with scene() as place:
         place.store = DatabaseStore()
         connection = Connection()
