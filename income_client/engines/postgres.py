@@ -277,7 +277,7 @@ class PostgresCheckpointStore(_Checkpoints):
         database = _Connection("checkpoint store", connection)
         transaction = await database.run(_begin)
         try:
-            yield _Checkpoints(database)
+            yield _Checkpoints(_InTransaction("checkpoint store", connection))
         except BaseException:
             try:
                 await database.run(lambda _: transaction.rollback())
@@ -535,6 +535,20 @@ class _Connection:
         """Close it without waiting for the server, which then undoes its transaction."""
         with suppress(Exception):  # that of a pool, closed before, is no more
             self.connection.terminate()
+
+
+class _InTransaction(_Connection):
+    """A connection while the caller's block runs, which must not end its transaction."""
+
+    async def run(self, work: Work[T]) -> T:
+        """Do work in the transaction."""
+
+        async def checked(connection: Any) -> T:
+            if not connection.is_closed() and not connection.is_in_transaction():
+                raise ConfigurationError("the block has ended the transaction that it is to commit")
+            return await work(connection)
+
+        return await super().run(checked)
 
 
 def _is_misuse(error: Exception) -> bool:

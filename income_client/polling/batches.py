@@ -67,6 +67,8 @@ class Batch:
     _give_back: Callable[["Batch"], None]
     has_failed: bool = field(default=False, init=False)
     """Whether its block has ended in an error."""
+    _is_in_block: bool = field(default=False, init=False)
+    """Whether the block of its transaction runs."""
 
     def __iter__(self) -> Iterator[ApplicationRecord]:
         return iter(self.records)
@@ -101,7 +103,9 @@ class Batch:
             CheckpointConflictError: another poller has taken over the name; nothing was stored.
             CheckpointError: the store cannot be used, or failed when polling was stopped, or
                 kept failing in a single poll; the batch can be committed again.
+            ConfigurationError: the block of its transaction runs, whose end commits it.
         """
+        self._check_outside()
         await self._commit()
 
     @asynccontextmanager
@@ -127,12 +131,21 @@ class Batch:
             ConfigurationError: the store has no transactions, or the batch, or one before it,
                 must be committed in another way.
         """
+        self._check_outside()
+        self._is_in_block = True
         try:
             async with self._in_transaction(connection):
                 yield
         except BaseException:
             self._fail()
             raise
+        finally:
+            self._is_in_block = False
+
+    def _check_outside(self) -> None:
+        # Committed in its own transaction's block, the batch would be lost if that were undone.
+        if self._is_in_block:
+            raise ConfigurationError("the batch is committed at the end of its transaction")
 
     def _fail(self) -> None:
         self.has_failed = True

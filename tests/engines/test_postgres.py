@@ -345,6 +345,21 @@ async def test_a_block_whose_statement_failed_cannot_be_committed(
     assert "statement of the block" in str(error)
 
 
+async def test_a_block_that_ends_its_transaction_stores_nothing(
+    pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Its rows are undone, so the checkpoint must not move."""
+
+    async def undo() -> None:
+        async with pool.acquire() as connection, store.transaction(connection) as bound:
+            await connection.execute("ROLLBACK")
+            await bound.save("default", "one", version=0)
+
+    with pytest.raises(ConfigurationError, match="ended the transaction"):
+        await undo()
+    assert (await store.load("default")).version == 0
+
+
 async def test_transactions_that_collide_are_tried_again(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:

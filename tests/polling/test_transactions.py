@@ -135,6 +135,26 @@ async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again() -> N
             await write(again, connection)
 
 
+async def test_a_batch_is_not_committed_within_its_own_transaction() -> None:
+    """If that failed, its rows would be lost."""
+    async with scene() as place:
+        place.store = DatabaseStore()
+        connection = Connection()
+        poller = place.poll()
+        place.touch(1)
+
+        async def commit_within(batch: Any, *, again: bool) -> None:
+            async with batch.transaction(connection):
+                await (write(batch, connection) if again else batch.commit())
+
+        for again in (False, True):
+            with pytest.raises(ConfigurationError, match="end of its transaction"):
+                await commit_within(await take(poller), again=again)
+            assert connection.rows == []
+        await write(await take(poller), connection)
+        assert connection.rows == [place.ids[1]]
+
+
 async def test_a_poller_that_was_replaced_writes_no_rows() -> None:
     """Its transaction is rolled back."""
     async with scene() as place:
@@ -195,22 +215,3 @@ async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> Non
         await batches.aclose()
         again = await take(place.poll(start="2020-01-01"))
         assert again.records == first.records
-
-
-async def test_the_error_of_a_block_that_commits_by_itself_is_raised() -> None:
-    """The rows are rolled back, so that nobody may take them for written."""
-    async with scene() as place:
-        place.store = DatabaseStore()
-        connection = Connection()
-        poller = place.poll()
-        place.touch(1)
-        batch = await take(poller)
-
-        async def write_and_commit() -> None:
-            async with batch.transaction(connection):
-                connection.rows.append("row")
-                await batch.commit()
-
-        with pytest.raises(ConfigurationError, match="committed already"):
-            await write_and_commit()
-        assert connection.rows == []
