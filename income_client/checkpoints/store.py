@@ -112,8 +112,18 @@ class Change:
         """Return the error for a store that is at another version."""
         return CheckpointConflictError(
             f"checkpoint {self.name!r} is at version {stored}, not at {self.version}: "
-            "another poller has taken over",
+            f"{reason_of_conflict(stored, self.version)}"
         )
+
+
+def reason_of_conflict(stored: int, known: int) -> str:
+    """Return why a store may be at another version than the one that a poller has saved."""
+    if stored >= known:
+        return "another process or poller has taken over"
+    return (
+        "the store is older than what this poller has saved, as after a restore from a backup; "
+        "start the poller again to resume from there"
+    )
 
 
 def check_name(name: object, argument: str = "name") -> None:

@@ -134,8 +134,8 @@ async def poll(
         try:
             async with watch.over(poller):
                 await _write_all(poller, line, text_of, is_standby=standby)
-        except CheckpointConflictError:
-            say(f"another process now polls as {name!r} in {store}; this one ends")
+        except CheckpointConflictError as error:
+            say(f"{store}: {error.message}; this one ends")
             return ExitStatus.REPLACED
     if once and watch.losses < poller.status.dead_letters:
         say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")

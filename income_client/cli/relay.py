@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
 _CONNECT_SECONDS: Final = 5.0
+_ATTEMPTS_ONCE: Final = 6
+"""How often --once publishes a batch: with the pauses between, for half a minute or more."""
 
 
 async def relay(
@@ -136,9 +138,10 @@ async def relay(
             publish = engine.nats_publisher(stream, subject)
             try:
                 async with watch.over(poller):
-                    await engine_relay.relay(poller, publish, payload=payload)
-            except CheckpointConflictError:
-                say(f"another process now relays as {name!r}; this one ends")
+                    attempts = _ATTEMPTS_ONCE if once else None
+                    await engine_relay.relay(poller, publish, payload=payload, attempts=attempts)
+            except CheckpointConflictError as error:
+                say(f"{error.message}; this one ends")
                 return ExitStatus.REPLACED
     return ending_status(poller, signals.received, once=once)
 

@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 import msgspec
 from attrs import evolve
+from nats.errors import ConnectionClosedError, MaxPayloadError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.errors import MaxPayloadError, NoRespondersError
 from nats.js import JetStreamContext
 from nats.js.api import StorageType
 from nats.js.errors import (
@@ -33,6 +33,7 @@ from income_client import (
     CheckpointStore,
     ConfigurationError,
     DeadLetter,
+    IncomeClientError,
     StoredCheckpoint,
     StoredToken,
     TokenStore,
@@ -46,6 +47,9 @@ T = TypeVar("T")
 
 _SECONDS: Final = 10.0
 """How long the server may take to answer."""
+_CLOSED: Final = (
+    "the connection is closed for good: make a new one, max_reconnect_attempts=-1 keeps it"
+)
 _PLAIN_BYTES: Final = 64 * 1024
 """Larger values are compressed: a server takes a megabyte by default."""
 _NOT_OF_A_KEY: Final = re.compile(rb"[^A-Za-z0-9_-]")
@@ -181,9 +185,8 @@ class NatsTokenStore(TokenStore):
         )
 
     async def save(self, token: StoredToken) -> None:  # noqa: D102 - as the protocol says
-        new = _Token(token.access_token.reveal(), token.expires_at, token.lifetime)
         claimed, self._claimed = self._claimed, 0
-        await _answered(self._save(msgspec.json.encode(new), claimed))
+        await _answered(self._save(token, claimed))
 
     async def claim(self, seconds: float) -> bool:
         """Return whether this process is to renew the token, as `TokenStore` says.
@@ -212,13 +215,21 @@ class NatsTokenStore(TokenStore):
         except ValueError:
             raise CheckpointError("the bucket's key holds no token") from None
 
-    async def _save(self, content: bytes, claimed: int) -> None:
+    async def _save(self, token: StoredToken, claimed: int) -> None:
+        new = _Token(token.access_token.reveal(), token.expires_at, token.lifetime)
+        content = msgspec.json.encode(new)
         if not claimed:
             await self._kv.put(self._key, content)
             return
-        # Another process that has claimed it since then may have saved a newer one.
         with suppress(KeyWrongLastSequenceError):
             await self._kv.update(self._key, content, last=claimed)
+            return
+        # Another process has claimed it since then, and may have saved a newer one.
+        revision, stored = await self._load()
+        is_newer = stored.expires_at is None or stored.expires_at < token.expires_at
+        if is_newer and revision:
+            with suppress(KeyWrongLastSequenceError):
+                await self._kv.update(self._key, content, last=revision)
 
     async def _claim(self, seconds: float) -> bool:
         revision, token = await self._load()
@@ -253,13 +264,16 @@ def nats_publisher(
         subject: of the messages; a stream must have it.
 
     Returns:
-        A function for `relay`, which returns once the stream has acknowledged the message.
+        A function for `relay`, which returns once the stream has acknowledged the message; it
+        raises `IncomeClientError` once the connection is closed for good.
     """
 
     async def send(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
         try:
             await js.publish(subject, event.to_json(), headers=headers)
+        except ConnectionClosedError:
+            raise IncomeClientError(f"NATS: {_CLOSED}") from None
         except (AttributeError, LookupError, TypeError, ValueError):
             # A subscriber of the subject has replied in place of a stream.
             raise NatsError("the reply is not an acknowledgement") from None
@@ -288,6 +302,8 @@ async def _answered(work: Awaitable[T]) -> T:
 def _failure(error: Exception) -> CheckpointError:
     retryable = True
     match error:
+        case ConnectionClosedError():
+            reason, retryable = _CLOSED, False
         case BucketNotFoundError():
             reason, retryable = "the bucket does not exist", False
         case NoRespondersError() | NotFoundError() | APIError(err_code=None):

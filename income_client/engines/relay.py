@@ -15,6 +15,7 @@ from income_client import (
     CheckpointConflictError,
     ConfigurationError,
     DecodeError,
+    IncomeClientError,
     PayloadFault,
     Poller,
     from_json,
@@ -122,7 +123,8 @@ class UpdateEvent:
 class Publisher(Protocol):
     """A publisher of FastStream, as ``broker.publisher(...)`` returns it."""
 
-    async def publish(self, message: Any, /, **options: Any) -> Any:
+    @property
+    def publish(self) -> Callable[..., Awaitable[Any]]:
         """Publish a message, and return once the broker has it."""
         ...
 
@@ -155,6 +157,7 @@ async def relay(
     *,
     payload: Payload = "reference",
     concurrency: int = 100,
+    attempts: int | None = None,
 ) -> None:
     """Publish an event for each update that a poller delivers, until the poller ends.
 
@@ -172,15 +175,22 @@ async def relay(
         payload: ``"reference"`` for events without personal data, ``"record"`` to include what
             was read.
         concurrency: most events published at a time.
+        attempts: how often a batch is published at most, for a job that must end; without a
+            limit unless it is set.
 
     Raises:
         AuthenticationError: as the poller's iteration.
         CheckpointConflictError: another poller has taken over the name, without ``standby``.
         CheckpointError: the store cannot be used.
         ConfigurationError: an argument is invalid.
+        IncomeClientError: ``publish`` cannot succeed any more, or has failed ``attempts`` times;
+            the checkpoint is before that batch.
     """
     check_choice("payload", payload, ("reference", "record"))
     slots = asyncio.Semaphore(check_count("concurrency", concurrency))
+
+    most = None if attempts is None else check_count("attempts", attempts)
+    failures = 0
 
     async def send(event: UpdateEvent) -> None:
         async with slots:
@@ -193,7 +203,7 @@ async def relay(
                     raise
                 raise _Unpublished("CancelledError") from None
             except Exception as error:
-                if is_mistake(error):
+                if is_mistake(error) or _is_final(error):
                     raise
                 raise _Unpublished(type(error).__name__) from None
 
@@ -203,13 +213,24 @@ async def relay(
             try:
                 async with batch:
                     await _all(send(_event(*one, payload)) for one in records)
+                failures = 0
             except CheckpointConflictError:
                 continue  # the poller waits for its turn, or ends
             except _Unpublished as failure:
+                failures += 1
+                if most is not None and failures >= most:
+                    raise IncomeClientError(
+                        f"events were not published in {failures} attempts ({failure}); "
+                        "the checkpoint is before them"
+                    ) from None
                 facts = {"error": str(failure), "events": len(batch)}
                 _LOGGER.warning(
                     "events were not published (%s); they are tried again", failure, extra=facts
                 )
+
+
+def _is_final(error: Exception) -> bool:
+    return isinstance(error, IncomeClientError) and not error.retryable
 
 
 def _event(record: ApplicationRecord, delivery_id: str, payload: Payload) -> UpdateEvent:

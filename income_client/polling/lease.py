@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from attrs import evolve, frozen
 
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
-from income_client.checkpoints.store import check_name
+from income_client.checkpoints.store import check_name, reason_of_conflict
 from income_client.clock import Clock
 from income_client.errors import (
     CheckpointConflictError,
@@ -267,7 +267,8 @@ class Lease:
             self._confirm(unsure)
         if stored.version != self._version:
             self.is_lost = self._is_over = True
-            raise CheckpointConflictError("another poller has taken over this name")
+            reason = reason_of_conflict(stored.version, self._version)
+            raise CheckpointConflictError(f"checkpoint {self._name!r}: {reason}")
 
     def _text_of(self, checkpoint: Checkpoint) -> str:
         if self._seconds is None:

@@ -284,7 +284,7 @@ class Poller:
         if not self._lease.is_lost:
             return
         if not self._has_standby:
-            raise CheckpointConflictError("another poller has taken over this name")
+            raise CheckpointConflictError("another process or poller has taken over this name")
         # Batches that are out keep the lost lease, by which nothing can be saved any more.
         self._lease.abandon()
         self._lease = self._lease.successor()

@@ -16,6 +16,7 @@ from income_client import (
     CheckpointError,
     ConfigurationError,
     DeadLetter,
+    IncomeClientError,
     Secret,
     StoredToken,
     Window,
@@ -185,6 +186,28 @@ async def test_one_of_many_claims_the_renewal_of_a_token(
     assert await late.load() == newer
 
 
+async def test_a_token_that_came_after_its_claim_was_over_is_shared_all_the_same(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others need not request one each; a later one replaces it."""
+    kv = await bucket(client)
+    slow, second, third = [NatsTokenStore(kv) for _ in range(3)]
+    now = 1000.0
+    monkeypatch.setattr("income_client.engines.nats.time.monotonic", lambda: now)
+    assert await slow.claim(5)
+    assert not await second.claim(5)
+    now += 6
+    assert await second.claim(5)
+    token = StoredToken(access_token=Secret("S3CRET"), expires_at=NOON, lifetime=60.0)
+    await slow.save(token)
+    assert await third.load() == token
+    later = StoredToken(
+        access_token=Secret("later"), expires_at=NOON + timedelta(seconds=6), lifetime=60.0
+    )
+    await second.save(later)
+    assert await third.load() == later
+
+
 @pytest.mark.parametrize("key", ["", "a b", "a.b", "ü", ">"])
 async def test_a_key_that_no_bucket_has_is_refused(client: Client, key: str) -> None:
     """At once."""
@@ -222,3 +245,17 @@ async def test_a_stream_that_does_not_exist_takes_no_event(client: Client) -> No
     event = UpdateEvent(id="1", application_id="app-1", updated_at=NOON)
     with pytest.raises(nats.js.errors.NoStreamResponseError):
         await nats_publisher(client.jetstream(), "nobody.listens")(event)
+
+
+async def test_a_connection_that_is_closed_for_good_ends_a_relay(nats_server: NatsServer) -> None:
+    """No retry can make it again; the store says the same."""
+    async with connected(nats_server) as lost:
+        stream = lost.jetstream()
+        kv = await stream.create_key_value(bucket="closed")
+    with pytest.raises(CheckpointError, match="closed for good") as caught:
+        await NatsCheckpointStore(kv).load("default")
+    assert not caught.value.retryable
+    async with scene() as place:
+        poller = place.poll(start="2020-01-01")
+        with pytest.raises(IncomeClientError, match="closed for good"):
+            await relay(poller, nats_publisher(stream))

@@ -4,15 +4,19 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from faststream.rabbit import RabbitBroker, TestRabbitBroker
+from faststream.redis import RedisBroker, TestRedisBroker
 
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
     ConfigurationError,
     DecodeError,
+    IncomeClientError,
     MemoryCheckpointStore,
 )
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
@@ -160,6 +164,18 @@ async def test_mistakes_of_the_publisher_are_raised() -> None:
         assert len(again.events) == len(place.ids)
 
 
+async def test_a_job_that_must_end_gives_up_after_some_attempts() -> None:
+    """The next one publishes the events."""
+    async with scene() as place:
+        place.store = MemoryCheckpointStore()
+        broker = Broker(10_000)
+        with pytest.raises(IncomeClientError, match=r"not published in 3 attempts \(Conn"):
+            await relayed(place, broker, {"start": "2020-01-01"}, attempts=3, concurrency=1)
+        assert broker.events == []
+        await relayed(place, again := Broker(), {"start": "2020-01-01"}, attempts=3)
+        assert len(again.events) == len(place.ids)
+
+
 async def test_a_relay_that_another_has_replaced_ends() -> None:
     """Instead of publishing the same events for ever."""
     async with scene() as place:
@@ -172,7 +188,7 @@ async def test_a_relay_that_another_has_replaced_ends() -> None:
             await relay(poller, publish, concurrency=1)
 
 
-@pytest.mark.parametrize("options", [{"payload": "all"}, {"concurrency": 0}])
+@pytest.mark.parametrize("options", [{"payload": "all"}, {"concurrency": 0}, {"attempts": 0}])
 async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
     """Before anything is read."""
     async with scene() as place:
@@ -214,3 +230,29 @@ async def test_a_relay_that_is_cancelled_ends() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+@pytest.mark.parametrize("kind", ["rabbit", "redis"])
+async def test_rabbitmq_and_redis_take_the_events(kind: str) -> None:
+    """With the publishers that the guide names."""
+    found: list[bytes] = []
+
+    async def keep(body: Any) -> None:
+        found.append(json.dumps(body).encode())
+
+    broker: Any
+    test: Any
+    if kind == "rabbit":
+        broker, test = RabbitBroker(), TestRabbitBroker
+        publisher = broker.publisher("income.updates", persist=True)
+        broker.subscriber("income.updates")(keep)
+    else:
+        broker, test = RedisBroker(), TestRedisBroker
+        publisher = broker.publisher(stream="income.updates")
+        broker.subscriber(stream="income.updates")(keep)
+    event = UpdateEvent(
+        id="1", application_id="app-1", updated_at=datetime(2026, 6, 30, 12, tzinfo=UTC)
+    )
+    async with test(broker):
+        await faststream_publisher(publisher)(event)
+    assert [UpdateEvent.from_json(one) for one in found] == [event]

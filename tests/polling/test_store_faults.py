@@ -7,6 +7,7 @@ import pytest
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
+    MemoryCheckpointStore,
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
@@ -144,6 +145,24 @@ async def test_a_conflict_is_not_waited_for() -> None:
         with pytest.raises(CheckpointConflictError):
             await batch.commit()
         assert store.tries == 1
+
+
+@pytest.mark.parametrize("moment", ["commit", "poll"])
+async def test_a_store_that_was_restored_from_a_backup_is_named_as_such(moment: str) -> None:
+    """The poller ends; started again, it delivers what came since the backup."""
+    async with scene() as place:
+        place.store = store = MemoryCheckpointStore()
+        await rest(place.poll())
+        backup = dict(store._stored)
+        updated = place.touch(1, 2)
+        place.service.advance(10)
+        batch = await take(poller := place.poll())
+        if moment == "poll":
+            await batch.commit()
+        store._stored = backup
+        with pytest.raises(CheckpointConflictError, match="restore from a backup"):
+            await (batch.commit() if moment == "commit" else take(poller))
+        assert set(ids_of(await rest(place.poll()))) == set(updated)
 
 
 async def test_commits_in_tasks_of_their_own_are_retried_beside_the_poll() -> None:

@@ -17,6 +17,7 @@ from tests.slow import test_nginx, test_uvicorn
 from tests.support.example_callbacks import sends_by_command
 from tests.support.example_files import downloads_by_command
 from tests.support.example_polling import polls_by_command
+from tests.support.example_workers import relays_by_command
 from tests.support.examples import variables
 from tests.support.pages import commands
 from tests.support.processes import COMMAND, ROOT, environment
@@ -87,6 +88,17 @@ async def _sends(_service: Emulator, folder: Path, line: str) -> None:
     await sends_by_command(folder)
 
 
+async def _exports_a_part(service: Emulator, folder: Path, line: str) -> None:
+    """The parts are cut before."""
+    await runs(service, folder, commands("income-client split")[0])
+    await runs(service, folder, line)
+
+
+async def _is_read_by_the_workers(_service: Emulator, _folder: Path, line: str) -> None:
+    """The examples of workers make their streams as these lines say."""
+    assert line in commands("nats")
+
+
 COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client application app-1": runs,
     "income-client applications": runs,
@@ -95,11 +107,16 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client download app-1": _downloads,
     "income-client emulate": _sends,
     "income-client export": runs,
+    "income-client export --part": _exports_a_part,
     "income-client find": runs,
     "income-client listen": _sends,
     "income-client poll": _polls,
+    "income-client relay": relays_by_command,
+    "income-client split": runs,
     "income-client token": runs,
     "income-client trigger": _sends,
+    "nats kv add": _is_read_by_the_workers,
+    "nats stream add": _is_read_by_the_workers,
     "uvicorn app:app --host": run_with(test_nginx.COMMAND),
     "uvicorn app:app --port": run_with(test_uvicorn.COMMAND),
 }
