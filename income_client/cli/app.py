@@ -71,6 +71,7 @@ _SUMMARIES: Final = {
     "listen": "Receive callbacks and print them",
     "trigger": "Have a running emulator send callbacks",
     "emulate": "Run an emulated service",
+    "guide": "Show a page of the guide, or list its pages",
     "schema": "Print the SQL of the tables in a database",
     "completion": "Print a completion script for a shell",
 }
@@ -91,8 +92,10 @@ class _HelpFormatter(DefaultFormatter):
         super().__call__(console, options, panel)
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
-        # The optional arguments of every command are ids of applications.
-        super().render_usage(console, options, str(usage).replace("[ARGS", "[APPLICATION_ID"))
+        # Optional arguments are ids of applications, except for the guide.
+        text = str(usage)
+        argument = "[PAGE" if " guide " in text else "[APPLICATION_ID"
+        super().render_usage(console, options, text.replace("[ARGS", argument))
 
     def render_description(
         self, console: Console, options: ConsoleOptions, description: object

@@ -325,6 +325,7 @@ def test_bash_offers_commands_and_options(cli: Cli, tmp_path: Path) -> None:
     assert offered("income-client", "dead") == ["dead-letters"]
     assert "--updated-after" in offered("income-client", "applications", "--")
     assert "bash" in offered("income-client", "completion", "")
+    assert offered("income-client", "guide", "po") == ["polling"]
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])

@@ -40,6 +40,7 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "download": lambda service: ("--to", "files", "--allow-host", "127.0.0.1", *service.ids),
     "export": lambda _: ("--to", "all"),
     "find": lambda service: (_reference(service),),
+    "guide": lambda _: ("polling",),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
     "schema": lambda _: ("postgres",),
     "split": lambda _: ("--parts", "2"),
@@ -47,7 +48,7 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "completion": lambda _: ("bash",),
 }
 """What makes each sub-command read all that there is, or one application."""
-WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo", "schema")
+WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo", "guide", "schema")
 READING: Final = tuple(name for name in LINES if name not in WITHOUT_SERVICE)
 SERVING: Final = ("emulate", "listen", "trigger")
 NAMES: Final = (*LINES, *SERVING, "configure", "relay")

@@ -2,10 +2,13 @@
 
 import builtins
 import re
+import shutil
+import sys
 import types
 from collections import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from attrs import fields, has
@@ -15,6 +18,26 @@ from income_client import ApplicationRecord, Document, Paystub, errors
 from tests.support.architecture import LAYERS, MAY_IMPORT
 from tests.support.processes import environment, run
 
+_ASK_FOR_NOTES: Final = """
+import asyncio
+from income_client import DecodeError, IncomeClient
+from income_client.emulator import Emulator, Fault
+
+async def main():
+    async with Emulator(3) as service, IncomeClient(service.url, auth=service.oauth2) as client:
+        one = service.world.ids[0]
+        for text in ('"seen"', "5"):
+            body = f'{{"application_id": "{one}", "texts": [{text}]}}'.encode()
+            service.faults.add(Fault("body", path=f"*/{one}/notes", body=body))
+        print((await client.get_notes(one)).texts)
+        try:
+            await client.get_notes(one)
+        except DecodeError as error:
+            print(error.faults[0].path)
+
+asyncio.run(main())
+"""
+"""What is asked of a package that has the new endpoint."""
 _NAMES_END_AT: Final = 34
 """Where, in a line of the drawing, the names end and the words begin."""
 
@@ -55,6 +78,29 @@ def draws_the_layers(text: str) -> None:
 
 def _rank(name: str) -> int:
     return next(rank for rank, layer in enumerate(LAYERS) if name in layer)
+
+
+def adds_an_endpoint(text: str) -> None:
+    """The steps apply to a copy of the package, and the new method decodes strictly."""
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "income_client"
+        shutil.copytree(Path(income_client.__file__).parent, copy)
+        for step in text.split("# ")[1:]:
+            name, *lines = step.splitlines()
+            old = [line[2:] for line in lines if line[0] in " -"]
+            new = [line[2:] for line in lines if line[0] in " +"]
+            _replace(copy.parent / name, old, new)
+        env = environment(PYTHONPATH=folder)
+        ran = run("-P", "-c", _ASK_FOR_NOTES, command=(sys.executable,), env=env)
+    assert (ran.status, ran.stdout) == (0, "('seen',)\n$.texts[0]\n"), ran.stderr
+
+
+def _replace(path: Path, old: Sequence[str], new: Sequence[str]) -> None:
+    """Put new lines in the place of old ones, which are there once."""
+    text = path.read_text("utf-8")
+    before, after = "\n".join(old) + "\n", "\n".join(new) + "\n"
+    assert text.count(before) == 1, (path, before)
+    path.write_text(text.replace(before, after), "utf-8")
 
 
 def is_the_tree_of_a_record(text: str) -> None:
@@ -119,5 +165,6 @@ TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
     "IncomeClientError\n": is_the_tree_of_errors,
     "record\n": is_the_tree_of_a_record,
     "cli/": draws_the_layers,
+    "# income_client/": adds_an_endpoint,
 }
 """How each begins, and what it must be."""

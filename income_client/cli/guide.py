@@ -1,0 +1,102 @@
+"""``income-client guide``: shows the pages of the guide, which come with the package."""
+
+import re
+import sys
+from importlib.resources import files
+from typing import Final, Literal, get_args
+
+from .exit_status import ExitStatus
+from .output import print_lines, write_text
+
+Page = Literal[
+    "reading",
+    "polling",
+    "callbacks",
+    "web",
+    "files",
+    "exports",
+    "command-line",
+    "testing",
+    "observability",
+    "workers",
+    "scaling",
+    "guarantees",
+    "internals",
+]
+"""The pages in reading order."""
+_LINK: Final = re.compile(r"\[([^\]]+)\]\(([a-z-]*)(?:\.md)?(?:#[a-z0-9-]+)?\)")
+"""A link to another page or to a heading."""
+
+
+def guide(page: Page | None = None, /) -> int:
+    """Show a page of the guide, or list its pages in reading order.
+
+    Pages are drawn on a terminal, and printed as Markdown elsewhere.
+
+    Example: income-client guide polling
+
+    Args:
+        page: Name of the page. Default: list the pages.
+
+    Returns:
+        The exit status.
+    """
+    if page is None:
+        _list_pages()
+    elif sys.stdout.isatty():
+        _draw(text_of(page))
+    else:
+        write_text(text_of(page).rstrip())
+    return ExitStatus.DONE
+
+
+def text_of(page: str) -> str:
+    """Return a page as Markdown."""
+    return files("income_client").joinpath("guide", f"{page}.md").read_text("utf-8")
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence below the title of a page."""
+    _title, paragraph, *_ = text.split("\n\n")
+    words = " ".join(paragraph.replace("`", "").split())
+    return re.split(r"(?<=[.:]) ", words)[0].rstrip(":")
+
+
+def _list_pages() -> None:
+    from rich.table import Table
+
+    sentences = {page: first_sentence(text_of(page)) for page in get_args(Page)}
+    if not sys.stdout.isatty():
+        write_text(*(f"{page}\t{sentence}" for page, sentence in sentences.items()))
+        return
+    table = Table.grid(padding=(0, 2))
+    for page, sentence in sentences.items():
+        table.add_row(page, sentence)
+    print_lines(table)
+
+
+def _draw(text: str) -> None:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+
+    class FoldedTable(TableElement):
+        """A table that breaks long words; rich would cut them off."""
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                if isinstance(table, Table):
+                    for column in table.columns:
+                        column.overflow = "fold"
+                yield table
+
+    class Drawing(Markdown):
+        elements = {**Markdown.elements, "table_open": FoldedTable}  # noqa: RUF012 - as in rich
+
+    print_lines(Drawing(_LINK.sub(_as_words, text), code_theme="ansi_dark", hyperlinks=False))
+
+
+def _as_words(link: re.Match[str]) -> str:
+    """Name the page that a link leads to: a terminal cannot follow it."""
+    words, page = link.groups()
+    return words if page in ("", words) else f"{words} (`{page}`)"

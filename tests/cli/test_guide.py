@@ -1,0 +1,72 @@
+"""``income-client guide``: the pages of the guide, in a terminal and in a pipe."""
+
+from pathlib import Path
+from typing import Final, get_args
+
+import pytest
+
+import income_client
+from income_client.cli.guide import Page, first_sentence
+from tests.support.cli import Cli
+from tests.support.streams import Terminal
+
+GUIDE: Final = Path(income_client.__file__).parent / "guide"
+PAGES: Final = get_args(Page)
+
+
+def test_every_page_has_its_place_in_the_reading_order() -> None:
+    """The command knows each file of the guide, and no other."""
+    assert sorted(PAGES) == sorted(path.stem for path in GUIDE.iterdir())
+
+
+def test_without_a_page_it_lists_all(cli: Cli) -> None:
+    """In a pipe, a line has the name of a page, a tab and what the page is for."""
+    shown = cli("guide")
+    assert (shown.status, shown.stderr) == (0, "")
+    rows = [line.split("\t") for line in shown.lines]
+    assert tuple(name for name, _ in rows) == PAGES
+    assert all(sentence.endswith((".", "is")) or len(sentence) > 20 for _, sentence in rows)
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_a_terminal_gets_the_list_as_a_table(columns: int, cli: Cli) -> None:
+    """Sentences are wrapped to its width."""
+    shown = cli("guide", terminal=Terminal(columns=columns))
+    assert shown.status == 0
+    listed = [line.split()[0] for line in shown.screen.splitlines() if line[:1].strip()]
+    assert tuple(listed) == PAGES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_pipe_gets_the_page_as_it_is(page: str, cli: Cli) -> None:
+    """It is Markdown, for another program to draw."""
+    shown = cli("guide", page)
+    assert (shown.status, shown.stderr) == (0, "")
+    assert shown.stdout == (GUIDE / f"{page}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_terminal_gets_the_page_drawn(page: str, columns: int, cli: Cli) -> None:
+    """Headings and links lose their marks, and a link names the page that it leads to."""
+    shown = cli("guide", page, terminal=Terminal(columns=columns))
+    assert shown.status == 0
+    text = (GUIDE / f"{page}.md").read_text("utf-8")
+    title, first = text.splitlines()[:3:2]
+    assert shown.screen.count("…") == text.count("…"), "a word was cut off"
+    assert title.removeprefix("# ") in shown.screen
+    assert first.split()[0].strip("`") in shown.screen
+    assert not any(mark in shown.screen for mark in ("\n## ", "](", "```", ".md)"))
+
+
+def test_an_unknown_page_is_a_mistake(cli: Cli) -> None:
+    """The closest name is suggested."""
+    shown = cli("guide", "poling")
+    assert (shown.status, shown.stdout) == (2, "")
+    assert 'Did you mean "polling"?' in " ".join(shown.stderr.replace("│", " ").split())
+
+
+def test_the_first_sentence_ends_at_its_full_stop() -> None:
+    """Or at a colon, before an example."""
+    assert first_sentence("# A\n\nYou can `poll`\nit. Then more.\n\nB") == "You can poll it."
+    assert first_sentence("# A\n\nThis prints it:\n\n```python") == "This prints it"

@@ -1,0 +1,75 @@
+"""How the examples that extend the package are run, and what must come of each."""
+
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
+
+from income_client import IncomeClient
+from income_client.emulator import Emulator
+from income_client.testing import check_checkpoint_store
+from tests.support.examples import RunExample, loaded, python
+
+
+async def prints_w2(service: Emulator, path: Path) -> None:
+    """Only W-2 forms are printed, with their year."""
+    lines = await python(service, path.parent, path.name, *service.world.ids[:40])
+    assert lines
+    assert all(line.startswith("w2 20") for line in lines)
+
+
+async def keeps_checkpoints(service: Emulator, path: Path) -> None:
+    """It does what the package's own stores do, and a poller resumes with it."""
+    module = loaded(path)
+    numbers = itertools.count()
+    await check_checkpoint_store(lambda: module.JsonStore(path.parent / f"{next(numbers)}.json"))
+    store = module.JsonStore(path.parent / "polls.json")
+    async with IncomeClient(service.url, auth=service.oauth2) as client:
+        for expected in (len(service.world.ids), 0):
+            poller = client.poll(store, start="1970-01-01", settle=0, documents=False, once=True)
+            assert len([record async for record in poller]) == expected
+
+
+async def shares_a_token(service: Emulator, path: Path) -> None:
+    """Of several clients only the first requests a token; its file is private."""
+    store = loaded(path).TokenFile(path.parent / "income.token")
+    for _ in range(3):
+        async with IncomeClient(service.url, auth=service.oauth2, token_store=store) as client:
+            await client.get_application_page(limit=3)
+    assert [request.name for request in service.requests].count("token") == 1
+    assert (path.parent / "income.token").stat().st_mode & 0o777 == 0o600
+
+
+async def checks_tokens(service: Emulator, path: Path) -> None:
+    """A callback with the token is accepted, one with another is refused."""
+    content = {
+        "event_type": "income_calculation",
+        "application_id": service.world.ids[0],
+        "application_reference_id": "LOAN-00000001",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CALLBACK_TOKEN", "invented-token")
+        async with TestServer(loaded(path).app) as server, ClientSession() as session:
+            for token, status in (("invented-token", 200), ("guess", 401)):
+                async with session.post(
+                    server.make_url("/callbacks"),
+                    data=json.dumps(content),
+                    headers={
+                        "Authorization": f"Bearer {token}",
+                        "Content-Type": "application/json",
+                    },
+                ) as reply:
+                    assert reply.status == status, await reply.text()
+
+
+RUN: Final[Mapping[str, RunExample]] = {
+    "callbacks_opaque.py": checks_tokens,
+    "json_store.py": keeps_checkpoints,
+    "shared_token.py": shares_a_token,
+    "w2.py": prints_w2,
+}
