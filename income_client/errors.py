@@ -10,8 +10,8 @@ IncomeClientError
 │   ├── AuthenticationError         401
 │   ├── PermissionDeniedError       403
 │   ├── NotFoundError               404
-│   ├── InvalidRequestError         any other 4xx
 │   ├── RateLimitedError            429
+│   ├── InvalidRequestError         any other 4xx
 │   ├── ServerError                 5xx
 │   └── UnexpectedResponseError     any other
 ├── TokenError                      the token endpoint failed

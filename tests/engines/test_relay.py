@@ -4,12 +4,9 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from faststream.rabbit import RabbitBroker, TestRabbitBroker
-from faststream.redis import RedisBroker, TestRedisBroker
 
 from income_client import (
     CheckpointConflictError,
@@ -230,29 +227,3 @@ async def test_a_relay_that_is_cancelled_ends() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-
-
-@pytest.mark.parametrize("kind", ["rabbit", "redis"])
-async def test_rabbitmq_and_redis_take_the_events(kind: str) -> None:
-    """With the publishers that the guide names."""
-    found: list[bytes] = []
-
-    async def keep(body: Any) -> None:
-        found.append(json.dumps(body).encode())
-
-    broker: Any
-    test: Any
-    if kind == "rabbit":
-        broker, test = RabbitBroker(), TestRabbitBroker
-        publisher = broker.publisher("income.updates", persist=True)
-        broker.subscriber("income.updates")(keep)
-    else:
-        broker, test = RedisBroker(), TestRedisBroker
-        publisher = broker.publisher(stream="income.updates")
-        broker.subscriber(stream="income.updates")(keep)
-    event = UpdateEvent(
-        id="1", application_id="app-1", updated_at=datetime(2026, 6, 30, 12, tzinfo=UTC)
-    )
-    async with test(broker):
-        await faststream_publisher(publisher)(event)
-    assert [UpdateEvent.from_json(one) for one in found] == [event]

@@ -10,7 +10,7 @@ from typing import Final
 
 from income_client.emulator import Emulator
 from tests.support.callback_processes import free_port
-from tests.support.examples import RunExample, loaded, passes
+from tests.support.examples import RunExample, loaded
 from tests.support.pages import commands
 from tests.support.processes import COMMAND, ROOT, environment
 
@@ -72,5 +72,4 @@ async def _printed(printed: asyncio.StreamReader | None, text: str) -> None:
 
 RUN: Final[Mapping[str, RunExample]] = {
     "callbacks_nginx.py": is_loaded,
-    "test_callbacks.py": passes,
 }

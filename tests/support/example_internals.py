@@ -35,16 +35,6 @@ async def keeps_checkpoints(service: Emulator, path: Path) -> None:
             assert len([record async for record in poller]) == expected
 
 
-async def shares_a_token(service: Emulator, path: Path) -> None:
-    """Of several clients only the first requests a token; its file is private."""
-    store = loaded(path).TokenFile(path.parent / "income.token")
-    for _ in range(3):
-        async with IncomeClient(service.url, auth=service.oauth2, token_store=store) as client:
-            await client.get_application_page(limit=3)
-    assert [request.name for request in service.requests].count("token") == 1
-    assert (path.parent / "income.token").stat().st_mode & 0o777 == 0o600
-
-
 async def checks_tokens(service: Emulator, path: Path) -> None:
     """A callback with the token is accepted, one with another is refused."""
     content = {
@@ -70,6 +60,5 @@ async def checks_tokens(service: Emulator, path: Path) -> None:
 RUN: Final[Mapping[str, RunExample]] = {
     "callbacks_opaque.py": checks_tokens,
     "json_store.py": keeps_checkpoints,
-    "shared_token.py": shares_a_token,
     "w2.py": prints_w2,
 }

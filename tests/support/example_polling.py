@@ -12,12 +12,12 @@ import shlex
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from income_client.emulator import Emulator, Fault
-from tests.support.examples import RunExample, python, reads, started, until, variables
+from income_client.emulator import Emulator
+from tests.support.examples import RunExample, python, started, until, variables
 from tests.support.processes import COMMAND, ROOT, environment
 
 _LINE: Final = re.compile(r"(app-[0-9a-f]{10}) [0-9-]{10} [0-9:]{8}\+00:00")
@@ -106,97 +106,6 @@ async def polls_by_command(service: Emulator, folder: Path, shown: str) -> None:
     assert all(record["documents"] for record in records)
 
 
-class Books:
-    """The files of the example, and locks by which its process is held at a step."""
-
-    def __init__(self, folder: Path) -> None:
-        self.incomes, self.polls = folder / "incomes.db", folder / "polls.db"
-        self.journal = folder / "incomes.db-journal"
-
-    @contextlib.contextmanager
-    def commits_wait(self) -> Iterator[None]:
-        """Read in the database: this delays commits, and nothing before them."""
-        with _locked(self.incomes, "BEGIN", "SELECT * FROM progress"):
-            yield
-
-    @contextlib.contextmanager
-    def store_waits(self) -> Iterator[None]:
-        """Write in the store, which delays every other writer."""
-        with _locked(self.polls, "BEGIN IMMEDIATE"):
-            yield
-
-    @property
-    def applied(self) -> dict[str, int]:
-        """How many versions of each application were applied."""
-        counts = "SELECT application_id, count(*) FROM updates GROUP BY application_id"
-        return dict(rows(self.incomes, counts))
-
-    @property
-    def saves(self) -> int:
-        """How often the store was written."""
-        return int(rows(self.polls, "SELECT version FROM checkpoints")[0][0])
-
-
-async def applies_once(service: Emulator, path: Path) -> None:
-    """Whatever step it dies at, it applies each version once and loses none."""
-    books = Books(path.parent)
-    async with alive(service, path):
-        await begun(path)
-    expected = dict.fromkeys(updated(service, range(150)), 1)
-    await _killed_while_itreads(service, path)
-    assert books.applied == {}
-    await _failed_in_its_transaction(service, path, books)
-    assert books.applied == {}
-    await _killed_between_the_commits(service, path, books)
-    assert len(books.applied) == 100
-    async with alive(service, path):
-        await until(lambda: books.applied == expected)
-    for one in updated(service, range(120, 180)):
-        expected[one] = expected.get(one, 0) + 1
-    async with alive(service, path):
-        await until(lambda: sum(books.applied.values()) >= sum(expected.values()))
-    service.advance(60)
-    saves = books.saves
-    async with alive(service, path):
-        # It has taken the name, and a poll that found nothing new has ended.
-        await until(lambda: books.saves >= saves + 2)
-    assert books.applied == expected
-
-
-async def _killed_while_itreads(service: Emulator, path: Path) -> None:
-    before = reads(service)
-    service.faults.add(Fault("stall", path="*/app-*", skip=30))
-    async with alive(service, path):
-        await until(lambda: reads(service) > before + 30)
-    service.faults.clear()
-
-
-async def _failed_in_its_transaction(service: Emulator, path: Path, books: Books) -> None:
-    refusal = "CREATE TRIGGER full AFTER INSERT ON updates BEGIN SELECT RAISE(ABORT, 'full'); END"
-    rows(books.incomes, refusal)
-    async with alive(service, path) as process:
-        _, complaints = await process.communicate()
-    assert complaints.decode().endswith("sqlite3.IntegrityError: full\n")
-    rows(books.incomes, "DROP TRIGGER full")
-
-
-async def _killed_between_the_commits(service: Emulator, path: Path, books: Books) -> None:
-    async with alive(service, path):
-        with contextlib.ExitStack() as stack:
-            with books.commits_wait():
-                await until(books.journal.exists)
-                stack.enter_context(books.store_waits())
-            await until(lambda: len(books.applied) > 0)
-
-
-@contextlib.contextmanager
-def _locked(path: Path, *statements: str) -> Iterator[None]:
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for statement in statements:
-            connection.execute(statement).fetchall()
-        yield
-
-
 def ids_in(lines: Iterable[str]) -> list[str]:
     """Return the ids in lines that hold an id and a time each."""
     matches = [_LINE.fullmatch(line) for line in lines]
@@ -220,6 +129,5 @@ async def _shell(service: Emulator, folder: Path, line: str) -> list[str]:
 
 
 RUN: Final[Mapping[str, RunExample]] = {
-    "exactly_once_sqlite.py": applies_once,
     "nightly.py": polls_once,
 }

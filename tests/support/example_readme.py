@@ -58,8 +58,11 @@ async def follows(service: Emulator, path: Path) -> None:
 async def wakes_on_callback(service: Emulator, path: Path) -> None:
     """A callback makes it read what has changed; without credentials it gets 401."""
     port = _on_a_free_port(path)
-    store = path.parent / "polls.db"
-    more = {"CALLBACK_USERNAME": _USER.username, "CALLBACK_PASSWORD": _USER.password.reveal()}
+    store = path.parent / "callbacks.db"
+    more = {
+        "INCOME_CALLBACK_USERNAME": _USER.username,
+        "INCOME_CALLBACK_PASSWORD": _USER.password.reveal(),
+    }
     process = await started(service, path.parent, path.name, **more)
     try:
         await until(lambda: store.exists() and "list_applications" in names(service))
@@ -102,7 +105,7 @@ async def saves_files(service: Emulator, path: Path) -> None:
             with contextlib.redirect_stdout(printed):
                 await loaded(path).save(client, ids)
     lines = printed.getvalue().splitlines()
-    folder = path.parent / "pay-slips"
+    folder = path.parent / "files"
     files = sorted(str(file) for file in folder.rglob("*") if file.is_file())
     assert files
     assert sorted(line.split()[0] for line in lines) == sorted(files * 2)
@@ -115,7 +118,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "follow.py": follows,
     "incomes.py": prints_incomes,
     "lookup.py": looks_up,
-    "pay_slips.py": saves_files,
+    "save_files.py": saves_files,
     "test_decision.py": passes,
     "wake_on_callback.py": wakes_on_callback,
 }

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import shlex
 import sqlite3
 from argparse import ArgumentParser
@@ -14,7 +13,6 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from faststream.kafka import KafkaBroker, TestKafkaBroker
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
@@ -144,32 +142,6 @@ async def enqueues_and_answers(service: Emulator, path: Path) -> None:
             await until(lambda: chosen in _kept())
 
 
-async def publishes_through_kafka(service: Emulator, path: Path) -> None:
-    """The checkpoint is in a file: the second run publishes what was updated since then."""
-    _poll_once(path)
-    broker = KafkaBroker()
-    found: list[UpdateEvent] = []
-
-    @broker.subscriber("income.updates")
-    async def keep(body: Any) -> None:
-        found.append(UpdateEvent.from_json(json.dumps(body)))
-
-    service.advance(60)
-    main = loaded(path).main
-    for _ in range(2):
-        service.touch(service.world.ids[0])
-        async with TestKafkaBroker(broker):
-            await main(broker)
-        service.advance(60)
-    assert {event.application_id for event in found} == {service.world.ids[0]}
-
-
-def _poll_once(path: Path) -> None:
-    """Change an example so that it ends."""
-    text = path.read_text("utf-8").replace('Store("relay.db")', 'Store("relay.db"), once=True')
-    path.write_text(text, "utf-8")
-
-
 async def writes_each_update_once(service: Emulator, path: Path) -> None:
     """However often the program runs, each update is one row."""
     with postgres_server() as server:
@@ -199,7 +171,6 @@ async def relays_by_command(service: Emulator, folder: Path, command: str) -> No
 
 RUN: Final[Mapping[str, RunExample]] = {
     "exactly_once.py": writes_each_update_once,
-    "relay_anywhere.py": publishes_through_kafka,
     "update_backend.py": enqueues_and_answers,
     "update_worker.py": keeps_the_last_record,
 }

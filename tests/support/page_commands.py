@@ -15,10 +15,9 @@ from income_client import SQLiteCheckpointStore
 from income_client.emulator import Emulator
 from tests.slow import test_nginx, test_uvicorn
 from tests.support.example_callbacks import sends_by_command
-from tests.support.example_files import downloads_by_command
 from tests.support.example_polling import polls_by_command
 from tests.support.example_workers import relays_by_command
-from tests.support.examples import variables
+from tests.support.examples import python, variables
 from tests.support.pages import commands
 from tests.support.processes import COMMAND, ROOT, environment
 
@@ -65,6 +64,14 @@ def run_with(command: str) -> RunCommand:
 
 async def _polls(service: Emulator, folder: Path, line: str) -> None:
     await polls_by_command(service, folder, line)
+
+
+async def downloads_by_command(service: Emulator, folder: Path, command: str) -> list[str]:
+    """Run the command as it is shown, on the emulator's files; return the lines it printed."""
+    program, *arguments = shlex.split(command)
+    assert program == "income-client"
+    run = ("-m", "income_client.cli", *arguments, "--quiet", "--allow-host", "127.0.0.1")
+    return await python(service, folder, *run)
 
 
 async def _downloads(service: Emulator, folder: Path, line: str) -> None:

@@ -1,4 +1,4 @@
-# pay_slips.py
+# save_files.py
 import asyncio
 import sys
 
@@ -7,7 +7,7 @@ from income_client import DownloadFailure, IncomeClient
 
 async def save(client: IncomeClient, application_ids: list[str]) -> None:
     documents = client.fetch_documents(application_ids)
-    async for file in client.download_all(documents, "pay-slips", on_error="yield"):
+    async for file in client.download_all(documents, "files", on_error="yield"):
         if isinstance(file, DownloadFailure):
             print(file.document_id, "later:" if file.error.retryable else "failed:", file.error)
         else:
