@@ -1,238 +1,377 @@
 """Beyond one machine: ``python -m benchmarks.cluster [row ...] [--quick]``.
 
 Pollers, workers, the service and a broker are processes of their own, on this machine. Nothing
-is asserted here: the table says what was measured, what the goal is, and whether it is met.
+is asserted here: the rows say what was measured, what the goal is, and whether it is met.
 """
 
 import asyncio
+import json
+import signal
 import time
+import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from datetime import UTC, datetime
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, cast
 
 from attrs import define, frozen
 from nats.aio.client import Client
-from nats.js.api import StreamConfig
+from nats.errors import Error as NatsError
 
-from income_client import ApplicationRecord, IncomeClient, MemoryCheckpointStore, Poller
+from income_client import ApplicationRecord, Poller, SpanPart, split_span
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
-from tests.support.nats_server import NatsServer
+from tests.support.killed_pollers import BATCH, killed
 
-from .cluster_chaos import chaos, takeovers
 from .cluster_processes import (
     BUCKET,
+    CONSUMER,
+    FORKS,
+    PATIENCE,
+    POLLERS,
     STREAM,
     SUBJECT,
-    Place,
+    Cluster,
     acknowledge,
+    broker_with_stream,
     call_often,
-    connected,
-    consumer,
+    cluster,
     flags,
+    listed,
+    mark,
+    place_of,
     start,
 )
 from .command import run_afresh
 from .processes import EmulatorProcess
 from .table import Row, at_most
 
-Publish: TypeAlias = Callable[[UpdateEvent], Awaitable[None]]
 Measurement: TypeAlias = Callable[["ClusterScale"], Coroutine[Any, Any, list[Row]]]
 
-_BATCH: Final = 100
-_NOON: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
+_KILLS_PER_CHECK: Final = 20
+_WORKERS: Final = 6
+_LEASE: Final = 2.0
+_SHORT_LEASE: Final = 1.0
+_LONGEST_LEASES: Final = {
+    signal.SIGKILL: ("SIGKILL", 1.25),
+    signal.SIGSTOP: ("SIGSTOP", 1.25),
+    signal.SIGTERM: ("a clean stop", 0.3),
+}
 _TOKEN_SECONDS: Final = 2
 _TOKEN_SERVES: Final = 1.5
 """A token of two seconds is renewed after three quarters of its life."""
 _SHARERS: Final = 8
-_PATIENCE: Final = 60.0
-_MOST_LEASES: Final = {"SIGKILL": 1.25, "SIGSTOP": 1.25, "clean stop": 0.3}
+_PARTS: Final = 8
+_READERS: Final = {1: "1 process", 2: "2 processes", 4: "4 processes"}
+_CALL_SECONDS: Final = 0.05
+"""A service far away, so that its one process here is no limit."""
 
 
 @frozen(kw_only=True)
 class ClusterScale:
     """The sizes of all loads."""
 
+    kills: int
+    """SIGKILLs of a poller."""
     updates: int
-    applications: int
+    """Of the cluster that is killed."""
+    updated: int
+    """Applications among which they go round."""
     rate: float
     """Updates a second."""
+    takeovers: int
+    """For each way in which a leader ends."""
     events: int
     """Published by each side of a round."""
-    polled: int
-    """Applications that a real poller relays."""
     rounds: int
-    seconds: float
+    """Of relaying."""
+    token_seconds: float
     """How long processes share a token."""
+    listed: int
+    """Applications of a first read."""
 
 
 FULL: Final = ClusterScale(
-    updates=20_000, applications=5_000, rate=180, events=10_000, polled=2_000, rounds=5, seconds=12
+    kills=60,
+    updates=20_000,
+    updated=1_000,
+    rate=800,
+    takeovers=4,
+    events=3_000,
+    rounds=5,
+    token_seconds=7.5,
+    listed=200_000,
 )
 """What the goals are about."""
 QUICK: Final = ClusterScale(
-    updates=200, applications=50, rate=50, events=500, polled=100, rounds=1, seconds=2
+    kills=3,
+    updates=200,
+    updated=50,
+    rate=50,
+    takeovers=1,
+    events=500,
+    rounds=1,
+    token_seconds=2,
+    listed=5_000,
 )
 """Enough to see every row; its figures say little."""
 
 
-async def kills(scale: ClusterScale) -> list[Row]:
-    """Kill processes and the broker at random, and count what came to harm."""
-    outcome = await chaos(updates=scale.updates, applications=scale.applications, rate=scale.rate)
-    harm = ", ".join(f"{count} x {name}" for name, count in outcome.done.items())
-    lost = Row(
-        what=f"3 pollers, 6 workers, {outcome.versions:,} updates, {harm}: last versions handled",
-        measured=f"all {scale.applications:,}",
-        goal="all",
-        is_met=True,  # or it would have failed
-    )
-    again = Row(
-        what="  events that were handled again, of all",
-        measured=f"{outcome.again:,} of {outcome.events:,}",
-        value=outcome.again / outcome.events,
-    )
-    saves = Row(
-        what=f"  versions of the checkpoint, {outcome.takeovers} takeovers among them, none of "
-        "which went back",
-        measured=f"{outcome.saves:,}",
-        goal="all",
-        is_met=True,  # as above
-    )
-    return [lost, again, saves]
+class Broken(Exception):  # noqa: N818 - a promise is
+    """A promise was not kept."""
 
 
-async def standbys(scale: ClusterScale) -> list[Row]:
-    """Measure how long nobody works once a leader ends."""
-    found = await takeovers(rounds=scale.rounds)
+async def kill_pollers(scale: ClusterScale) -> list[Row]:
+    """Kill a poller at random moments, and count what was lost and what came again."""
+    with TemporaryDirectory() as folder:
+        found = await killed(scale.kills, Path(folder), kills_per_check=_KILLS_PER_CHECK)
     return [
-        at_most(
-            f"standby works after the leader's {how}, leases of 2 s, longest",
-            max(leases),
-            _MOST_LEASES[how],
-            shown=f"{max(leases):.2f} (median {median(leases):.2f})",
-            rounds=len(leases),
-        )
-        for how, leases in found.items()
+        _count("SIGKILLs of a poller at random moments", scale.kills),
+        _none("current versions lost by these kills", of=found.checked),
+        _count("records delivered among these kills", found.delivered),
+        _count("records delivered again after these kills", found.again, of=found.delivered),
+        _most(
+            "records delivered again after one of these kills, most",
+            found.most_again,
+            BATCH,
+            "{:.0f}",
+        ),
+        _count(
+            "records delivered again although they were committed",
+            found.committed_again,
+            of=found.delivered,
+        ),
     ]
 
 
 @define
-class _ReadyBatch:
-    records: Sequence[ApplicationRecord]
+class _Watch:
+    """Reads every version of the checkpoint, in order, from the stream below the bucket."""
+
+    last: int = 0
+    versions: int = 0
+    _state: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def takeovers(self) -> int:
+        """How often another poller began to work after the first."""
+        return self._state[0] - 1
+
+    async def look(self, broker: Client) -> bool:
+        """Check what was saved since the last look; return whether the broker gave all of it."""
+        stream = broker.jetstream(timeout=1.0)
+        with suppress(NatsError, TimeoutError, OSError):
+            end = (await stream.stream_info(f"KV_{BUCKET}")).state.last_seq
+            while self.last < end:
+                message = await stream.get_msg(f"KV_{BUCKET}", self.last + 1)
+                self._check(message.data or b"")
+                self.last += 1
+            return True
+        return False
+
+    def _check(self, content: bytes) -> None:
+        plain = content if content.startswith(b"{") else zlib.decompress(content)
+        value = json.loads(plain)
+        checkpoint = json.loads(value["checkpoint"])
+        state = checkpoint["claims"], checkpoint["reached"], checkpoint["batches"]
+        if value["version"] != self.versions + 1:
+            raise Broken(f"version {value['version']} after {self.versions}")
+        if any(new < old for new, old in zip(state, self._state, strict=True)):
+            raise Broken(f"the checkpoint went from {self._state} to {state}")
+        self.versions, self._state = value["version"], state
+
+
+async def kill_everything(scale: ClusterScale) -> list[Row]:
+    """Kill pollers, workers and the broker at random, and check that nothing is lost."""
+    watch, chance, harm = _Watch(), Random(1), Counter[str]()
+    async with cluster(scale.updated, scale.rate, lease=_LEASE) as made:
+        made.start(_WORKERS)
+        await made.leader()
+        watching = asyncio.create_task(_keep_watching(made, watch))
+        await made.broker.jetstream().publish(SUBJECT, b"what no worker can read")
+        while made.service.asked().versions < scale.updates and not watching.done():
+            await asyncio.sleep(chance.uniform(0.1, 0.8))
+            harm[await _harm(made, chance)] += 1
+        made.service.rest()
+        await asyncio.sleep(1)
+        await _until_all_is_handled(made)
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        if not await watch.look(made.broker):
+            raise Broken("not every version of the checkpoint could be read")
+        handled, times = made.events()
+        updates = made.service.asked().versions
+        published = (await made.broker.jetstream().stream_info(STREAM)).state.messages - 1
+    if handled < published:
+        raise Broken(f"{published} events were published and {handled} handled")
+    return [
+        _count(f"updates among {POLLERS} pollers and {_WORKERS} workers", updates),
+        *(_count(f"{kind} in this cluster", count) for kind, count in sorted(harm.items())),
+        _none("last versions of applications that were not handled", of=scale.updated),
+        _none("published events that were not handled", of=published),
+        _none("versions of the checkpoint that went back", of=watch.versions),
+        _count("takeovers in this cluster", watch.takeovers),
+        _count("events that were handled again", times - handled, of=handled),
+    ]
+
+
+async def _harm(made: Cluster, chance: Random) -> str:
+    """Kill a worker, a poller or the broker, or pause the leader; say which."""
+    kinds = ("worker", "poller", "broker", "leader")
+    (kind,) = chance.choices(kinds, (4, 2, 1, 1))
+    leader = await made.leader()
+    if kind == "worker":
+        made.replace_worker(chance.randrange(_WORKERS))
+        return "SIGKILLs of a worker"
+    await made.in_a_batch()
+    if kind == "poller":
+        made.replace_poller(chance.choice([leader, chance.randrange(POLLERS)]))
+        return "SIGKILLs of a poller"
+    if kind == "broker":
+        made.server.kill()
+        await asyncio.sleep(chance.uniform(0, 1))
+        await asyncio.to_thread(made.server.start)
+        return "SIGKILLs of the broker"
+    paused = made.pollers[leader]
+    made.signal_poller(leader, signal.SIGSTOP)
+    await asyncio.sleep(made.place.lease * chance.uniform(1.3, 2))
+    if made.pollers[leader] is paused:
+        made.signal_poller(leader, signal.SIGCONT)
+    return "SIGSTOPs of the leader"
+
+
+async def _keep_watching(made: Cluster, watch: _Watch) -> None:
+    while True:
+        await watch.look(made.broker)
+        made.replace_dead()
+        await asyncio.sleep(0.3)
+
+
+async def _until_all_is_handled(made: Cluster) -> None:
+    """Wait until the workers keep the last version of everything, and no message is left."""
+    async with made.place.client() as client:
+        ids = [one.application_id async for one in client.list_applications()]
+        records = client.fetch_records(ids, documents=False)
+        current = {(one.application_id, mark(one.application)) async for one in records}
+    stream = made.broker.jetstream()
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            info = await stream.consumer_info(STREAM, CONSUMER)
+            if current <= made.kept() and not info.num_pending and not info.num_ack_pending:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def take_over(scale: ClusterScale) -> list[Row]:
+    """Measure how long no poller works after each way in which a leader ends."""
+    found = await asyncio.gather(*(_takeovers(scale.takeovers, how) for how in _LONGEST_LEASES))
+    rows = []
+    for seconds, (how, leases) in zip(found, _LONGEST_LEASES.values(), strict=True):
+        what, most = f"takeover after {how}, lease of {_SHORT_LEASE:g} s", leases * _SHORT_LEASE
+        rows.append(_measured(f"{what}, median", median(seconds), "{:.2f} s", scale.takeovers))
+        rows.append(_most(f"{what}, longest", max(seconds), most, "{:.2f} s"))
+    return rows
+
+
+async def _takeovers(rounds: int, how: signal.Signals) -> list[float]:
+    seconds = []
+    chance = Random(how)
+    async with cluster(200, rate=5, lease=_SHORT_LEASE) as made:
+        made.start(workers=0)
+        for _ in range(rounds):
+            slot = await made.leader()
+            # All standbys have seen it after this.
+            await asyncio.sleep(_SHORT_LEASE * chance.uniform(1, 1.5))
+            began = time.monotonic()
+            made.signal_poller(slot, how)
+            seconds.append(await made.successor(began, slot) - began)
+            made.replace_poller(slot)
+    return seconds
+
+
+class _ReadyBatch(list[ApplicationRecord]):
+    """A batch whose commit costs nothing."""
+
     delivery_ids: Sequence[str]
-
-    def __iter__(self) -> Any:
-        return iter(self.records)
-
-    def __len__(self) -> int:
-        return len(self.records)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.sleep(0)
 
 
 @frozen
 class _ReadyPoller:
-    """Stands in for a poller whose batches cost nothing."""
+    """Takes the place of a poller; its batches cost nothing."""
 
     record: ApplicationRecord
     ids: Sequence[str]
 
     async def batches(self) -> AsyncIterator[_ReadyBatch]:
-        for first in range(0, len(self.ids), _BATCH):
-            ids = self.ids[first : first + _BATCH]
-            yield _ReadyBatch([self.record] * len(ids), ids)
+        for first in range(0, len(self.ids), BATCH):
+            ids = self.ids[first : first + BATCH]
+            batch = _ReadyBatch([self.record] * len(ids))
+            batch.delivery_ids = ids
+            yield batch
 
 
-@asynccontextmanager
-async def _broker(worker: bool) -> AsyncIterator[tuple[Client, Callable[[int], Awaitable[None]]]]:
-    """Run a broker with a stream, and maybe a worker that acknowledges; give a way to wait."""
-    counts = flags(1)
-
-    async def until(count: int) -> None:
-        async with asyncio.timeout(_PATIENCE):
-            while counts[0] < count:  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(0.001)
-
-    with TemporaryDirectory() as folder, ExitStack() as ending:
-        server = NatsServer(Path(folder))
-        ending.callback(server.kill)
-        async with connected(server.url) as broker:
-            stream = broker.jetstream()
-            await stream.create_key_value(bucket=BUCKET)
-            await stream.add_stream(StreamConfig(name=STREAM, subjects=[SUBJECT]))
-            await stream.add_consumer(STREAM, consumer(ack_wait=60))
-            if worker:
-                process = start(acknowledge, server.url, counts)
-                ending.callback(process.kill)
-            yield broker, until
-
-
-async def relaying(scale: ClusterScale) -> list[Row]:
+async def relay_events(scale: ClusterScale) -> list[Row]:
     """Compare a relay of ready batches with bare publishing to the same broker."""
     with EmulatorProcess(applications=1) as service:
-        record = await _one_record(service)
-    seconds: dict[str, list[float]] = {"bare": [], "relay": []}
-    async with _broker(worker=True) as (broker, until):
+        async with place_of(service).client() as client:
+            (record,) = [one async for one in client.fetch_records(service.ids())]
+    event = UpdateEvent(id="0", application_id="0" * 36, updated_at=record.last_updated_at)
+    body, counts = event.to_json(), flags(1)
+    async with broker_with_stream() as (server, broker):
         stream = broker.jetstream()
         publish = nats_publisher(stream, SUBJECT)
-        sent = 0
+
+        def published(one: str) -> Awaitable[object]:
+            return stream.publish(SUBJECT, body, headers={"Nats-Msg-Id": one})
 
         async def bare(ids: Sequence[str]) -> None:
-            body = UpdateEvent(id=ids[0], application_id=record.application_id, updated_at=_NOON)
-            content = body.to_json()
-            for first in range(0, len(ids), _BATCH):
-                await asyncio.gather(
-                    *(
-                        stream.publish(SUBJECT, content, headers={"Nats-Msg-Id": one})
-                        for one in ids[first : first + _BATCH]
-                    )
-                )
+            for first in range(0, len(ids), BATCH):
+                await asyncio.gather(*map(published, ids[first : first + BATCH]))
 
         async def relayed(ids: Sequence[str]) -> None:
             await relay(cast("Poller", _ReadyPoller(record, ids)), publish)
 
-        sides = {"bare": bare, "relay": relayed}
-        for number in range(-1, scale.rounds):
-            for name in [*sides][:: 1 if number % 2 else -1]:
-                count = scale.events if number >= 0 else _BATCH  # the first is to warm up
-                ids = [f"{sent + one:032x}" for one in range(count)]
+        worker = start(acknowledge, server.url, counts)
+        seconds: dict[Any, list[float]] = {bare: [], relayed: []}
+        sent = 0
+        for number in range(scale.rounds + 1):
+            for side in [*seconds][:: 1 if number % 2 else -1]:
+                ids = [f"{sent + one:032x}" for one in range(scale.events)]
                 began = time.perf_counter()
-                await sides[name](ids)
-                sent += count
-                await until(sent)
-                if number >= 0:
-                    seconds[name].append(time.perf_counter() - began)
-    rates = {name: scale.events / median(found) for name, found in seconds.items()}
-    ratio = median(b / r for b, r in zip(seconds["bare"], seconds["relay"], strict=True))
+                await side(ids)
+                sent += len(ids)
+                async with asyncio.timeout(PATIENCE):
+                    while counts[0] < sent:  # noqa: ASYNC110 - of another process
+                        await asyncio.sleep(0.001)
+                if number:  # the first is to warm up
+                    seconds[side].append(time.perf_counter() - began)
+        worker.kill()
+    sides = {"bare publish and consume": bare, "relay, nats_publisher and a worker": relayed}
+    ratio = median(b / r for b, r in zip(seconds[bare], seconds[relayed], strict=True))
     return [
-        Row(
-            what="events a second, published 100 at a time and acknowledged by a worker, bare",
-            measured=f"{rates['bare']:,.0f}",
-            value=rates["bare"],
-            rounds=scale.rounds,
+        *(
+            _measured(
+                f"events a second by {how}",
+                scale.events / median(seconds[side]),
+                "{:,.0f}",
+                scale.rounds,
+            )
+            for how, side in sides.items()
         ),
         Row(
-            what="  the same by relay and nats_publisher, from ready batches of 100",
-            measured=f"{rates['relay']:,.0f}",
-            value=rates["relay"],
-            rounds=scale.rounds,
-        ),
-        Row(
-            what="  relay / bare",
+            what="events by relay / by bare publish and consume",
             measured=f"{ratio:.2f}",
             goal=">= 0.7",
             is_met=ratio >= 0.7,
@@ -242,98 +381,111 @@ async def relaying(scale: ClusterScale) -> list[Row]:
     ]
 
 
-async def relayed_polls(scale: ClusterScale) -> list[Row]:
-    """Compare a real poller whose records are relayed with one whose records are dropped."""
-    seconds: dict[str, list[float]] = {"alone": [], "relayed": []}
-    with EmulatorProcess(applications=scale.polled) as service:
-        async with _broker(worker=True) as (broker, _), _client_of(service) as client:
-            publish = nats_publisher(broker.jetstream(), SUBJECT)
-            for number in range(max(1, scale.rounds - 2)):
-                for name in [*seconds][:: 1 if number % 2 else -1]:
-                    poller = client.poll(
-                        MemoryCheckpointStore(), start="2020-01-01", documents=False
-                    )
-                    poller.stop(after_poll=True)
-                    began = time.perf_counter()
-                    if name == "relayed":
-                        await relay(poller, publish)
-                    else:
-                        async for batch in poller.batches():
-                            async with batch:
-                                pass
-                    seconds[name].append(time.perf_counter() - began)
-    rates = {name: scale.polled / median(found) for name, found in seconds.items()}
-    ratio = rates["relayed"] / rates["alone"]
-    return [
-        Row(
-            what=f"events a second from a poller that reads {scale.polled:,} applications of the "
-            "emulator, relayed / polled only",
-            measured=f"{rates['relayed']:,.0f} / {rates['alone']:,.0f} = {ratio:.2f}",
-            value=ratio,
-            goal=">= 0.7",
-            is_met=ratio >= 0.7,
-            rounds=len(seconds["alone"]),
+async def share_token(scale: ClusterScale) -> list[Row]:
+    """Count the token requests of processes over several lives of a token."""
+    least = scale.token_seconds / _TOKEN_SERVES
+    async with broker_with_stream() as (server, _):
+        (own, _), (shared, failures) = await asyncio.gather(
+            _token_requests(server.url, scale.token_seconds, is_shared=False),
+            _token_requests(server.url, scale.token_seconds, is_shared=True),
         )
+    name = f"token requests of {_SHARERS} processes"
+    return [
+        _count("lives of a token that processes share", round(least)),
+        _measured(f"{name} with a token each / least possible", own / least),
+        _most(f"{name} that share one / least possible", shared / least, 1.3),
+        _most("failed calls of the processes that share a token", failures, 0, "{:.0f}"),
     ]
 
 
-async def tokens(scale: ClusterScale) -> list[Row]:
-    """Count the token requests of processes that share one, over several lives of a token."""
-    least = scale.seconds / _TOKEN_SERVES
-    rows = []
-    knobs: dict[str, Any] = {"applications": 5, "time_flows": True}
-    with EmulatorProcess(token_lifetime=_TOKEN_SECONDS, **knobs) as service:
-        async with _broker(worker=False) as (broker, _):
-            for is_shared in (False, True):
-                service.forget()
-                failures = flags(1)
-                place = _place_of(service, broker)
-                processes = [
-                    start(call_often, place, scale.seconds, failures, is_shared=is_shared)
-                    for _ in range(_SHARERS)
-                ]
-                for process in processes:
-                    await asyncio.to_thread(process.join, _PATIENCE)
-                requests = service.counts().tokens
-                how = "one NatsTokenStore" if is_shared else "a token each"
-                shown = f"{requests} / {least:.1f} = {requests / least:.2f}"
-                name = f"token requests of {_SHARERS} processes with {how} / one for each 1.5 s"
-                what = f"{name} of a token's 2, {failures[0]:.0f} failed calls"
-                if is_shared:
-                    rows.append(at_most(what, requests / least, 1.3, shown=shown))
-                else:
-                    rows.append(Row(what=what, measured=shown, value=requests / least))
-    return rows
+async def _token_requests(broker: str, seconds: float, *, is_shared: bool) -> tuple[int, float]:
+    """Return how many token requests all processes made, and how many of their calls failed."""
+    failures = flags(1)
+    with EmulatorProcess(applications=5, time_flows=True, token_lifetime=_TOKEN_SECONDS) as service:
+        place = place_of(service, broker)
+        processes = [
+            start(call_often, place, seconds, failures, is_shared=is_shared)
+            for _ in range(_SHARERS)
+        ]
+        for process in processes:
+            await asyncio.to_thread(process.join, PATIENCE)
+        return service.counts().tokens, failures[0]
 
 
-def _place_of(service: EmulatorProcess, broker: Client) -> Place:
-    auth = service.oauth2
-    assert broker.connected_url is not None
-    return Place(
-        nats=broker.connected_url.geturl(),
-        service=service.url,
-        oauth2=(auth.client_id, auth.client_secret.reveal()),
-        database=Path(),
-        lease=2.0,
-    )
+async def read_first(scale: ClusterScale) -> list[Row]:
+    """List all applications by 1, 2 and 4 processes, and count that each comes once."""
+    knobs: dict[str, Any] = {"applications": scale.listed, "pattern": "diurnal", "days": 365}
+    seconds: dict[int, float] = {}
+    # How they are split is not against the clock: a service with the same applications is near.
+    with EmulatorProcess(**knobs) as near:
+        async with place_of(near).client() as client:
+            parts = await split_span(client, parts=_PARTS)
+        asked = near.counts().lists
+    with EmulatorProcess(**knobs, latency=_CALL_SECONDS) as service:
+        for processes in _READERS:
+            seconds[processes], found = await _listed(service, parts, processes)
+        counts = Counter(one for ids in found for one in ids)
+        wrong = sum(counts[one] != 1 for one in {*service.ids(), *counts})
+    sizes = [len(ids) for ids in found[:-1]]
+    about = f"{scale.listed:,} applications listed"
+    far = f"{_CALL_SECONDS * 1000:g} ms a call"
+    return [
+        _most(f"{about} in parts: not in exactly one part", wrong, 0, "{:.0f}"),
+        _most("largest part / mean of these parts", max(sizes) / (sum(sizes) / len(sizes)), 1.5),
+        _count("list requests of the split, for each part", round(asked / _PARTS)),
+        *(
+            _measured(f"{about} by {count}, {far}", seconds[number], "{:.1f} s")
+            for number, count in _READERS.items()
+        ),
+        _most("time of listing by 2 processes / by 1", seconds[2] / seconds[1], 0.6),
+        _measured("time of listing by 4 processes / by 1", seconds[4] / seconds[1]),
+    ]
 
 
-def _client_of(service: EmulatorProcess) -> IncomeClient:
-    return IncomeClient(service.url, auth=service.oauth2)
+async def _listed(
+    service: EmulatorProcess, parts: Sequence[SpanPart], processes: int
+) -> tuple[float, list[list[str]]]:
+    """Return how long so many processes take to list all parts, and the ids of each part."""
+    loop = asyncio.get_running_loop()
+    *others, last = parts
+    with ProcessPoolExecutor(processes, mp_context=FORKS) as pool:
+
+        def read(part: SpanPart) -> Awaitable[list[str]]:
+            return loop.run_in_executor(pool, listed, place_of(service), part.to_json())
+
+        # Each has started before time counts.
+        starts = [loop.run_in_executor(pool, time.sleep, 0.5) for _ in range(processes)]
+        await asyncio.gather(*starts)
+        began = time.perf_counter()
+        found = [*await asyncio.gather(*map(read, others)), await read(last)]
+        return time.perf_counter() - began, found
 
 
-async def _one_record(service: EmulatorProcess) -> ApplicationRecord:
-    async with _client_of(service) as client:
-        records = client.fetch_records(service.ids(), documents=False)
-        return await anext(records)
+def _count(what: str, count: int, of: int | None = None) -> Row:
+    shown = f"{count:,}" if of is None else f"{count:,} of {of:,}"
+    return Row(what=what, measured=shown, value=count)
+
+
+def _none(what: str, of: int) -> Row:
+    """Return the row of what would have raised an error if there were any."""
+    return Row(what=what, measured=f"0 of {of:,}", goal="0", is_met=True, value=0)
+
+
+def _measured(what: str, value: float, shown: str = "{:.2f}", rounds: int | None = None) -> Row:
+    return Row(what=what, measured=shown.format(value), value=value, rounds=rounds)
+
+
+def _most(what: str, value: float, goal: float, shown: str = "{:.2f}") -> Row:
+    return at_most(what, value, goal, shown=shown.format(value))
 
 
 MEASUREMENTS: Final[Mapping[str, Measurement]] = {
-    "kills": kills,
-    "standbys": standbys,
-    "relaying": relaying,
-    "relayed-polls": relayed_polls,
-    "tokens": tokens,
+    "kills": kill_pollers,
+    "cluster": kill_everything,
+    "takeovers": take_over,
+    "relaying": relay_events,
+    "tokens": share_token,
+    "first-read": read_first,
 }
 """Every measurement by the name that the command line knows it by."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from . import fetching, parts_of_span, streaming, walking
+from . import fetching, streaming, walking
 from .command import run
 from .processes import measured_afresh
 from .scale import FULL, QUICK, Scale
@@ -23,7 +23,6 @@ MEASUREMENTS: Final[Mapping[str, Measurement]] = {
     "stream": streaming.stream_summaries,
     "stream-records": streaming.stream_records,
     "in-flight": walking.walk_concurrently,
-    "parts": parts_of_span.read_parts,
     "first-calls": fetching.first_calls,
     "records": fetching.fetch_records,
 }

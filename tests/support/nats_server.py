@@ -77,13 +77,14 @@ def running_server(folder: Path, config: str = "") -> Iterator[NatsServer]:
 
 
 @asynccontextmanager
-async def connected(server: NatsServer, **options: Any) -> AsyncIterator[Client]:
-    """Connect to a server; what it reports of lost connections is expected here."""
+async def connected(server: NatsServer | str, **options: Any) -> AsyncIterator[Client]:
+    """Connect to a server or its address; lost connections are expected here."""
 
     async def ignore(*_: object) -> None:
         await asyncio.sleep(0)
 
-    client = await nats.connect(server.url, error_cb=ignore, reconnect_time_wait=0.05, **options)
+    url = server if isinstance(server, str) else server.url
+    client = await nats.connect(url, error_cb=ignore, reconnect_time_wait=0.05, **options)
     try:
         yield client
     finally:
