@@ -84,16 +84,16 @@ class IncomeClient:
             those for tokens and files do not count. None for no limit.
         token_store: shares the access token with other processes.
         service_timezone: zone of the service's times without zone.
-        downloads: where document files may come from; they have connections of their own.
+        downloads: where document files may come from; they use separate connections.
         max_response_bytes: longest reply that is read, in bytes.
         user_agent: replaces the package's own User-Agent header.
         proxy: address of an HTTP proxy; on this machine if ``base_url`` is http.
         ssl: replaces the default TLS context.
         trace_configs: aiohttp trace hooks for a session made here.
         keep_error_bodies: whether errors keep up to 4 KiB of the reply in ``body``, which may
-            hold a borrower's data; for looking into failures.
+            hold a borrower's data; for debugging.
         on_event: called with every `Event` in the event loop: a plain function that does not
-            block. What it raises is logged once and breaks nothing.
+            block. An exception from it is logged once and otherwise ignored.
         telemetry: whether calls are reported to OpenTelemetry, where the program has set it
             up by the time of the first call.
         clock: measures and sleeps; tests pass one that jumps.
@@ -268,13 +268,13 @@ class IncomeClient:
     ) -> Self:
         """Return a view with other limits, on the same connections and the same token.
 
-        What is not given stays as it is, also within ``timeouts``. Closing a view does
+        Arguments left out stay unchanged, also within ``timeouts``. Closing a view does
         nothing; it ends with the client that it was made from.
 
         Args:
             deadline: seconds for a whole call, as ``Timeouts(deadline=...)``, over which
                 it takes precedence.
-            timeouts: replaces those of the client that are given in it.
+            timeouts: replaces the timeouts of the client that it sets.
             retry: replaces that of the client; the retry budget stays shared.
 
         Raises:
@@ -305,7 +305,7 @@ class IncomeClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that were opened here; again does nothing."""
+        """Close the connections that the client opened; a second call does nothing."""
         if self._viewed is not None:
             return
         try:
@@ -320,12 +320,12 @@ class IncomeClient:
     async def check(self) -> None:
         """Check address, credentials and the service's replies with one cheap call.
 
-        For the start of a program: raises now what the first call would raise later. Reads
+        Call it when a program starts, to fail early instead of in the first call. Reads
         one row of the list (contract section 4.1), and with it the service's time.
 
         Raises:
             AuthenticationError: the credentials are wrong.
-            PermissionDeniedError: they are right, and do not allow reading.
+            PermissionDeniedError: the credentials are right, but do not allow reading.
             NotFoundError: nothing is served at ``base_url`` or ``auth_url``.
             IncomeClientError: the request failed after its retries.
         """
@@ -388,7 +388,7 @@ class IncomeClient:
 
         Raises:
             ConfigurationError: the id is invalid; nothing was sent.
-            NotFoundError: the service has no such application.
+            NotFoundError: the service does not know the application.
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
@@ -404,7 +404,7 @@ class IncomeClient:
 
         Raises:
             ConfigurationError: the id is invalid; nothing was sent.
-            NotFoundError: the service has no such application.
+            NotFoundError: the service does not know the application.
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
@@ -457,7 +457,7 @@ class IncomeClient:
                 application: a smaller one only costs more requests.
             concurrency: pages in flight at a time; with 1 they come in ascending order.
             on_saturated: what to do about a second that holds more rows than can be
-                asked for: "raise" `SaturatedWindowError` after everything else, or
+                listed: "raise" `SaturatedWindowError` after everything else, or
                 "report" it in ``paginator.saturated`` and yield its rows.
             resume: ``paginator.checkpoint`` of an earlier walk, which includes its bounds.
                 A walk without ``updated_before`` continues to the present; resumed after its
@@ -529,7 +529,7 @@ class IncomeClient:
             pages: whether each document comes with its pages block.
             concurrency: most requests in flight at a time; the client's own limit by
                 default and at most.
-            on_error: "raise" the first failure in its turn, or "yield" a
+            on_error: "raise" the first failure in input order, or "yield" a
                 `FetchFailure` in place of the record.
 
         Returns:
@@ -622,7 +622,7 @@ class IncomeClient:
         after a crash. The service's clock decides how far polling has come, never the
         local one.
 
-        Failures, those of the store included, are retried with growing pauses and shown in
+        Failures, including those of the store, are retried with growing pauses and shown in
         ``status``. Wrong credentials (401, or a refused token) end the iteration with
         `AuthenticationError`: at once if no call has succeeded yet, and after five minutes
         of refusals otherwise, since identity providers fail that way while they are deployed.
@@ -670,7 +670,7 @@ class IncomeClient:
 
         Raises:
             ConfigurationError: an argument is invalid, or ``start`` is more than a day later
-                than the service's present, which is found out at the first poll.
+                than the service's present, which the first poll checks.
             CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
         """
         from .polling.checkpoint import starting_point
@@ -721,24 +721,23 @@ class IncomeClient:
         Args:
             document: a document as the service describes it.
             destination: an existing folder or a path that ends with a slash, in which
-                ``names`` says where; another path, which becomes the file; an open binary
+                ``names`` says where; any other path, which becomes the file; an open binary
                 file; or a store of obstore.
             file: which of the document's files; the contract gives it one, number 0.
             names: names of files in a folder or a store. Fields: application_id,
                 document_type, document_id, file, file_reference_id and ext.
             overwrite: whether another file in its place is replaced, atomically.
             keep_partial: whether an incomplete file is kept beside its place for the next
-                call to resume; else nothing is left.
+                call to resume; otherwise it is removed.
             on_progress: called with a `DownloadProgress` now and then.
 
         Returns:
-            The file in its place. A file that is there already with this very content is
-            left alone.
+            The file in its place. An existing file with the same content is left unchanged.
 
         Raises:
             ConfigurationError: an argument is invalid.
             UnsafeLinkError: the address is not allowed; nothing was sent there.
-            DownloadError: the file did not come complete, another file is in its place, or
+            DownloadError: the file arrived incomplete, another file is in its place, or
                 it could not be written.
             IncomeClientError: the documents could not be read again.
         """

@@ -108,7 +108,7 @@ class BoundedTasks(Generic[K]):
 
 
 def _report(owner: "weakref.ref[BoundedTasks[Any]]", task: "asyncio.Task[Any]") -> None:
-    # Asked for in any case: an error that nobody asks for is logged.
+    # Asked for in any case: asyncio logs an error that is never retrieved.
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     tasks = owner()
     if tasks is not None:
@@ -249,15 +249,15 @@ async def run_to_the_end(
 ) -> T:
     """Run work in a thread and wait for its end, even if cancelled meanwhile.
 
-    A thread cannot be cancelled: left alone, it would go on using what belongs to somebody
+    A thread cannot be cancelled: left alone, it would keep using what belongs to somebody
     else by then. ``on_cancel`` asks the work to end early. ``executor=None`` means the event
-    loop's own few threads, which name lookups share: for work that nobody can hold up.
+    loop's own few threads, which name lookups share: for work that cannot be held up.
     """
-    # No task: a loop that is being closed cancels all of them, and threads go on.
+    # No task: a loop that is being closed cancels all of them, and threads keep running.
     running = asyncio.get_running_loop().run_in_executor(executor, work)
     cancellation = await outlast(running, on_cancel)
     if cancellation is not None:
-        running.cancelled() or running.exception()  # nobody else will look at it
+        running.cancelled() or running.exception()  # not retrieved elsewhere
         raise cancellation
     return running.result()
 

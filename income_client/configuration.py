@@ -400,7 +400,7 @@ def _holds_secret(table: dict[str, Any]) -> bool:
 
 
 def _unsafe(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | None:
-    """Say why a file is not to be used, as far as its owner and its mode tell."""
+    """Say why the owner or mode of a file forbids its use."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
     if holds_secret and status.st_uid != os.geteuid():

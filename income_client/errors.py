@@ -1,4 +1,4 @@
-"""Every error that leaves the package, and what each lets its catcher do.
+"""Every error that the package raises, and what it offers a caller.
 
 IncomeClientError
 ├── ConfigurationError              the caller's arguments or settings; nothing was sent
@@ -6,7 +6,7 @@ IncomeClientError
 ├── TransportError                  no usable reply came
 │   ├── ConnectionFailedError       refused, reset, cut short, unreadable
 │   └── DeadlineExceededError       the call's time was up
-├── ResponseError                   the service replied, and not with what was asked for
+├── ResponseError                   the service replied, but not with the expected content
 │   ├── AuthenticationError         401
 │   ├── PermissionDeniedError       403
 │   ├── NotFoundError               404
@@ -16,16 +16,16 @@ IncomeClientError
 │   └── UnexpectedResponseError     any other
 ├── TokenError                      the token endpoint failed
 ├── DecodeError                     the reply's content is not what the contract says
-├── SaturatedWindowError            one second holds more rows than can be asked for
-├── DownloadError                   a document's file did not come whole, or cannot be kept
-│   └── UnsafeLinkError             its address leads where it may not
+├── SaturatedWindowError            one second holds more rows than can be listed
+├── DownloadError                   a document's file arrived incomplete, or cannot be stored
+│   └── UnsafeLinkError             its address is not allowed
 ├── CheckpointError                 a checkpoint that cannot be used
 │   └── CheckpointConflictError     another poller has taken over
-└── CallbackRejectedError           a callback that is not the service's, or cannot be taken now
+└── CallbackRejectedError           a callback is not authentic, or cannot be accepted now
 
 No error holds a body, a header, a secret, an address with its query or a
-borrower's data: neither in its message nor in an attribute, a cause or a
-context, nor do the frames of its traceback. The one exception is `body`, which
+borrower's data: not in its message, attributes, cause, context or the
+frames of its traceback. The one exception is `body`, which
 a client made with ``keep_error_bodies=True`` fills in.
 """
 
@@ -95,7 +95,7 @@ class IncomeClientError(Exception):
         return _rebuild, (type(self), self.message, self.__dict__.copy())
 
     def again(self) -> Self:
-        """Return an equal error without a traceback, for one more raiser of the same fault."""
+        """Return an equal error without a traceback, to raise the same fault once more."""
         return _rebuild(type(self), self.message, self.__dict__.copy())
 
 
@@ -142,11 +142,11 @@ class AuthenticationError(ResponseError):
 
 
 class PermissionDeniedError(ResponseError):
-    """403: the credentials are good, and not for this."""
+    """403: the credentials are valid, but do not allow this request."""
 
 
 class NotFoundError(ResponseError):
-    """404: the service knows no such application."""
+    """404: the service does not know the application."""
 
 
 class InvalidRequestError(ResponseError):
@@ -203,14 +203,14 @@ class DecodeError(IncomeClientError):
 
 
 class SaturatedWindowError(IncomeClientError):
-    """One second holds more rows than any question about it can return.
+    """One second holds more rows than any list call can return.
 
     Raised at the end of a walk, after everything else was yielded.
 
     Attributes:
         windows: the seconds whose rows may be incomplete.
-        applications: the rows that the service did give when it was asked for
-            them; some of the seconds beside may have been yielded as well.
+        applications: the rows that the service listed for these seconds; rows of
+            neighbouring seconds among them may have been yielded as well.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class SaturatedWindowError(IncomeClientError):
 
 
 class DownloadError(IncomeClientError):
-    """A document's file did not come whole, or cannot be kept at its destination.
+    """A document's file arrived incomplete, or cannot be stored at its destination.
 
     Attributes:
         document_id: whose file it is.
@@ -252,7 +252,7 @@ class LinkRefusal(enum.Enum):
     """Why nothing is sent to a download address."""
 
     ADDRESS = "address"
-    """It is missing, or not written as the address of a file is."""
+    """It is missing or malformed."""
     PLAIN_HTTP = "plain_http"
     """It is not https, and must be."""
     HOST = "host"
@@ -260,16 +260,16 @@ class LinkRefusal(enum.Enum):
     PRIVATE_NETWORK = "private_network"
     """Its host is in a private network, and those are not allowed."""
     THIS_MACHINE = "this_machine"
-    """Its host is this machine, which is not allowed by its name."""
+    """Its host is this machine, which ``allowed_hosts`` does not name."""
     SPECIAL_NETWORK = "special_network"
     """Its host is in a network that no policy allows."""
 
 
 class UnsafeLinkError(DownloadError):
-    """A download address leads where `DownloadPolicy` lets nothing go; nothing was sent there.
+    """A download address is not allowed by `DownloadPolicy`; nothing was sent there.
 
     Attributes:
-        reason: which rule speaks against it.
+        reason: the rule that forbids it.
     """
 
     def __init__(self, message: str, *, reason: LinkRefusal, **facts: Any) -> None:
@@ -282,11 +282,11 @@ class CheckpointError(IncomeClientError):
 
 
 class CheckpointConflictError(CheckpointError):
-    """Another poller has claimed this name since; what this one had to say was not stored."""
+    """Another poller has taken over this name; this one's change was not stored."""
 
 
 class CallbackRejectedError(IncomeClientError):
-    """A callback is not taken: nothing shows that the service sent it, or not now.
+    """A callback is rejected: it is not authenticated, or cannot be accepted now.
 
     Attributes:
         status: HTTP status of the answer.

@@ -133,7 +133,7 @@ class WindowSplit(Event):
     """A page came back full, and its window is divided."""
 
     window: Window
-    """The one that it was asked for."""
+    """The requested one."""
     rows: int
     """Rows of the page."""
 

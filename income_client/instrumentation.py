@@ -44,10 +44,10 @@ class Instrumentation:
         self.is_on: bool = telemetry or on_event is not None
         """Whether calls have to be watched, as far as is known by now."""
         self.emit: OnEvent | None = None if on_event is None else self._emit
-        """What takes an event; None while nobody listens, so that none is made in vain."""
+        """What takes an event; None without a listener, so that no event is made for nothing."""
 
     def begin(self, name: str, host: str | None, clock: Clock) -> "CallWatch | None":
-        """Start watching a call in the running task; None while nobody listens."""
+        """Start watching a call in the running task; None without a listener."""
         if self._is_sought:
             self._find_telemetry()
             self.is_on = self.emit is not None

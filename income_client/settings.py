@@ -86,7 +86,7 @@ def check_type(name: str, value: object, *types: type) -> None:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Say whether this is a finite number, and not a bool."""
+    """Return whether this is a finite number, and not a bool."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:
@@ -96,7 +96,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def is_plain_function(value: object) -> bool:
-    """Say whether a call runs it to its end: it is neither awaited nor iterated."""
+    """Return whether a plain call runs it to its end, without ``await`` or iteration."""
     while isinstance(value, partial):
         value = value.func
     # Of the class: a class itself is called by its metaclass.
@@ -126,7 +126,7 @@ flag: Final = validated(check_flag)
 
 
 class Secret:
-    """A text that shows itself only when asked: masked in repr, str and format, never pickled.
+    """A text that only `reveal` shows: masked in repr, str and format, never pickled.
 
     >>> password = Secret("correct horse")
     >>> f"{password} {password!r}"
@@ -167,7 +167,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        # Half a character, as undecodable bytes of the environment become, has no plain encoding.
+        # Undecodable bytes of the environment become lone surrogates, which UTF-8 cannot encode.
         mine, theirs = (text.encode("utf-8", "surrogatepass") for text in (self._text, other._text))
         return hmac.compare_digest(mine, theirs)
 
@@ -274,8 +274,8 @@ Auth = BasicAuth | OAuth2ClientCredentials
 class Timeouts:
     """How long things may take, in seconds.
 
-    One that is not given, or None, is the default for a new client, and stays as it is
-    in ``IncomeClient.with_options``. So two values are equal if the same ones are given.
+    A timeout left out, or None, has its default in a new client and stays unchanged in
+    ``IncomeClient.with_options``. Two values are equal if the same ones are given.
 
     >>> Timeouts(deadline=60)
     Timeouts(deadline=60)
@@ -324,7 +324,7 @@ def merged(given: Timeouts, base: Timeouts) -> Timeouts:
 
 @frozen(kw_only=True)
 class RetryPolicy:
-    """When and how often a failed request is made again.
+    """When and how often a failed request is retried.
 
     A pause is drawn evenly between 0 and ``base * 2**(attempt - 1)``, at most
     ``max_delay``, and never shorter than the service asked for.
@@ -336,9 +336,9 @@ class RetryPolicy:
     max_attempts: int = field(default=3, validator=counting)
     """Requests for one call, the first included; 1 retries nothing."""
     base_delay: float = field(default=0.05, validator=not_negative)
-    """Seconds, after a failure of the connection or the service."""
+    """``base`` in seconds, after a failure of the connection or the service."""
     throttled_delay: float = field(default=1.0, validator=not_negative)
-    """Seconds, after a 429 that names no pause."""
+    """``base`` in seconds, after a 429 without Retry-After."""
     max_delay: float = field(default=20.0, validator=not_negative)
     """Longest pause that the client chooses itself, in seconds."""
     max_retry_after: float = field(default=60.0, validator=not_negative)

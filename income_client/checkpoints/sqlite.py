@@ -209,7 +209,7 @@ class SQLiteCheckpointStore(CheckpointStore):
 
     def _is_there(self, path: Path, *, create: bool) -> bool:
         # Closing a descriptor of the file would drop the locks that SQLite holds on it for
-        # another thread of this process: nobody opens it before its maker has closed it.
+        # another thread of this process: it is not opened before its maker has closed it.
         with _CREATING:
             if create:
                 with suppress(FileExistsError):

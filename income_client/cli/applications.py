@@ -85,7 +85,7 @@ async def _write_page(client: "IncomeClient", span: Bounds, rows: RowWriter, lim
     if limit > _MOST_ON_A_PAGE:
         return False
     page = await client.get_application_page(span.after, span.before, limit)
-    # A service may apply other bounds than those it was asked for.
+    # A service may apply other bounds than those requested.
     begins_inside = span.after is None or service_time(span.after) <= page.updated_after
     ends_inside = span.before is None or page.updated_before <= service_time(span.before, up=True)
     found = {summary.application_id: summary for summary in page.applications}

@@ -424,7 +424,7 @@ class _Export:
         await to.put(None)
 
     def _take(self, outcome: "ApplicationRecord | FetchFailure") -> None:
-        """Take a record, or why it could not be read; raise what is not about the application."""
+        """Take a record, or the error that kept it from being read; raise errors of other kinds."""
         match outcome:
             case income_client.ApplicationRecord():
                 self._failures_in_a_row = 0

@@ -298,7 +298,7 @@ def _id_in(line: bytes, number: int) -> str:
     except (AttributeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, str) or not found or _NOT_OF_AN_ID.search(found):
-        # Sent and reported as an id, a row would carry the references that stand in it.
+        # Sent and reported as an id, a row would carry the references in it.
         raise IncomeClientError(
             f"line {number:,} of standard input is neither an id of an application nor a line of "
             "JSON that has one; income-client applications -q prints ids"

@@ -60,7 +60,7 @@ def duration(seconds: float) -> str:
 
 
 class UnwritableError(IncomeClientError):
-    """Standard output takes no more, although somebody may still read it."""
+    """Standard output cannot be written, although its reader may still be there."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to standard output: {reason_of(error, 'it is closed')}")
@@ -162,7 +162,7 @@ class Screen(Console):
     """A console that leaves it to the caller what a closed pipe or a full disk means."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as `Console.print` does; standard output that takes no more is an error."""
+        """Print as `Console.print` does; standard output that cannot be written is an error."""
         with nullcontext() if self.stderr else _writing():
             super().print(*objects, **options)
 

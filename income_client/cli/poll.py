@@ -209,7 +209,7 @@ def _json(record: ApplicationRecord, *, addresses: bool) -> bytes:
 
 
 def _masked(lines: AlignedLines, record: ApplicationRecord) -> bytes:
-    """Return a line that names nobody."""
+    """Return a line without names of people."""
     application, documents = record.application, record.documents
     what = "updated"
     if documents is not None:

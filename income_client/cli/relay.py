@@ -191,7 +191,7 @@ def _place_of(url: str) -> str:
     """Return the host and port of an address, which may hold a password."""
     try:
         parts = urlsplit(url)
-        # What stands before another host may be a part of a password.
+        # The text before another host may be part of a password.
         place = f"{parts.hostname}:{parts.port}" if parts.hostname and parts.port else "?"
     except ValueError:
         return "?"

@@ -109,7 +109,7 @@ def announcement(name: Announcer) -> dict[str, str] | None:
     Where the folder is another user's, as under ``sudo -E``, so may the file be, and with it
     the address that callbacks or credentials would go to: it counts for nothing then.
     """
-    # Nobody locks the file of a command that was killed.
+    # The file of a killed command is not locked.
     with suppress(OSError, RuntimeError, ImportError, ValueError):
         import fcntl
 

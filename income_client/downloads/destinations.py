@@ -136,7 +136,7 @@ class DiskPlace:
         try:
             await on_disk(lambda: spools.append(Spool(self._create, adopt(self._folder, parts))))
         except BaseException:
-            for spool in spools:  # cancelled meanwhile: nobody else will end it
+            for spool in spools:  # cancelled meanwhile: nothing else closes it
                 spool.keeps_partial = True
                 await spool.aclose()
             raise
@@ -280,7 +280,7 @@ class StreamPlace:
         overwrite: bool = False,  # noqa: ARG002 - nor anything to replace
     ) -> Published:
         """See `Place.publish`; a copy that fails or is cancelled has gone out in part."""
-        # In its own thread: streams that nobody reads would hold all threads of the event loop.
+        # In its own thread: streams without a reader would hold all threads of the event loop.
         executor = ThreadPoolExecutor(1, "income_client.stream")
         try:
             return await spool.finish(self._copy, self._stop, executor)

@@ -82,7 +82,7 @@ class Downloader:
         self.policy: Final = policy
         self.pool: Final = FilePool(policy, user_agent=user_agent, proxy=proxy)
         self.timeouts: Timeouts = timeouts or Timeouts()
-        # Its own budget: an outage of the storage is no reason to give up on the service.
+        # Its own budget: an outage of the storage must not stop requests to the service.
         self.retrier: Retrier = Retrier(retry, RetryBudget(retry.budget), clock)
         self.fresh: Callable[[str], FreshAddresses] = lru_cache(maxsize=_REMEMBERED)(
             partial(FreshAddresses, clock)
@@ -205,7 +205,7 @@ class _Download:
             self._transfer.resume(spool.size, stored)
 
     async def _compared(self, sizes: tuple[int, ...]) -> DownloadedFile | None:
-        """Return the file that is there if it is the same, None if only its content can tell."""
+        """Return the file that is there if it is the same, None if only its content can show it."""
         stored = await self._persistently(self._stored_file)
         is_alike = stored.size is None or stored.size in sizes
         if not is_alike and not self._job.overwrite:
@@ -255,7 +255,7 @@ class _Download:
         """Make attempts until one returns a result; None asks for another one at once.
 
         An error that may go away is retried by the policy, and an outdated address is replaced:
-        three times in a row at most, and once if nobody said that it has expired.
+        three times in a row at most, and once if no reply said that it has expired.
         """
         while True:
             try:

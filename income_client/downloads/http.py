@@ -207,7 +207,7 @@ def _headers_of(reply: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def _left_in(content: aiohttp.StreamReader) -> bytes:
-    """Take what a broken connection had brought and nobody has read; it may be much."""
+    """Take the unread bytes of a broken connection; they may be many."""
     error = content.exception()
     if error is None:
         return b""

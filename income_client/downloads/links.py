@@ -126,7 +126,7 @@ _METADATA: Final = _networks(
     "169.254.169.254/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
     "fd00:ec2::254/128", "fd20:ce::254/128",
 )  # fmt: skip
-"""Where clouds tell their machines their secrets."""
+"""Addresses where clouds serve their machines' secrets."""
 _LOCAL_NAT64: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
 _PRIVATE: Final = (
     *_networks(
@@ -161,7 +161,7 @@ def check_peer(ip: str, policy: DownloadPolicy) -> None:
 
 def _check_range(ip: _Ip, policy: DownloadPolicy) -> None:
     if _is_within(ip, _METADATA):
-        kind = "an address where a cloud tells its machines their secrets"
+        kind = "an address where a cloud serves its machines' secrets"
         reason = LinkRefusal.SPECIAL_NETWORK
     elif ip.is_loopback:
         if policy.allow_private_networks and _names_this_machine(policy):

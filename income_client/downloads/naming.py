@@ -87,7 +87,7 @@ _SIGNATURES: Final = (
 """Formats, and patterns of how their files begin."""
 
 HEAD_BYTES: Final = 64
-"""So much of a file's beginning is enough to tell its format."""
+"""Bytes at a file's beginning that are enough to recognise its format."""
 
 
 def extension_of(content_type: str | None, head: bytes) -> str:

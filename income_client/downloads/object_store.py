@@ -28,7 +28,7 @@ LONGEST_SINGLE: Final = 8 * 2**20
 """Bytes up to which a file is one request, and in memory while that is under way."""
 
 _PASSING: Final = "GenericError"
-"""What obstore calls a fault of the network that its own retries could not mend."""
+"""The name of obstore's error for a network fault that outlasted its own retries."""
 _CHUNK: Final = 2**20
 _MOST_LISTED: Final = 1000
 _PART: Final = 5 * 2**20  # the least that S3 takes
@@ -241,7 +241,7 @@ async def _put_parts(put: Callable[..., Awaitable[Any]], file: PartFile) -> None
             await asyncio.wait((running,), timeout=_SECONDS_TO_ABORT)
         finally:
             if running.done():
-                running.cancelled() or running.exception()  # nobody else will look at it
+                running.cancelled() or running.exception()  # not retrieved elsewhere
             else:
                 running.cancel()
         raise
@@ -257,5 +257,5 @@ def _without_text() -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever it is, its text stays here
         name = type(error).__name__
         raise DownloadError(
-            f"the store does not do what it was asked for: {name}", retryable=name == _PASSING
+            f"the store's operation failed: {name}", retryable=name == _PASSING
         ) from None

@@ -108,7 +108,7 @@ def read_stored_file(status: int, headers: Mapping[str, str]) -> StoredFile:
     if found is not None:
         return StoredFile(int(found["total"]), etag, media_type)
     if is_empty:
-        # An empty file has no first byte, and not every storage says so well.
+        # An empty file has no first byte, and not every storage reports that correctly.
         return StoredFile(None, None, None)
     raise failure(status, headers)
 
@@ -228,7 +228,9 @@ class Transfer:
 
     def _continue(self, headers: Mapping[str, str]) -> None:
         if not self._asked_from:
-            raise DownloadError("the storage gave a part where all was asked for", status=206)
+            raise DownloadError(
+                "the storage sent a part where the whole file was requested", status=206
+            )
         first, until, total = _read_part(headers) or (0, 0, 0)
         if first != self._asked_from:
             raise self._void("the storage gave another part of the file")

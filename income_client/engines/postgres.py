@@ -238,7 +238,7 @@ class PostgresCheckpointStore(_Checkpoints):
         pool: from ``await asyncpg.create_pool(...)``; it stays yours to close.
 
     Raises:
-        ConfigurationError: asyncpg is not installed, or the argument is no pool of it.
+        ConfigurationError: asyncpg is not installed, or the argument is not one of its pools.
     """
 
     def __init__(self, pool: Any) -> None:
@@ -260,7 +260,7 @@ class PostgresCheckpointStore(_Checkpoints):
 
         ``batch.transaction(connection)`` uses it. If the block fails, what it has written is
         undone. A connection on which the begin, a save or the commit was cancelled or took
-        too long is closed, since nobody knows what became of it.
+        too long is closed, since its outcome is not known.
 
         Args:
             connection: of the same database, with the same ``search_path``; in no
@@ -517,7 +517,7 @@ class _Connection:
             raise invalid("connection", "a connection of asyncpg", connection)
 
     async def run(self, work: Work[T]) -> T:
-        """Do work on it, and close it where nobody knows what became of that."""
+        """Do work on it, and close it where the outcome is not known."""
         try:
             async with asyncio.timeout(_SECONDS):
                 return await work(self.connection)

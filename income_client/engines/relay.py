@@ -54,7 +54,7 @@ class UpdateEvent:
     application_id: str
     """The application that was updated."""
     updated_at: datetime
-    """When, in UTC, as far as the record tells; an order of updates, no more."""
+    """When, in UTC, according to the record; use it only to order updates."""
     record: ApplicationRecord | None = field(default=None, repr=False)
     """The application and its documents, with personal data; None in a reference."""
 

@@ -1,4 +1,4 @@
-"""What a record becomes in each table: rows of plain values; knows no library that holds tables."""
+"""Turn records into rows of plain values for each table, without any table library."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -133,7 +133,7 @@ _LIMITED: Final[list[tuple[pa.DataType, str, str]]] = [
     (_AMOUNT, "paystub_amounts", "ytd_amount"),
     (_INTEGER, "income_sources", "year"),
 ]
-"""Columns that cannot hold all that a reply may say: JSON's numbers have no limits."""
+"""Columns that cannot hold every value of a reply: JSON's numbers are unlimited."""
 
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -169,7 +169,7 @@ class RowBuffer:
             batches = {table: _batch(table, rows) for table, rows in self._rows.items()}
         if batches is None:
             raise ConfigurationError(
-                f"application {self._misfit()}: it holds what the tables have no place for"
+                f"application {self._misfit()}: it holds values that do not fit the tables"
             )
         self._clear()
         return batches

@@ -101,7 +101,7 @@ def failure_of(request: Request, response: Response) -> ResponseError:
     phrase = _PHRASES.get(status)
     shown = f"{status} {phrase}" if phrase else str(status)
     if status == HTTPStatus.NOT_FOUND and request.subject is None:
-        # Nothing was asked for that could be missing.
+        # Nothing was requested that could be missing.
         shown += f"; is {'base_url' if request.form is None else 'auth_url'} right?"
     retryable = True if status == HTTPStatus.REQUEST_TIMEOUT else None
     return cls(f"{label(request)}: {shown}", retryable=retryable, **facts_of(response))
@@ -197,7 +197,7 @@ def _is_json(media: str | None) -> bool:
 
 
 def _is_encoded(response: Response) -> bool:
-    """Tell whether a body is still in an encoding, which can only be one nobody asked for."""
+    """Return whether a body is still encoded, in an encoding that was not requested."""
     return response.headers.get("content-encoding", "").strip().lower() not in _DECODED
 
 

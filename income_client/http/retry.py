@@ -115,7 +115,7 @@ class RetryBudget:
 
 
 class FinalError(Exception):
-    """Carries a failure past the retries, which could not mend it, to the caller of `Retrier`."""
+    """Carries a failure that a retry cannot help to the caller of `Retrier`."""
 
     def __init__(self, error: IncomeClientError) -> None:
         super().__init__()

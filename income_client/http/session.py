@@ -334,7 +334,7 @@ class _Call(_Sending, Generic[T]):
                 token = credentials.current() or await credentials.get(self._deadline_at)
             except IncomeClientError as error:
                 raise FinalError(error) from None
-            # Sent even if it expired on its way here: the next one would be no better.
+            # Sent even if it expired on its way here: the next one would do no better.
             if self._gate.opens_at <= self._now():
                 return token
 

@@ -269,7 +269,7 @@ class Pool:
     def fault_of(self, error: Exception) -> ConnectionFault:
         """Return why no reply came; raises `ClientClosedError`, or the error if it is a bug."""
         if self._session is None or self._session.closed:
-            # A session that is closed while it sends fails in ways of its own.
+            # A session that is closed while it sends raises other errors than usual.
             self.check()
         if not isinstance(error, FAILURES):
             raise error

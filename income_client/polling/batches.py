@@ -153,7 +153,7 @@ class Batch:
 
 
 def _delivery_id(version: Versioned[ApplicationRecord], batches: int) -> str:
-    # The count tells a content that has come back from when it was there before.
+    # The count distinguishes content that has come back from its first appearance.
     key = key_of(version.payload.application_id)
     content = key + version.digest + batches.to_bytes(_COUNT_BYTES)
     return hashlib.blake2b(content, digest_size=_ID_BYTES).hexdigest()

@@ -166,7 +166,7 @@ class Poll:
     def _begins_anew(self, answer: Answer) -> bool:
         """Take the time of the first reply; list anew if other seconds must be asked for."""
         if answer.served_at is None and answer.echo.before > END_OF_TIME:
-            raise UnexpectedResponseError("list_applications: the service tells no time")
+            raise UnexpectedResponseError("list_applications: the service sends no time")
         now = self._echoed = answer.echo.before
         self._date = now if answer.served_at is None else answer.served_at
         self._latest = answer.served_at

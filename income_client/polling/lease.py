@@ -239,7 +239,7 @@ class Lease:
         if self._seconds is None:
             return
         pause = self._seconds / _RENEWALS
-        # It holds no lease while it waits, so that a poller that nobody uses any more is dropped.
+        # It holds no lease while it waits, so that an abandoned poller is garbage-collected.
         renewing = _keep_renewing(weakref.ref(self), self._clock, pause)
         self._renewal = asyncio.create_task(renewing, name="income_client lease renewal")
         loop = asyncio.get_running_loop()

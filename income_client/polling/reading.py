@@ -1,4 +1,4 @@
-"""What a poll reads: pages for their ids, and records with what tells their versions apart.
+"""What a poll reads: pages for their ids, and records with what distinguishes their versions.
 
 Two updates can share a second, so that no time distinguishes versions: the content does, as a
 digest. Addresses are left out of it, since signed ones change with each reply, and so are the
@@ -44,7 +44,7 @@ S = TypeVar("S", Application, ApplicationDocuments)
 
 KEY_BYTES: Final = 6
 DIGEST_BYTES: Final = 8
-"""Checkpoints hold many of both: 64 bits are enough to tell versions of one application apart."""
+"""Checkpoints hold many of both: 64 bits distinguish the versions of one application."""
 _FULL_KEY: Final = 8
 _FULL_DIGEST: Final = 16
 """They are cut from these, which checkpoints of version 1 hold."""
@@ -121,14 +121,14 @@ def record_of(
 
 
 def updated_at(record: ApplicationRecord) -> datetime:
-    """Return the latest update that a record itself tells of, in UTC; a hint, no more."""
+    """Return the latest update that a record itself reports, in UTC; only a hint."""
     by_type = {} if record.documents is None else record.documents.documents
     times = (document.updated_at for documents in by_type.values() for document in documents)
     return max([record.application.last_updated_at, *times])
 
 
 def key_of(application_id: str) -> bytes:
-    """Return a short stand-in for an id; two ids with the same one cost a repetition, no loss."""
+    """Return a short hash of an id; a collision costs a repetition, never a loss."""
     full = hashlib.blake2b(_encoded(application_id), digest_size=_FULL_KEY).digest()
     return full[:KEY_BYTES]
 

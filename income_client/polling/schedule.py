@@ -35,7 +35,7 @@ class Schedule:
         self._is_woken = False
         self._is_owed = False
         self.is_urgent: bool = False
-        """Whether the current poll was asked for by a wake-up."""
+        """Whether a wake-up started the current poll."""
         self._stopped = asyncio.Event()
         self._bell = asyncio.Event()
 
@@ -130,5 +130,5 @@ async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
         bell.cancel()
         await asyncio.wait((task, bell))
         if not task.cancelled():
-            # Asked for in any case: an error that nobody asks for is logged.
+            # Asked for in any case: asyncio logs an error that is never retrieved.
             task.exception()

@@ -1,4 +1,4 @@
-"""What a poller counts, logs and tells listeners of events."""
+"""What a poller counts, logs and reports to listeners of events."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ class PollerStatus:
 
 
 class Monitor:
-    """The counts of one poller, and what it logs and tells."""
+    """The counts of one poller, its logs and its events."""
 
     def __init__(self, name: str, instrumentation: Instrumentation, clock: Clock) -> None:
         self.polls: int = 0
@@ -99,7 +99,7 @@ class Monitor:
         _LOGGER.warning("polling failed (%s: %s)", name, error, extra=facts)
 
     def tell_failure(self, error: IncomeClientError, reached: int | None, *, is_last: bool) -> None:
-        """Tell of a failure, once the status shows when the next poll begins."""
+        """Report a failure, once the status shows when the next poll begins."""
         if (emit := self._instrumentation.emit) is not None:
             failed = PollFailed(
                 name=self._name,
@@ -124,19 +124,19 @@ class Monitor:
             _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
 
     def delivered(self, records: Sequence[ApplicationRecord]) -> None:
-        """Count and tell of records that the consumer gets."""
+        """Count and report records that the consumer gets."""
         self.records += len(records)
         if (emit := self._instrumentation.emit) is not None:
             for record in records:
                 emit(RecordDelivered(application_id=record.application_id))
 
     def committed(self, reached: int) -> None:
-        """Tell that the store has a checkpoint of this second."""
+        """Report that the store has a checkpoint of this second."""
         if (emit := self._instrumentation.emit) is not None:
             emit(CheckpointCommitted(name=self._name, reached=reached))
 
     def dead_lettered(self, letters: Iterable[DeadLetter]) -> None:
-        """Log and tell of dead letters that the store has now."""
+        """Log and report dead letters that the store has now."""
         emit = self._instrumentation.emit
         for letter in letters:
             facts = {"application_id": letter.application_id, "attempts": letter.attempts}

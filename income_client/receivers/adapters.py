@@ -37,7 +37,7 @@ Body: TypeAlias = bytes | bytearray | AsyncIterable[bytes]
 
 
 class TimeSource(Protocol):
-    """The module ``time``, or what stands for it in a test."""
+    """The module ``time``, or its replacement in a test."""
 
     def time(self) -> float:
         """Return seconds since 1970."""

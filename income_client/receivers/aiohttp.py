@@ -40,7 +40,7 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
         )
         response = _response(await endpoint.answer(head, _body(request)))
         if not response.keep_alive and "Content-Encoding" in request.headers:
-            # aiohttp would keep inflating what comes of a body that nobody reads.
+            # aiohttp would keep inflating a body that is not read.
             await response.prepare(request)
             await response.write_eof()
             request.protocol.force_close()
@@ -74,6 +74,6 @@ async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
 def _response(answer: Answer) -> web.Response:
     response = web.Response(status=answer.status, headers=answer.headers, body=answer.body)
     if response.headers.get("Connection") == "close":
-        # The header alone tells the client; this tells aiohttp.
+        # The header informs the client; this call informs aiohttp.
         response.force_close()
     return response

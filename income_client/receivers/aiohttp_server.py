@@ -46,7 +46,7 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Serve routes inside; requests under way at the end are still answered.
 
-    They have 20 seconds. What is not answered by then is cancelled, and its connection closed
+    They have 20 seconds. Requests not answered by then are cancelled, and its connection closed
     without an answer.
 
     Args:
@@ -80,7 +80,7 @@ async def serving(
         app,
         access_log=None,
         shutdown_timeout=_PATIENCE,
-        # Compressed bodies are refused, so nobody need inflate them first.
+        # Compressed bodies are refused, so they need not be inflated first.
         auto_decompress=False,
         logger=_UNHEARD,
         # Counted from the connection's beginning too, so it bounds the time for a head.

@@ -39,7 +39,7 @@ class Receiver:
 
     Args:
         receiver: a `CallbackReceiver`, or a `CallbackTokenIssuer` for its token address.
-        is_peer_true: whether this server is known to tell the address of its true peer,
+        is_peer_true: whether this server is known to report the address of its true peer,
             whatever headers a request has, and to take no trailer for a header.
 
     Raises:
@@ -98,7 +98,7 @@ def _peer(scope: Scope, *, is_true: bool) -> str | None:
     client = scope.get("client")
     is_unix = _is_unix(scope.get("server"))
     if not client:
-        # Some servers do not tell whose request it is; that is nobody on this machine.
+        # Some servers do not report the peer; it is then not taken for this machine.
         return UNIX_PEER if is_unix else None
     host, port = client
     if is_unix or not isinstance(host, str) or port not in _PORTS:

@@ -1,4 +1,4 @@
-"""Requests to an endpoint for callbacks and their answers, as values; knows no web framework."""
+"""Requests to an endpoint for callbacks and their answers, as values of no web framework."""
 
 import enum
 from collections import OrderedDict

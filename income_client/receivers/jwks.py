@@ -134,7 +134,7 @@ class KeySetCache:
     async def newer_than(self, keys: TokenKeys, *, since: float) -> TokenKeys:
         """Return other keys than these, among which a token's unknown key may be.
 
-        Only an answer that was asked for after the token had come shows that nobody has its
+        Only an answer that was requested after the token had come shows that no set has its
         key. Before that it may be a new one, and the token is to come again. ``since`` is when
         the token came, by the monotonic clock.
         """

@@ -23,7 +23,7 @@ IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MOST_HOPS: Final = 32
 _LONGEST_HOP: Final = 64
 _MAPPED_PREFIX: Final = 96
-"""Bits before the IPv4 address in an IPv6 address that stands for one."""
+"""Bits before the IPv4 address in an IPv6 address that represents one."""
 
 
 def ip_address(text: str) -> IPAddress | None:

@@ -99,7 +99,7 @@ class CallbackReceiver:
         on_repeat: whether ``on_callback`` runs for one that is remembered ("run"), with
             ``is_repeat`` set, or it is answered with 200 at once ("skip"). Callbacks have
             no id that is known of; skip them only if no two events look the same.
-        clock: the module ``time``, or what stands for it in a test.
+        clock: the module ``time``, or its replacement in a test.
 
     Raises:
         ConfigurationError: an argument is invalid, or nothing is checked.
@@ -296,7 +296,7 @@ def _check_handler(on_callback: object) -> None:
         raise ConfigurationError("on_callback must be a function that does not yield")
     try:
         inspect.signature(on_callback).bind(None)
-    except ValueError:  # some that are built in do not tell
+    except ValueError:  # some built-in callables have no signature
         return
     except TypeError:
         raise ConfigurationError("on_callback must take one argument, the Callback") from None
@@ -346,7 +346,7 @@ class TokenCheck:
 
         came_at = self._clock.monotonic()
         if cache.current is None:
-            # What cannot be a good token is no reason to ask for keys.
+            # A token that cannot be valid is not worth a request for keys.
             self._has_unknown_key(token, NO_KEYS, rules)
         keys = await cache.keys()
         if self._has_unknown_key(token, keys, rules):
@@ -368,7 +368,7 @@ class TokenCheck:
 
 
 async def _ask(verify: Verify, token: str) -> None:
-    """Refuse what is merely true in an `if`, such as claims that nobody looked at, as well."""
+    """Refuse what is merely true in an `if`, such as claims that were not checked, as well."""
     try:
         async with asyncio.timeout(_VERIFY_SECONDS):
             said: Any = verify(token)
@@ -390,7 +390,7 @@ async def _ask(verify: Verify, token: str) -> None:
 class SharedRuns:
     """Runs for equal callbacks: one at a time, and one more for all who come meanwhile.
 
-    One that comes during a run may tell of something newer than that run has seen, and is
+    One that comes during a run may report something newer than that run has seen, and is
     served by the next, together with all who come before that begins.
     """
 

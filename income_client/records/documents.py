@@ -44,7 +44,7 @@ class Document:
     data_action: str
     """Kind of change to the document record; the contract shows only ``create``."""
     pages: object = field(default=None, hash=False, repr=masked)
-    """The pages block as JSON gave it; None unless it was asked for."""
+    """The pages block as JSON gave it; None unless requested."""
     extracted_extra: Mapping[str, Any] = field(
         default=NO_EXTRA, hash=False, repr=False, metadata=BESIDE_THE_JSON
     )

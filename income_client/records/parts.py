@@ -11,7 +11,7 @@ from income_client.errors import ConfigurationError
 _VERSION: Final = 1
 _LONGEST: Final = 4096
 _KIND: Final = "span_part"
-"""The member of a line that holds the version, and tells what the line is."""
+"""The member of a line that holds the version and identifies the kind of line."""
 
 
 @frozen(kw_only=True)
@@ -119,7 +119,7 @@ def _parsed(line: object) -> dict[str, Any]:
 
 
 def _read_time(text: object) -> object:
-    """Return the time that a text means; what is not the text of one is left as it is."""
+    """Return the time that a text means; any other value is returned unchanged."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

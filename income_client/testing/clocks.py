@@ -100,7 +100,7 @@ class LoopBoundClock:
     def close(self) -> None:
         """Close the user now, if its loop has not ended yet, and wait for it.
 
-        Within that very loop nobody can wait: there, it is closed soon.
+        A call inside that very loop cannot wait: there, it is closed soon.
 
         Raises:
             TimeoutError: a loop in another thread has not done it in time.

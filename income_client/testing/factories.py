@@ -68,7 +68,7 @@ class ApplicantFields(TypedDict, total=False):
 
 
 class ApplicationFields(TypedDict, total=False):
-    """Fields of `Application`, its applicants aside."""
+    """Fields of `Application`, except its applicants."""
 
     application_id: str
     last_updated_at: datetime
@@ -215,7 +215,7 @@ def make_application(
         **fields: of `Application`, in place of what is invented.
 
     Raises:
-        ConfigurationError: there is no such field, or there are fewer than no applicants.
+        ConfigurationError: there is no such field, or the number of applicants is negative.
     """
     number = _numbered(number)
     made = _application(number, _by_slot(number, applicants), tuple(documents), suspected)

@@ -49,7 +49,7 @@ class LoopRunner:
             if asyncio.iscoroutine(work):
                 work.close()
             raise ConfigurationError("income_run is for synchronous tests; await this instead")
-        # A future that has ended raises without frames of asyncio, which nobody needs to read.
+        # A future that has ended raises without frames of asyncio, which only distract.
         if isinstance(work, Awaitable):
             return self._runner.run(_ended(work)).result()
         if isinstance(work, AsyncIterable):
@@ -112,7 +112,7 @@ class LoopThread:
         future = self.begin(work)
         error = future.exception()
         if error is not None:
-            raise error  # without the future's own frames, which nobody needs to read
+            raise error  # without the future's own frames, which only distract
         return future.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:

@@ -116,7 +116,7 @@ class Requests(Sequence[RecordedRequest]):
 
     @property
     def failed(self) -> "Requests":
-        """Those that got no reply, or one that tells of a failure."""
+        """Those that got no reply, or one that reports a failure."""
         return Requests(each for each in self if each.status == 0 or each.status >= 400)  # noqa: PLR2004 - where failures begin
 
     def __repr__(self) -> str:

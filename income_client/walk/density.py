@@ -1,4 +1,4 @@
-"""How the rows of a walk are spread over its seconds, as far as its pages tell.
+"""Estimate how the rows of a walk are spread over its seconds, from its pages.
 
 `planner` asks how wide the next window should be, and how many pages lie ahead. All
 answers are hints: they change how many requests a walk makes, never what it yields.
@@ -40,9 +40,9 @@ _EVEN: Final = 6
 """Windows left in a gap from which on it is divided evenly."""
 
 _UNKNOWN_RATE: Final = 0.5
-"""Variance of the logarithm of rows, as far as a rate tells them, before any was seen."""
+"""Variance of the logarithm of rows that a rate predicts, before any was seen."""
 _UNKNOWN_SHAPE: Final = 0.05
-"""The same of what dates tell, beside what comes from the size of the sample."""
+"""The same for dates, in addition to the variance from the size of the sample."""
 _MISLEADING: Final = 0.4
 """Variance from which on dates are left alone: pages may be sorted, and no samples at all."""
 _MORE: Final = 1.05
@@ -50,13 +50,13 @@ _MORE: Final = 1.05
 _LEARNING: Final = 0.12
 """Weight of the last error in a variance."""
 _FEW: Final = 20
-"""Rows below which it makes no difference how few they are."""
+"""Rows below which their exact number makes no difference."""
 _NOISY: Final = 0.1
 """Variance by the size of a sample above which its errors say nothing about dates."""
 _OVERFULL: Final = 1.3
 """Pages that a window which was not expected to be full is taken to hold, to judge that."""
 _IMPOSSIBLE: Final = 0.0001
-"""Chance below which what came shows that the expectation was no good."""
+"""Chance below which the rows received show that the expectation was wrong."""
 _WIDE: Final = 8
 """Pages of a window that is asked for on purpose, to get a closer sample."""
 _COST: Final = 2.4
@@ -195,7 +195,7 @@ class Density:
         return around
 
     def _width_by_shape(self, region: "_Region", start: int, end: int) -> float | None:
-        """Return the best width by the full pages around; None where they do not tell it."""
+        """Return the best width by the full pages around; None where they do not show it."""
         samples = self._samples_around(start)
         page, gap = max(1, self._limit - 1), end - start
         if not samples:
@@ -260,7 +260,7 @@ class Density:
         return region.rate * (end - start), self._rate_variance
 
     def _error(self, expected: float, found: int | None) -> float | None:
-        """Return the squared error of an expectation; None where a page cannot tell it."""
+        """Return the squared error of an expectation; None where a page cannot show it."""
         if found is None:
             found = int(_OVERFULL * self._limit)
             if expected >= found:

@@ -1,6 +1,6 @@
 """The edges of a part of a span: which rows around its two cuts it yields, and which others do.
 
-Nobody knows whether bounds are inclusive, so a row of the very second of a cut may be listed
+Whether bounds are inclusive is not known, so a row of the very second of a cut may be listed
 by the walks on both sides, or by none. The page of ``(cut - 1, cut + 1)`` holds all rows of
 that second, whatever the bounds mean, and everyone who asks for it gets the same rows, but for
 those that were updated meanwhile. So these rows are the later part's: it yields the page,
@@ -55,7 +55,7 @@ class Edges:
         return bounds_around(self._left[0])
 
     def receive(self, answer: Answer) -> Rows:
-        """Take the page that was asked for; return its rows that the part yields.
+        """Take the requested page; return its rows that the part yields.
 
         Raises:
             UnexpectedResponseError: it does not hold all rows around the cut, as it did when

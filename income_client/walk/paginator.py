@@ -131,7 +131,7 @@ async def ask_present(
             low = max(low, found)
         else:
             high = min(high, guess)
-    raise UnexpectedResponseError("list_applications: the service tells no time")
+    raise UnexpectedResponseError("list_applications: the service sends no time")
 
 
 async def find_by_reference(

@@ -29,9 +29,9 @@ _NOTHING: Final = 1e-9
 _PLACES: Final = 3
 """Places that each row is spread over."""
 _STEP: Final = 2
-"""Rows in the order of their dates of which one stands for all."""
+"""Rows, consecutive by date, of which one represents all."""
 _UNLIKELY: Final = 0.001
-"""Share of all delays below which a row's date is no help."""
+"""Share of all delays below which a row's date does not help."""
 _PLACED: Final = 0.3
 """Share of the rows whose date must help."""
 _LAST: Final = 0.2
@@ -136,7 +136,7 @@ class Sample:
         self._places: list[float] = []
         spreads: list[float] = []
         dates = self._dates[_STEP // 2 :: _STEP] if len(self._dates) > 20 * _STEP else self._dates
-        # Where delays differ by more than the window is wide, no date tells anything.
+        # Where delays differ by more than the window is wide, dates say nothing.
         for date in dates if delays.spread < end - start or delays.learned < _MEMORY else ():
             low, high = delays.below(start - date), delays.below(end - date)
             if high - low < _UNLIKELY * delays.total:

@@ -25,7 +25,7 @@ _WHOLE: Final = 0.85
 _SHRINK: Final = 8
 """How much narrower a window is asked for within one that came back full."""
 _SHRINK_KNOWN: Final = 2
-"""The same where the windows nearby tell how dense it may be."""
+"""The same where the windows nearby show how dense it may be."""
 _HIDDEN: Final = 2.0
 """How many times the rows seen a window that came back full is taken to hold."""
 _FAINT: Final = 0.3
@@ -191,7 +191,7 @@ class _Segment:
     rows: float = 0.0
     """Its rows; of a gap, those that must be there at least."""
     is_counted: bool = False
-    """Whether these are all of its rows, so that it is no gap."""
+    """Whether these are all of its rows, so that it is not a gap."""
     is_full: bool = False
     """Whether a page for exactly these seconds came back full."""
 

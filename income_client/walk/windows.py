@@ -19,12 +19,12 @@ Rows = Mapping[str, ApplicationSummary]
 
 _SECOND: Final = timedelta(seconds=1)
 _APART: Final = 3
-"""Seconds from which on two questions about a second each have no second in common."""
+"""Seconds between two one-second questions from which they no longer overlap."""
 
 
 @frozen
 class Bounds:
-    """The two bounds of a list call, in seconds; nobody knows whether they are inclusive."""
+    """The two bounds of a list call, in seconds; whether they are inclusive is not known."""
 
     after: int
     """``updated_after``, as sent or as echoed."""
@@ -83,7 +83,7 @@ class Answer:
 
     @classmethod
     def of(cls, page: ApplicationPage, limit: int, served_at: int | None) -> "Answer":
-        """Make the answer of a page that was asked for with a limit."""
+        """Make the answer of a page that was requested with a limit."""
         return cls(
             page=page,
             # A fraction of a second never makes the window wider.

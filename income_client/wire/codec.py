@@ -149,7 +149,7 @@ def to_json(record: object) -> bytes:
     """
     kind = type(record)
     if not _readers().is_record_class(kind):
-        message = f"{kind.__name__} is no record of the service"
+        message = f"{kind.__name__} is not a record class of the service"
     else:
         with contextlib.suppress(Exception):
             return render(_readers().converter().unstructure(record))
@@ -188,7 +188,7 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
 
 def _checked(record_class: type[T], text: object) -> tuple[type[T], bytes]:
     if not _readers().is_record_class(record_class):
-        raise ConfigurationError("record_class is no class of records")
+        raise ConfigurationError("record_class must be a class of records")
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     if not isinstance(text, bytes):

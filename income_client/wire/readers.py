@@ -186,7 +186,7 @@ class _Shape:
     types: Mapping[str, Any]
     defaults: Mapping[str, Any]
     beside: Mapping[str, Any]
-    """Fields of the class that are no keys of the object, with their initial values."""
+    """Fields of the class that are not keys of the object, with their initial values."""
 
     @classmethod
     def of(cls, kind: Any) -> Self:

@@ -91,7 +91,7 @@ async def test_a_service_that_tells_no_time_is_an_error() -> None:
     service = service_of(date_ahead=None)
     service.twist = unbounded
     async with serving(service) as client:
-        with pytest.raises(UnexpectedResponseError, match="tells no time"):
+        with pytest.raises(UnexpectedResponseError, match="sends no time"):
             await client.service_time()
 
 
@@ -104,7 +104,7 @@ async def test_a_present_that_runs_away_is_an_error() -> None:
 
     service.twist = run_away
     async with serving(service) as client:
-        with pytest.raises(UnexpectedResponseError, match="tells no time"):
+        with pytest.raises(UnexpectedResponseError, match="sends no time"):
             await client.service_time()
     assert len(service.queries) < 200
 

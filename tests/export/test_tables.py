@@ -248,7 +248,7 @@ def test_other_numbers_are_an_error_and_never_rounded(
 def test_a_record_that_no_reply_can_be_is_named() -> None:
     """One that was made by hand from other types is found among many."""
     records = [*[known_record()] * 1003, handmade("app-3"), known_record()]
-    with pytest.raises(ConfigurationError, match="application app-3: it holds what") as caught:
+    with pytest.raises(ConfigurationError, match="application app-3: it holds values") as caught:
         to_arrow(records)
     assert caught.value.__cause__ is caught.value.__context__ is None
 

@@ -158,7 +158,7 @@ async def test_a_fault_of_a_store_is_told_without_its_text(
     store = MemoryStore()
     outcome = await put(StorePlace(Wrapped(store, fault("S3CRET")), FLAT, FACTS), content)
     assert isinstance(outcome, DownloadError)
-    assert str(outcome) == f"the store does not do what it was asked for: {fault.__name__}"
+    assert str(outcome) == f"the store's operation failed: {fault.__name__}"
     assert (outcome.__cause__, outcome.__context__) == (None, None)
     assert await read(store, "doc-1.pdf") is None
 

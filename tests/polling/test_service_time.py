@@ -88,7 +88,7 @@ async def test_a_service_that_tells_no_time_is_an_error() -> None:
     """The end of the calendar is no present, and there is nothing else to go by."""
     async with scene() as place:
         say(place, echo=253_402_300_799, date="some day")
-        with pytest.raises(UnexpectedResponseError, match="tells no time"):
+        with pytest.raises(UnexpectedResponseError, match="sends no time"):
             await rest(place.poll())
         assert await reached(place) == NOW
 

@@ -247,7 +247,7 @@ ROW = ApplicationSummary(
 @pytest.mark.parametrize("thing", [None, {}, "text", ApplicationSummary, [ROW], object()])
 def test_only_records_are_written(thing: object) -> None:
     """Anything that is no record is a ConfigurationError."""
-    with pytest.raises(ConfigurationError, match="no record"):
+    with pytest.raises(ConfigurationError, match="is not a record class"):
         to_json(thing)
 
 
@@ -470,7 +470,7 @@ class Stranger:
 @pytest.mark.parametrize("kind", [int, dict, Stranger, BasicAuth, Window, list[int], None, []])
 def test_only_classes_of_records_are_read(kind: Any) -> None:
     """What `to_json` does not write is not read either."""
-    with pytest.raises(ConfigurationError, match="no class of records"):
+    with pytest.raises(ConfigurationError, match="must be a class of records"):
         from_json(kind, b"1")
 
 

@@ -37,7 +37,7 @@ _EXACT: Final = Context(prec=200)
 """Room for every digit of a sum: an amount has at most 40 on either side of the point."""
 _LONGEST_AMOUNT: Final = 28
 _PLAIN_KEY: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", re.ASCII)
-"""How the contract writes its own words, and nobody a name."""
+"""How the contract writes its own words; names are not written like this."""
 _LONGEST_KEY: Final = 40
 _SLOT: Final = re.compile(r"applicant([0-9]{1,3})", re.ASCII)
 _SSN: Final = re.compile(r"([0-9]{3})([0-9]{2})([0-9]{4})", re.ASCII)
@@ -229,7 +229,7 @@ def amount_text(amount: Decimal) -> str:
 
 
 def view_of(record: ApplicationRecord, *, show_personal_data: bool = False) -> RecordView:
-    """Return what is shown of an application, with or without what tells who the borrowers are."""
+    """Return what is shown of an application, with or without what identifies the borrowers."""
     return _Viewer(record, shows_all=show_personal_data).view()
 
 

@@ -33,7 +33,7 @@ _MOST_REQUESTS: Final = 40
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 """Variables that name a proxy for other programs, in upper or lower case."""
 _SHOWN: Final = 3
-"""Characters of a client id or user name, enough to tell it from another one."""
+"""Characters of a client id or user name, enough to distinguish it from another one."""
 _CONFIGURE: Final = (
     "run income-client configure, or name a file with --config, or set INCOME_BASE_URL, and "
     "INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and INCOME_PASSWORD"

@@ -401,7 +401,7 @@ class Service:
         """Compare the present that the list answers with the Date headers."""
         frame, utc = self._frame, self._utc
         if frame is None:
-            return Finding(Verdict.SKIPPED, "the upper bounds of pages do not tell the time")
+            return Finding(Verdict.SKIPPED, "the upper bounds of pages do not show the time")
         if utc is None:
             return Finding(Verdict.SKIPPED, "no Date header to compare upper bounds with")
         shift = _zone_shift(frame, utc)

@@ -210,7 +210,7 @@ def _check(applications: tuple[str, ...], after: Moment | None, before: Moment |
 
 
 def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
-    # An address of this machine never leaves it: nobody else reads what http would show.
+    # Requests to this machine never leave it, so plain http exposes nothing.
     is_local = any(map(_THIS_MACHINE.fullmatch, hosts))
     try:
         return DownloadPolicy(

@@ -1,4 +1,4 @@
-"""The list of the files in a folder, as lines of JSON: no address, and nobody's name."""
+"""The list of the files in a folder, as lines of JSON without addresses or names of people."""
 
 import hashlib
 import json
