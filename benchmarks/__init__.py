@@ -1,1 +1,1 @@
-"""What the SDK costs, measured against the emulator; run with ``python -m benchmarks.core``."""
+"""What the SDK costs, measured side by side with what people really use."""

@@ -1,4 +1,4 @@
-"""Beyond one machine: ``python -m benchmarks.cluster [row ...] [--quick]``.
+"""Beyond one machine: kills, takeovers, events, a shared token, a first read.
 
 Pollers, workers, the service and a broker are processes of their own, on this machine. Nothing
 is asserted here: the rows say what was measured, what the goal is, and whether it is met.
@@ -10,14 +10,14 @@ import signal
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self, TypeAlias, cast
+from typing import Any, Final, Self, cast
 
 from attrs import define, frozen
 from nats.aio.client import Client
@@ -47,11 +47,8 @@ from .cluster_processes import (
     place_of,
     start,
 )
-from .command import run_afresh
-from .processes import EmulatorProcess
-from .table import Row, at_most
-
-Measurement: TypeAlias = Callable[["ClusterScale"], Coroutine[Any, Any, list[Row]]]
+from .report import Row, Scale, at_most
+from .services import EmulatorProcess
 
 _KILLS_PER_CHECK: Final = 20
 _WORKERS: Final = 6
@@ -72,77 +69,29 @@ _CALL_SECONDS: Final = 0.05
 """A service far away, so that its one process here is no limit."""
 
 
-@frozen(kw_only=True)
-class ClusterScale:
-    """The sizes of all loads."""
-
-    kills: int
-    """SIGKILLs of a poller."""
-    updates: int
-    """Of the cluster that is killed."""
-    updated: int
-    """Applications among which they go round."""
-    rate: float
-    """Updates a second."""
-    takeovers: int
-    """For each way in which a leader ends."""
-    events: int
-    """Published by each side of a round."""
-    rounds: int
-    """Of relaying."""
-    token_seconds: float
-    """How long processes share a token."""
-    listed: int
-    """Applications of a first read."""
-
-
-FULL: Final = ClusterScale(
-    kills=60,
-    updates=20_000,
-    updated=1_000,
-    rate=800,
-    takeovers=4,
-    events=3_000,
-    rounds=5,
-    token_seconds=7.5,
-    listed=200_000,
-)
-"""What the goals are about."""
-QUICK: Final = ClusterScale(
-    kills=3,
-    updates=200,
-    updated=50,
-    rate=50,
-    takeovers=1,
-    events=500,
-    rounds=1,
-    token_seconds=2,
-    listed=5_000,
-)
-"""Enough to see every row; its figures say little."""
-
-
 class Broken(Exception):  # noqa: N818 - a promise is
     """A promise was not kept."""
 
 
-async def kill_pollers(scale: ClusterScale) -> list[Row]:
+async def kill_pollers(scale: Scale) -> list[Row]:
     """Kill a poller at random moments, and count what was lost and what came again."""
     with TemporaryDirectory() as folder:
         found = await killed(scale.kills, Path(folder), kills_per_check=_KILLS_PER_CHECK)
     return [
-        _count("SIGKILLs of a poller at random moments", scale.kills),
-        _none("current versions lost by these kills", of=found.checked),
-        _count("records delivered among these kills", found.delivered),
-        _count("records delivered again after these kills", found.again, of=found.delivered),
+        _count("SIGKILLs of a poller", scale.kills),
+        _none("versions lost by SIGKILLs of a poller", of=found.checked),
+        _count("records delivered among SIGKILLs of a poller", found.delivered),
+        _count(
+            "records delivered again after SIGKILLs of a poller", found.again, of=found.delivered
+        ),
         _most(
-            "records delivered again after one of these kills, most",
+            "records delivered again after one SIGKILL of a poller, most",
             found.most_again,
             BATCH,
             "{:.0f}",
         ),
         _count(
-            "records delivered again although they were committed",
+            "records delivered again although they were committed, among SIGKILLs of a poller",
             found.committed_again,
             of=found.delivered,
         ),
@@ -186,7 +135,7 @@ class _Watch:
         self.versions, self._state = value["version"], state
 
 
-async def kill_everything(scale: ClusterScale) -> list[Row]:
+async def kill_everything(scale: Scale) -> list[Row]:
     """Kill pollers, workers and the broker at random, and check that nothing is lost."""
     watch, chance, harm = _Watch(), Random(1), Counter[str]()
     async with cluster(scale.updated, scale.rate, lease=_LEASE) as made:
@@ -212,12 +161,23 @@ async def kill_everything(scale: ClusterScale) -> list[Row]:
         raise Broken(f"{published} events were published and {handled} handled")
     return [
         _count(f"updates among {POLLERS} pollers and {_WORKERS} workers", updates),
-        *(_count(f"{kind} in this cluster", count) for kind, count in sorted(harm.items())),
-        _none("last versions of applications that were not handled", of=scale.updated),
-        _none("published events that were not handled", of=published),
-        _none("versions of the checkpoint that went back", of=watch.versions),
-        _count("takeovers in this cluster", watch.takeovers),
-        _count("events that were handled again", times - handled, of=handled),
+        *(
+            _count(f"{kind} in a cluster of {POLLERS} pollers", count)
+            for kind, count in sorted(harm.items())
+        ),
+        _none(
+            "last versions not handled by a cluster whose processes are killed", of=scale.updated
+        ),
+        _none("events not handled by a cluster whose processes are killed", of=published),
+        _none(
+            "checkpoints that went back in a cluster whose processes are killed", of=watch.versions
+        ),
+        _count("takeovers in a cluster whose processes are killed", watch.takeovers),
+        _count(
+            "events handled again by a cluster whose processes are killed",
+            times - handled,
+            of=handled,
+        ),
     ]
 
 
@@ -268,7 +228,7 @@ async def _until_all_is_handled(made: Cluster) -> None:
             await asyncio.sleep(0.2)
 
 
-async def take_over(scale: ClusterScale) -> list[Row]:
+async def take_over(scale: Scale) -> list[Row]:
     """Measure how long no poller works after each way in which a leader ends."""
     found = await asyncio.gather(*(_takeovers(scale.takeovers, how) for how in _LONGEST_LEASES))
     rows = []
@@ -322,7 +282,7 @@ class _ReadyPoller:
             yield batch
 
 
-async def relay_events(scale: ClusterScale) -> list[Row]:
+async def relay_events(scale: Scale) -> list[Row]:
     """Compare a relay of ready batches with bare publishing to the same broker."""
     with EmulatorProcess(applications=1) as service:
         async with place_of(service).client() as client:
@@ -346,7 +306,7 @@ async def relay_events(scale: ClusterScale) -> list[Row]:
         worker = start(acknowledge, server.url, counts)
         seconds: dict[Any, list[float]] = {bare: [], relayed: []}
         sent = 0
-        for number in range(scale.rounds + 1):
+        for number in range(scale.relayed + 1):
             for side in [*seconds][:: 1 if number % 2 else -1]:
                 ids = [f"{sent + one:032x}" for one in range(scale.events)]
                 began = time.perf_counter()
@@ -366,22 +326,22 @@ async def relay_events(scale: ClusterScale) -> list[Row]:
                 f"events a second by {how}",
                 scale.events / median(seconds[side]),
                 "{:,.0f}",
-                scale.rounds,
+                scale.relayed,
             )
             for how, side in sides.items()
         ),
         Row(
-            what="events by relay / by bare publish and consume",
+            label="events by relay / by bare publish and consume",
             measured=f"{ratio:.2f}",
             goal=">= 0.7",
             is_met=ratio >= 0.7,
             value=ratio,
-            rounds=scale.rounds,
+            rounds=scale.relayed,
         ),
     ]
 
 
-async def share_token(scale: ClusterScale) -> list[Row]:
+async def share_token(scale: Scale) -> list[Row]:
     """Count the token requests of processes over several lives of a token."""
     least = scale.token_seconds / _TOKEN_SERVES
     async with broker_with_stream() as (server, _):
@@ -409,10 +369,10 @@ async def _token_requests(broker: str, seconds: float, *, is_shared: bool) -> tu
         ]
         for process in processes:
             await asyncio.to_thread(process.join, PATIENCE)
-        return service.counts().tokens, failures[0]
+        return service.tokens(), failures[0]
 
 
-async def read_first(scale: ClusterScale) -> list[Row]:
+async def read_first(scale: Scale) -> list[Row]:
     """List all applications by 1, 2 and 4 processes, and count that each comes once."""
     knobs: dict[str, Any] = {"applications": scale.listed, "pattern": "diurnal", "days": 365}
     seconds: dict[int, float] = {}
@@ -420,7 +380,7 @@ async def read_first(scale: ClusterScale) -> list[Row]:
     with EmulatorProcess(**knobs) as near:
         async with place_of(near).client() as client:
             parts = await split_span(client, parts=_PARTS)
-        asked = near.counts().lists
+        asked = near.lists()
     with EmulatorProcess(**knobs, latency=_CALL_SECONDS) as service:
         for processes in _READERS:
             seconds[processes], found = await _listed(service, parts, processes)
@@ -461,25 +421,25 @@ async def _listed(
         return time.perf_counter() - began, found
 
 
-def _count(what: str, count: int, of: int | None = None) -> Row:
+def _count(label: str, count: int, of: int | None = None) -> Row:
     shown = f"{count:,}" if of is None else f"{count:,} of {of:,}"
-    return Row(what=what, measured=shown, value=count)
+    return Row(label=label, measured=shown, value=count)
 
 
-def _none(what: str, of: int) -> Row:
+def _none(label: str, of: int) -> Row:
     """Return the row of what would have raised an error if there were any."""
-    return Row(what=what, measured=f"0 of {of:,}", goal="0", is_met=True, value=0)
+    return Row(label=label, measured=f"0 of {of:,}", goal="0", is_met=True, value=0)
 
 
-def _measured(what: str, value: float, shown: str = "{:.2f}", rounds: int | None = None) -> Row:
-    return Row(what=what, measured=shown.format(value), value=value, rounds=rounds)
+def _measured(label: str, value: float, shown: str = "{:.2f}", rounds: int | None = None) -> Row:
+    return Row(label=label, measured=shown.format(value), value=value, rounds=rounds)
 
 
-def _most(what: str, value: float, goal: float, shown: str = "{:.2f}") -> Row:
-    return at_most(what, value, goal, shown=shown.format(value))
+def _most(label: str, value: float, goal: float, shown: str = "{:.2f}") -> Row:
+    return at_most(label, value, goal, shown=shown.format(value))
 
 
-MEASUREMENTS: Final[Mapping[str, Measurement]] = {
+MEASUREMENTS: Final = {
     "kills": kill_pollers,
     "cluster": kill_everything,
     "takeovers": take_over,
@@ -487,17 +447,3 @@ MEASUREMENTS: Final[Mapping[str, Measurement]] = {
     "tokens": share_token,
     "first-read": read_first,
 }
-"""Every measurement by the name that the command line knows it by."""
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what the command line asks for, and print the table.
-
-    Args:
-        arguments: in place of those of the process.
-    """
-    run_afresh(MEASUREMENTS, arguments, part="cluster", description=__doc__, quick=QUICK, full=FULL)
-
-
-if __name__ == "__main__":
-    main()

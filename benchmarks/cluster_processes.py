@@ -45,8 +45,7 @@ from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats
 from income_client.engines.relay import UpdateEvent, relay
 from tests.support.nats_server import NatsServer, connected
 
-from .polling_service import BEGINNING, LivingService
-from .processes import ServiceProcess
+from .services import BEGINNING, LivingService, ServiceProcess
 
 T = TypeVar("T")
 

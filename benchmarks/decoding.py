@@ -1,192 +1,216 @@
-"""Bytes to records, beside other ways: ``python -m benchmarks.decoding [row ...] [--quick]``.
+"""Bytes to records, against pydantic and against parsing alone: CPU time.
 
-Knows which replies are decoded and what by. Every reply is measured in a process
-of its own, where all ways take turns in an order that chance gives; what counts is
-CPU time, as the median over the rounds of the ratios within each. The same way is
-there twice: how far that ratio is from 1 is how far any may be wrong. Models give
-the garbage collector much to do, records do not; pydantic is there without it as well.
+The replies are an application with two applicants, twelve paystubs and two W-2, and a page of
+the list, as the emulator invents them. The models of pydantic have the fields of the records, are
+as strict and keep unknown fields as well. pydantic takes its turns twice: how far that ratio is
+from 1 is how far the others may be wrong.
 """
 
+import functools
 import gc
-import random
+import operator
 import time
-import tracemalloc
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from decimal import Decimal
 from functools import partial
-from statistics import median
-from typing import Any, Final, TypeAlias
+from types import UnionType
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+import attrs
 import orjson
 from attrs import frozen
+from pydantic import AwareDatetime, BaseModel, ConfigDict, NaiveDatetime, create_model
 
+from income_client.emulator import World
+from income_client.emulator.invented import invent_application
+from income_client.emulator.world import Contents
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
+from income_client.records.documents import Document
+from income_client.records.fields import Amount, ServiceTime, UtcTime
+from income_client.records.paystub import Paystub
 from income_client.wire.codec import decode
 
-from . import decoding_payloads
-from .command import run_afresh
-from .decoding_peers import ApplicationModel, DocumentsModel, Model, PageModel, struct_decoder
-from .table import Row, at_most
+from .report import OURS, Row, Scale, compared, in_turns
 
-Decode: TypeAlias = Callable[[bytes], object]
-Measurement: TypeAlias = "Callable[[DecodingScale], Coroutine[Any, Any, list[Row]]]"
-
-_PAGE_ROWS: Final = 1000
-_UNCOLLECTED: Final = "pydantic, uncollected"
-
-
-@frozen(kw_only=True)
-class DecodingScale:
-    """The sizes of all loads."""
-
-    rounds: int
-    """Times that the ways take turns."""
-    megabytes: float
-    """Read by each way in each round."""
-    held: int
-    """Summaries that are held at once."""
-
-
-FULL: Final = DecodingScale(rounds=15, megabytes=4.0, held=100_000)
-"""What the goals are about."""
-
-QUICK: Final = DecodingScale(rounds=3, megabytes=0.15, held=2_000)
-"""Enough to see every row; its figures mean nothing."""
-
-
-async def decode_application(scale: DecodingScale) -> list[Row]:
-    """Decode an application with two applicants."""
-    body = decoding_payloads.application()
-    return _rows("an application", body, Application, ApplicationModel, scale, pydantic_goal=0.65)
-
-
-async def decode_documents(scale: DecodingScale) -> list[Row]:
-    """Decode a documents reply with 12 paystubs and 2 W-2."""
-    body = decoding_payloads.documents()
-    return _rows("documents", body, ApplicationDocuments, DocumentsModel, scale, pydantic_goal=0.65)
-
-
-async def decode_page(scale: DecodingScale) -> list[Row]:
-    """Decode a page of 1000 summaries."""
-    body = decoding_payloads.page(_PAGE_ROWS)
-    return _rows("a page", body, ApplicationPage, PageModel, scale, orjson_goal=2.6)
-
-
-def _rows(
-    what: str,
-    body: bytes,
-    record: type,
-    model: type[Model],
-    scale: DecodingScale,
-    *,
-    pydantic_goal: float | None = None,
-    orjson_goal: float | None = None,
-) -> list[Row]:
-    ours = partial(decode, record)
-    ways: dict[str, Decode] = {
-        "ours": ours,
-        "again": ours,
-        "pydantic": model.model_validate_json,
-        _UNCOLLECTED: model.model_validate_json,
-        "orjson": orjson.loads,
-        "msgspec": struct_decoder(model),
-    }
-    costs = _costs(ways, body, scale)
-    microseconds = median(costs["ours"])
-    kept = "strict, unknown fields kept"
-
-    def row(text: str, way: str, goal: float | None = None) -> Row:
-        ratio = median(a / b for a, b in zip(costs["ours"], costs[way], strict=True))
-        if goal is not None:
-            return at_most(text, ratio, goal, shown=f"{ratio:.2f} x", rounds=scale.rounds)
-        return Row(what=text, measured=f"{ratio:.2f} x", value=ratio, rounds=scale.rounds)
-
-    return [
-        Row(
-            what=f"{what} ({len(body) / 1000:.1f} KB): decoded in",
-            measured=f"{microseconds:.1f} us",
-            value=microseconds,
-            rounds=scale.rounds,
-        ),
-        row(f"{what} / pydantic, {kept}", "pydantic", pydantic_goal),
-        row(f"{what} / pydantic while its garbage is not collected", _UNCOLLECTED),
-        row(f"{what} / orjson.loads, without records", "orjson", orjson_goal),
-        row(f"{what} / msgspec, made in C: unknown fields dropped, keys may repeat", "msgspec"),
-        row(f"{what} / the same again", "again"),
-    ]
-
-
-def _costs(
-    ways: Mapping[str, Decode], body: bytes, scale: DecodingScale
-) -> Mapping[str, list[float]]:
-    """Return the microseconds of CPU that each way takes for a body, round by round."""
-    chance = random.Random(7)
-    repeats = max(1, round(scale.megabytes * 1e6 / len(body)))
-    costs: dict[str, list[float]] = {way: [] for way in ways}
-    for way in ways.values():
-        way(body)
-    for _ in range(scale.rounds):
-        for name in chance.sample(list(ways), len(ways)):
-            way = ways[name]
-            if name == _UNCOLLECTED:
-                gc.disable()
-            began = time.process_time_ns()
-            for _ in range(repeats):
-                way(body)
-            # The clock may be coarse, and a ratio needs a number.
-            costs[name].append(max(1, time.process_time_ns() - began) / repeats / 1000)
-            gc.enable()
-    return costs
-
-
-async def hold_summaries(scale: DecodingScale) -> list[Row]:
-    """Hold many summaries, all different, and count the bytes that Python gave for them."""
-    pages = range(0, scale.held, _PAGE_ROWS)
-    ours = _bytes_each(partial(decode, ApplicationPage), pages)
-    models = _bytes_each(PageModel.model_validate_json, pages)
-    held = f"{scale.held:,} summaries held"
-    return [
-        at_most(f"{held}: memory each / pydantic's", ours / models, 0.5),
-        Row(what=f"{held}: bytes each", measured=f"{ours:.0f}", value=ours),
-        Row(what=f"{held}: bytes each, pydantic", measured=f"{models:.0f}", value=models),
-    ]
-
-
-def _bytes_each(way: Decode, pages: Sequence[int]) -> float:
-    way(decoding_payloads.page(_PAGE_ROWS))
-    gc.collect()
-    tracemalloc.start()
-    held = [_summaries(way, decoding_payloads.page(_PAGE_ROWS, first)) for first in pages]
-    gc.collect()
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return taken / sum(map(len, held))
-
-
-def _summaries(way: Decode, body: bytes) -> Sequence[Any]:
-    page: Any = way(body)
-    summaries: Sequence[Any] = page.applications
-    return summaries
-
-
-MEASUREMENTS: Final[Mapping[str, Measurement]] = {
-    "application": decode_application,
-    "documents": decode_documents,
-    "page": decode_page,
-    "memory": hold_summaries,
+_FIRST: Final = 1_706_691_600
+_STRICT: Final = ConfigDict(strict=True, extra="allow", frozen=True)
+_DOCUMENTS: Final = {"paystub": 12, "w2": 2}
+_NOT_IN_JSON: Final = frozenset({"extra", "extracted_extra", "source"})
+_TYPES: Final[Mapping[Any, Any]] = {
+    Amount: Literal[""] | Decimal,
+    UtcTime: AwareDatetime,
+    ServiceTime: NaiveDatetime,
 }
-"""Every measurement by the name that the command line knows it by."""
+_SIGNED: Final = (
+    "https://bucket.s3.amazonaws.com/{}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=3600"
+    f"&X-Amz-Date=20240131T100000Z&X-Amz-SignedHeaders=host&X-Amz-Security-Token={'Invented' * 16}"
+    f"&X-Amz-Signature={7:064x}"
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what the command line asks for, and print the table.
+@functools.cache
+def _invented() -> list[Contents]:
+    world = World(range(_FIRST, _FIRST + 100))
+    return [invent_application(world, number) for number in range(100)]
 
-    Args:
-        arguments: in place of those of the process.
-    """
-    run_afresh(
-        MEASUREMENTS, arguments, part="decoding", description=__doc__, quick=QUICK, full=FULL
+
+def _couple() -> Contents:
+    return next(one for one in _invented() if len(one.application["applicants"]) == 2)
+
+
+def application() -> bytes:
+    """Return an application with two applicants (contract section 2.2)."""
+    return orjson.dumps(_couple().application)
+
+
+def documents() -> bytes:
+    """Return twelve paystubs and two W-2, as of that application (contract section 2.3)."""
+    chosen = {
+        kind: [
+            document | {"url": _SIGNED.format(document["document_id"])}
+            for one in _invented()
+            for document in one.documents["documents"].get(kind, ())
+        ][:count]
+        for kind, count in _DOCUMENTS.items()
+    }
+    return orjson.dumps({**_couple().documents, "documents": chosen})
+
+
+def page() -> bytes:
+    """Return a page of 1,000 summaries (contract section 2.1)."""
+    rows = [
+        {
+            "application_id": f"5f3a1c20-8b1e-4a52-9c07-{number:012d}",
+            "application_reference_id": f"loan-{number:08d}",
+            "application_date": f"2024-01-{number % 28 + 1:02d}T09:{number % 60:02d}:00",
+        }
+        for number in range(1000)
+    ]
+    span = {"updated_after": "2024-01-01T00:00:00", "updated_before": "2024-02-01T00:00:00"}
+    return orjson.dumps({**span, "applications": rows})
+
+
+@functools.cache
+def model_of(record: type) -> type[BaseModel]:
+    """Return the strict model of pydantic with the fields of a record, and so within it."""
+    hints = get_type_hints(record, include_extras=True)
+    fields: dict[str, Any] = {
+        field.name: (_type_of(hints[field.name]), ... if field.default is attrs.NOTHING else None)
+        for field in attrs.fields(record)
+        if field.name not in _NOT_IN_JSON
+    }
+    return create_model(record.__name__, __config__=_STRICT, **fields)
+
+
+def _type_of(kind: Any) -> Any:
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if attrs.has(kind):
+        return model_of(kind)
+    if get_origin(kind) in {Union, UnionType}:
+        return functools.reduce(operator.or_, map(_type_of, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return tuple[_type_of(get_args(kind)[0]), ...]  # type: ignore[misc]
+    if get_origin(kind) is Mapping:
+        return dict[str, _type_of(get_args(kind)[1])]  # type: ignore[misc]
+    return Any if kind is object else kind
+
+
+def _documents_model() -> type[BaseModel]:
+    """Return the model of documents, where a paystub is a model as well."""
+    document = model_of(Document)
+    paystub: Any = create_model(
+        "PaystubDocument", __base__=document, extracted_data=(model_of(Paystub), ...)
+    )
+    kinds: dict[str, Any] = {
+        kind: (tuple[paystub if kind == "paystub" else document, ...], ())  # type: ignore[misc]
+        for kind in _DOCUMENTS
+    }
+    by_type: Any = create_model("ByType", __config__=_STRICT, **kinds)
+    return create_model(
+        "Documents", __base__=model_of(ApplicationDocuments), documents=(by_type, ...)
     )
 
 
-if __name__ == "__main__":
-    main()
+Decode: TypeAlias = Callable[[bytes], object]
+
+
+@frozen(kw_only=True)
+class Reply:
+    """A reply, and both ways to decode it."""
+
+    name: str
+    """With its size."""
+    body: bytes
+    """The bytes."""
+    record: type
+    """What this package makes of them."""
+    model: type[BaseModel]
+    """What pydantic makes of them."""
+
+
+def replies() -> tuple[Reply, ...]:
+    """Return a reply of each kind."""
+    kinds: tuple[tuple[str, bytes, type, type[BaseModel]], ...] = (
+        ("an application of {}", application(), Application, model_of(Application)),
+        ("documents of {}", documents(), ApplicationDocuments, _documents_model()),
+        ("a page of 1,000 summaries", page(), ApplicationPage, model_of(ApplicationPage)),
+    )
+    return tuple(
+        Reply(name=name.format(f"{len(body) / 1000:.0f} kB"), body=body, record=record, model=model)
+        for name, body, record, model in kinds
+    )
+
+
+async def _decode(number: int, scale: Scale) -> list[Row]:
+    reply = replies()[number]
+    ways: dict[str, Decode] = {
+        "ours": partial(decode, reply.record),
+        "pydantic": reply.model.model_validate_json,
+        "orjson": orjson.loads,
+        "pydantic again": reply.model.model_validate_json,
+    }
+    calls = max(1, scale.decoded // len(reply.body))
+
+    def timed(way: Decode) -> Callable[[], Awaitable[float]]:
+        async def measure() -> float:
+            gc.collect()
+            began = time.process_time()
+            for _ in range(calls):
+                way(reply.body)
+            # The clock may be coarse, and a ratio needs a number.
+            return max(1e-9, time.process_time() - began) / calls
+
+        return measure
+
+    for way in ways.values():
+        way(reply.body)
+    costs = await in_turns({name: timed(way) for name, way in ways.items()}, scale.rounds)
+    group = f"decoding: {reply.name}"
+    against = partial(compared, seconds=costs, other="pydantic", unit="us")
+    return [
+        against(
+            f"decoding {reply.name}: CPU / pydantic's",
+            one="ours",
+            goal=_GOALS[number],
+            group=group,
+            bar=OURS,
+        ),
+        against(
+            f"orjson.loads of {reply.name}, no records: CPU / pydantic's",
+            one="orjson",
+            group=group,
+            bar="orjson.loads, no records",
+        ),
+        against(f"control: pydantic / itself, {reply.name}", one="pydantic again"),
+    ]
+
+
+_GOALS: Final = (0.65, 0.65, None)
+
+MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]]] = {
+    "application": partial(_decode, 0),
+    "documents": partial(_decode, 1),
+    "page": partial(_decode, 2),
+}
+"""Every measurement by its name."""

@@ -1,51 +1,193 @@
-"""What one run found, as a value, as JSON and as Markdown; measures nothing, draws nothing.
+"""What a run found: rows, their JSON and Markdown, and the tables of pages that quote them.
 
-Of the machine it knows the class: how many cores, which Python, which libraries. No name, no path.
+What is compared takes turns, so that a machine that slows down slows both.
 """
 
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from statistics import median
 from typing import Any, Final
 
-from attrs import frozen
-
-from .table import Row
+from attrs import asdict, frozen
 
 _LIBRARIES: Final = (
-    "aiohttp",
-    "attrs",
-    "cattrs",
-    "fastapi",
-    "httpx",
-    "msgspec",
-    "orjson",
-    "pydantic",
-    "tenacity",
-    "uvicorn",
-    "yarl",
+    *("aiohttp", "attrs", "cattrs", "httpx", "msgspec", "nats-py", "orjson", "pydantic"),
+    *("tenacity", "yarl"),
 )
 _MET: Final[Mapping[bool | None, str]] = {True: "yes", False: "**no**", None: ""}
+_UNITS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
 @frozen(kw_only=True)
-class Machine:
-    """What kind of machine measured."""
+class Scale:
+    """The sizes of all loads."""
 
-    cores: int
-    """That this process may use."""
-    system: str
-    """Such as Linux x86_64."""
-    python: str
-    """Implementation and version."""
-    libraries: Mapping[str, str]
-    """Version of each that is measured or measured against."""
+    rounds: int = 9  # times that ways take turns
+    few_rounds: int = 3  # the same, where one round takes seconds
+    decoded: int = 6_000_000  # bytes, in each way and round
+    calls: int = 400  # of each way in each round
+    first_calls: int = 10_000  # at once, without a token
+    simulated: int = 1_000_000  # applications of simulated walks
+    streamed: int = 1_000_000  # summaries that are read while memory is watched
+    fetched: int = 10_000  # records that are read while memory is watched
+    records: int = 1_000  # that are read against the clock
+    latency: float = 0.020  # seconds that the service takes, where that matters
+    large_bytes: int = 10**9  # of the large file
+    files: int = 500  # small ones of one round
+    polls: int = 40  # of everyday life
+    speed: float = 4.0  # seconds of these in one of the machine's
+    history: int = 1_500  # applications that a first poll finds
+    commits: int = 50  # to the store in each round; three times as many digests
+    callbacks: int = 9  # whose record is waited for
+    kills: int = 60  # of a poller
+    updates: int = 20_000  # of a cluster that is killed
+    updated: int = 1_000  # applications among which they go round
+    rate: float = 800  # updates a second
+    takeovers: int = 4  # for each way in which a leader ends
+    events: int = 3_000  # published by each side of a round
+    relayed: int = 5  # rounds of these
+    token_seconds: float = 7.5  # for which processes share a token
+    listed: int = 200_000  # applications of a first read
 
-    def __str__(self) -> str:
-        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
-        return f"{cores}, {self.system}, {self.python}"
+
+FULL: Final = Scale()
+"""What is quoted."""
+
+QUICK: Final = Scale(
+    rounds=2,
+    few_rounds=1,
+    decoded=50_000,
+    calls=8,
+    first_calls=100,
+    simulated=3_000,
+    streamed=5_000,
+    fetched=200,
+    records=40,
+    latency=0.002,
+    large_bytes=4_000_000,
+    files=10,
+    polls=4,
+    speed=12.0,
+    history=60,
+    commits=3,
+    callbacks=2,
+    kills=3,
+    updates=200,
+    updated=50,
+    rate=50,
+    takeovers=1,
+    events=500,
+    relayed=1,
+    token_seconds=2,
+    listed=5_000,
+)
+"""Enough to see every row; its figures mean nothing."""
+
+OURS: Final = "income_client"
+"""Name of this package's bar on every chart."""
+
+
+@frozen(kw_only=True)
+class Row:
+    """One figure."""
+
+    label: str
+    """What was measured, in words that a reader of the README understands; unique."""
+    measured: str
+    """The figure as it is quoted, with its unit."""
+    goal: str = ""
+    """The figure to reach; empty where the row is there for comparison."""
+    is_met: bool | None = None
+    """Whether it was reached; None where there is no goal."""
+    value: float | None = None
+    """The figure as a number, where it is one."""
+    rounds: int | None = None
+    """How many rounds the figure is the median of; None for one."""
+    group: str = ""
+    """The chart that shows it and its heading there, as ``decoding: a page``."""
+    bar: str = ""
+    """Name of its bar on that chart."""
+
+
+def at_most(
+    label: str,
+    value: float,
+    goal: float,
+    *,
+    shown: str | None = None,
+    rounds: int | None = None,
+    group: str = "",
+    bar: str = "",
+) -> Row:
+    """Return the row of a figure that should be small."""
+    return Row(
+        label=label,
+        measured=shown or f"{value:.2f}",
+        goal=f"<= {goal:g}",
+        is_met=value <= goal,
+        value=value,
+        rounds=rounds,
+        group=group,
+        bar=bar,
+    )
+
+
+def exactly(label: str, found: object, expected: object, *, shown: str | None = None) -> Row:
+    """Return the row of what must be so."""
+    return Row(
+        label=label,
+        measured=shown or f"{found}",
+        goal="all" if shown else f"{expected}",
+        is_met=found == expected,
+    )
+
+
+async def in_turns(
+    ways: Mapping[str, Callable[[], Awaitable[float]]], rounds: int
+) -> dict[str, list[float]]:
+    """Return the cost of each way in each round; the first of one round is the last of the next."""
+    costs: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds):
+        for name in ways if turn % 2 == 0 else reversed([*ways]):
+            costs[name].append(await ways[name]())
+    return costs
+
+
+async def timed(work: Awaitable[object]) -> float:
+    """Return how many seconds some work took."""
+    began = time.perf_counter()
+    await work
+    return time.perf_counter() - began
+
+
+def compared(
+    label: str,
+    seconds: Mapping[str, Sequence[float]],
+    one: str,
+    other: str,
+    *,
+    unit: str,
+    goal: float | None = None,
+    group: str = "",
+    bar: str = "",
+) -> Row:
+    """Return the row of what one way costs over another: the median of the rounds' ratios."""
+    ratio = median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
+    costs = ", ".join(in_unit(median(seconds[name]), unit) for name in (one, other))
+    shown, rounds = f"{ratio:.2f} ({costs})", len(seconds[one])
+    if goal is None:
+        return Row(label=label, measured=shown, value=ratio, rounds=rounds, group=group, bar=bar)
+    return at_most(label, ratio, goal, shown=shown, rounds=rounds, group=group, bar=bar)
+
+
+def in_unit(seconds: float, unit: str) -> str:
+    """Return a time as text: whole units, or with a decimal below ten."""
+    value = seconds * _UNITS[unit]
+    return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
 
 
 @frozen(kw_only=True)
@@ -53,7 +195,7 @@ class PartReport:
     """What one part found."""
 
     name: str
-    """As the command line knows it."""
+    """As the command line has it."""
     about: str
     """What it is about, in one line."""
     seconds: int
@@ -64,146 +206,113 @@ class PartReport:
 
 @frozen(kw_only=True)
 class Report:
-    """What one run found."""
+    """What one run found. Of the machine it has the class; no name and no path."""
 
     date: str
     """Of the run, in ISO 8601."""
-    machine: Machine
-    """What kind of machine measured."""
+    machine: str
+    """Cores, system and Python."""
+    libraries: Mapping[str, str]
+    """Version of each that is measured or measured against."""
     is_quick: bool
-    """Whether the loads were tiny, so that the figures say little."""
+    """Whether the loads were tiny, so that the figures mean nothing."""
     parts: Sequence[PartReport]
     """In the order in which they ran."""
 
     @property
-    def seconds(self) -> int:
-        """How long all took."""
-        return sum(part.seconds for part in self.parts)
-
-    @property
-    def goals(self) -> tuple[int, int]:
-        """How many goals are met, and how many there are."""
-        found = [row.is_met for row in self.rows() if row.is_met is not None]
-        return sum(found), len(found)
+    def summary(self) -> str:
+        """When and where it was measured, and how many goals are met."""
+        seconds = sum(part.seconds for part in self.parts)
+        goals = [row.is_met for row in self.rows() if row.is_met is not None]
+        return f"{self.date}: {self.machine}. {seconds} s, {sum(goals)} of {len(goals)} goals met."
 
     def rows(self) -> Iterator[Row]:
         """Return the rows of all parts."""
         return (row for part in self.parts for row in part.rows)
 
 
-def this_machine() -> Machine:
+def this_machine() -> str:
     """Return what kind of machine this is."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{cores} cores, {platform.system()} {platform.machine()}, {python}"
+
+
+def these_libraries() -> dict[str, str]:
+    """Return the version of each library that is there."""
     found: dict[str, str] = {}
     for name in _LIBRARIES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return Machine(
-        cores=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
-        system=f"{platform.system()} {platform.machine()}",
-        python=f"{platform.python_implementation()} {platform.python_version()}",
-        libraries=found,
-    )
+    return found
 
 
 def to_json(report: Report) -> str:
     """Return a report as JSON, which `from_json` reads."""
-    parts = [
-        {
-            "name": part.name,
-            "about": part.about,
-            "seconds": part.seconds,
-            "rows": [_row_to_json(row) for row in part.rows],
-        }
-        for part in report.parts
-    ]
-    machine = report.machine
-    found = {
-        "date": report.date,
-        "quick": report.is_quick,
-        "seconds": report.seconds,
-        "machine": {
-            "cores": machine.cores,
-            "system": machine.system,
-            "python": machine.python,
-            "libraries": dict(machine.libraries),
-        },
-        "parts": parts,
-    }
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(asdict(report), indent=1, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str) -> Report:
     """Return the report that `to_json` wrote."""
-    found: Mapping[str, Any] = json.loads(text)
-    return Report(
-        date=found["date"],
-        machine=Machine(**found["machine"]),
-        is_quick=found["quick"],
-        parts=[
-            PartReport(
-                name=part["name"],
-                about=part["about"],
-                seconds=part["seconds"],
-                rows=[_row_from_json(row) for row in part["rows"]],
-            )
-            for part in found["parts"]
-        ],
-    )
-
-
-def _row_to_json(row: Row) -> dict[str, Any]:
-    found = {
-        "name": row.what,
-        "measured": row.measured,
-        "value": None if row.value is None else float(f"{row.value:.6g}"),
-        "goal": row.goal,
-        "most": row.most,
-        "met": row.is_met,
-        "rounds": row.rounds,
-    }
-    return {name: value for name, value in found.items() if value not in (None, "")}
-
-
-def _row_from_json(found: Mapping[str, Any]) -> Row:
-    return Row(
-        what=found["name"],
-        measured=found["measured"],
-        value=found.get("value"),
-        goal=found.get("goal", ""),
-        most=found.get("most"),
-        is_met=found.get("met"),
-        rounds=found.get("rounds"),
-    )
+    found: dict[str, Any] = json.loads(text)
+    parts = [
+        PartReport(**{**part, "rows": [Row(**row) for row in part["rows"]]})
+        for part in found.pop("parts")
+    ]
+    return Report(**found, parts=parts)
 
 
 def to_markdown(report: Report) -> str:
     """Return a report as tables for a reader."""
-    met, goals = report.goals
-    libraries = ", ".join(f"{name} {text}" for name, text in report.machine.libraries.items())
-    lines = [
-        "# Measured",
-        "",
-        f"By `python -m benchmarks` on {report.date}: {report.machine}.",
-        f"{report.seconds} s, {met} of {goals} goals met.",
-        "",
-        libraries,
-    ]
+    libraries = ", ".join(f"{name} {text}" for name, text in report.libraries.items())
+    lines = ["# Measured", "", f"By `python -m benchmarks` on {report.summary}", "", libraries]
     if report.is_quick:
         lines += ["", "The loads were tiny: these figures mean nothing."]
     for part in report.parts:
         lines += ["", f"## {part.name}: {part.about}", ""]
         lines += ["| what | measured | goal | met | rounds |", "|---|---:|---:|:---:|---:|"]
-        lines += [_line(row) for row in part.rows]
+        lines += [
+            _line(row.label, row.measured, row.goal, _MET[row.is_met], f"{row.rounds or ''}")
+            for row in part.rows
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _line(row: Row) -> str:
-    what = row.what.replace("|", "\\|")
-    indent = "&nbsp;&nbsp;" * ((len(what) - len(what.lstrip())) // 2)
-    goal = row.goal.replace("<=", "≤")
-    rounds = row.rounds or ""
-    return f"| {indent}{what.lstrip()} | {row.measured} | {goal} | {_MET[row.is_met]} | {rounds} |"
+def quoted(row: Row) -> str:
+    """Return the figure of a row as pages quote it: in bold where its goal was missed."""
+    return f"**{row.measured}**" if row.is_met is False else row.measured
+
+
+def figures_written_in(text: str, report: Report) -> str:
+    """Return a page with the figures of a report in every table that has a column ``measured``.
+
+    The first cell of a line is the label of a row. A line of any other label stays as it is.
+    """
+    figures = {row.label: quoted(row) for row in report.rows()}
+    lines: list[str] = []
+    column: int | None = None
+    for line in text.split("\n"):
+        cells = cells_of(line)
+        if not cells:
+            column = None
+        elif column is None:
+            column = cells.index("measured") if "measured" in cells else -1
+        elif column >= 0 and cells[0] in figures:
+            cells[column] = figures[cells[0]]
+            lines.append(_line(*cells))
+            continue
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def cells_of(line: str) -> list[str]:
+    """Return the cells of a line of a Markdown table; none of any other line."""
+    if not line.startswith("|"):
+        return []
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

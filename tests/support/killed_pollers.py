@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
-from benchmarks.fast_clock import FastClock
+from benchmarks.services import FastClock
 from income_client import (
     ApplicationRecord,
     IncomeClient,

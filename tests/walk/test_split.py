@@ -9,7 +9,7 @@ from attrs import define, field
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from benchmarks.walking_data import YEAR, SimulatedList, seconds_of
+from benchmarks.walking import YEAR, SimulatedList, seconds_of
 from income_client import SpanPart
 from income_client.emulator import ListReply, ServiceRules, World, list_reply
 from income_client.emulator.service_rules import FutureBounds
