@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="PARTS", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="tiny loads; its figures mean nothing")
-    parser.add_argument("--kills", type=int, metavar="N", help="pollers to kill (default: 60)")
+    parser.add_argument("--kills", type=int, metavar="N", help="pollers to kill (default: 300)")
     parser.add_argument("--into", metavar="DIRECTORY", type=Path, help="where to write")
     options = parser.parse_args(arguments)
     names = options.only.split(",") if options.only else list(PARTS)

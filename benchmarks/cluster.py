@@ -51,6 +51,7 @@ from .report import Row, Scale, at_most
 from .services import EmulatorProcess
 
 _KILLS_PER_CHECK: Final = 20
+_KILLED_AT_ONCE: Final = 3
 _WORKERS: Final = 6
 _LEASE: Final = 2.0
 _SHORT_LEASE: Final = 1.0
@@ -74,26 +75,39 @@ class Broken(Exception):  # noqa: N818 - a promise is
 
 
 async def kill_pollers(scale: Scale) -> list[Row]:
-    """Kill a poller at random moments, and count what was lost and what came again."""
-    with TemporaryDirectory() as folder:
-        found = await killed(scale.kills, Path(folder), kills_per_check=_KILLS_PER_CHECK)
+    """Kill pollers at random moments, and count what was lost and what came again."""
+    with TemporaryDirectory() as name:
+        folders = [Path(name) / f"{number}" for number in range(_KILLED_AT_ONCE)]
+        for folder in folders:
+            folder.mkdir()
+        kills = max(1, scale.kills // _KILLED_AT_ONCE)
+        outcomes = await asyncio.gather(
+            *(
+                killed(kills, folder, kills_per_check=_KILLS_PER_CHECK, seed=seed)
+                for seed, folder in enumerate(folders)
+            )
+        )
+    checked = sum(found.checked for found in outcomes)
+    delivered = sum(found.delivered for found in outcomes)
     return [
-        _count("SIGKILLs of a poller", scale.kills),
-        _none("versions lost by SIGKILLs of a poller", of=found.checked),
-        _count("records delivered among SIGKILLs of a poller", found.delivered),
+        _count("SIGKILLs of a poller", kills * _KILLED_AT_ONCE),
+        _none("versions lost by SIGKILLs of a poller", of=checked),
+        _count("records delivered among SIGKILLs of a poller", delivered),
         _count(
-            "records delivered again after SIGKILLs of a poller", found.again, of=found.delivered
+            "records delivered again after SIGKILLs of a poller",
+            sum(found.again for found in outcomes),
+            of=delivered,
         ),
         _most(
             "records delivered again after one SIGKILL of a poller, most",
-            found.most_again,
+            max(found.most_again for found in outcomes),
             BATCH,
             "{:.0f}",
         ),
         _count(
             "records delivered again although they were committed, among SIGKILLs of a poller",
-            found.committed_again,
-            of=found.delivered,
+            sum(found.committed_again for found in outcomes),
+            of=delivered,
         ),
     ]
 

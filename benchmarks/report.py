@@ -6,6 +6,7 @@ What is compared takes turns, so that a machine that slows down slows both.
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ _LIBRARIES: Final = (
     *("tenacity", "yarl"),
 )
 _MET: Final[Mapping[bool | None, str]] = {True: "yes", False: "**no**", None: ""}
+_BAR_LETTERS: Final = 40
 _UNITS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
@@ -43,7 +45,7 @@ class Scale:
     history: int = 1_500  # applications that a first poll finds
     commits: int = 50  # to the store in each round; three times as many digests
     callbacks: int = 9  # whose record is waited for
-    kills: int = 60  # of a poller
+    kills: int = 300  # of pollers
     updates: int = 20_000  # of a cluster that is killed
     updated: int = 1_000  # applications among which they go round
     rate: float = 800  # updates a second
@@ -285,11 +287,30 @@ def quoted(row: Row) -> str:
     return f"**{row.measured}**" if row.is_met is False else row.measured
 
 
+def bars_of(label: str, report: Report) -> str:
+    """Return a row and those that are compared with it as bars of text, a line each."""
+    rows = {
+        row.label.removeprefix(label).removeprefix(": ") or OURS: row.value
+        for row in report.rows()
+        if row.value is not None and f"{row.label}: ".startswith(f"{label}: ")
+    }
+    width, most = max(map(len, rows)), max(rows.values())
+    return "\n".join(
+        f"{name:<{width}}  {'█' * round(_BAR_LETTERS * value / most)} {value:.2f}"
+        for name, value in rows.items()
+    )
+
+
 def figures_written_in(text: str, report: Report) -> str:
     """Return a page with the figures of a report in every table that has a column ``measured``.
 
-    The first cell of a line is the label of a row. A line of any other label stays as it is.
+    The first cell of a line is the label of a row. A line of any other label stays as it is. A
+    block of text that begins with a label gets the bars of that row.
     """
+    for label in (row.label for row in report.rows()):
+        block = re.compile(f"^```text\\n{re.escape(label)}\\n\\n.*?^```$", re.MULTILINE | re.DOTALL)
+        if block.search(text):
+            text = block.sub(f"```text\n{label}\n\n{bars_of(label, report)}\n```", text)
     figures = {row.label: quoted(row) for row in report.rows()}
     lines: list[str] = []
     column: int | None = None

@@ -12,9 +12,7 @@ async def show(client: IncomeClient, reference: str) -> None:
         return
     application = await client.get_application(summary.application_id)
     documents = await client.get_documents(summary.application_id)
-    print(application.last_updated_at, application.total_income(2025))
-    for document_type, document in documents.all():
-        print(document_type, document.document_id, document.updated_at)
+    print(application.last_updated_at, application.total_income(2025), len(documents.paystubs))
 
 
 async def main(reference: str) -> None:

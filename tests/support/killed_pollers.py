@@ -353,13 +353,16 @@ class Play:
         self.service.requests.clear()
 
 
-async def killed(kills: int, folder: Path, *, kills_per_check: int = KILLS_PER_CHECK) -> Outcome:
+async def killed(
+    kills: int, folder: Path, *, kills_per_check: int = KILLS_PER_CHECK, seed: int = 10
+) -> Outcome:
     """Kill pollers at random moments, and check that each current version was delivered.
 
     Args:
         kills: how many.
         folder: for the store and the notes.
         kills_per_check: after how many the service rests until all is delivered.
+        seed: of the moments and of what is updated.
 
     Raises:
         AssertionError: a version was lost, or came again for no reason, or an older one after a
@@ -367,14 +370,14 @@ async def killed(kills: int, folder: Path, *, kills_per_check: int = KILLS_PER_C
     """
     service = Emulator(
         APPLICATIONS,
-        seed=10,
+        seed=seed,
         days=1 / 12,
         pattern="uniform",
         time_flows=True,
         clock=FastClock(SPEED),
     )
     async with service, Workers(f"{__name__}:poll") as workers:
-        play = Play(service, workers, folder, Random(10))
+        play = Play(service, workers, folder, Random(seed))
         updating = asyncio.create_task(play.update())
         for number in range(1, kills + 1):
             await play.kill_one()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from income_client import SQLiteCheckpointStore
+from income_client.cli.app import command_line
 from income_client.emulator import Emulator
 from tests.slow import test_nginx, test_uvicorn
 from tests.support.example_callbacks import sends_by_command
@@ -106,6 +107,11 @@ async def _is_read_by_the_workers(_service: Emulator, _folder: Path, line: str) 
     assert line in commands("nats")
 
 
+async def _is_accepted(_service: Emulator, _folder: Path, line: str) -> None:
+    """The command has these options; the example that it is shown with is run with callbacks."""
+    command_line().parse_args(line.split()[1:], print_error=False, exit_on_error=False)
+
+
 COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client application app-1": runs,
     "income-client applications": runs,
@@ -113,6 +119,7 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client doctor": runs,
     "income-client download app-1": _downloads,
     "income-client emulate": _sends,
+    "income-client emulate --callbacks": _is_accepted,
     "income-client export": runs,
     "income-client export --part": _exports_a_part,
     "income-client find": runs,
