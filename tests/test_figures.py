@@ -16,12 +16,10 @@ from benchmarks.report import (
     to_json,
     to_markdown,
 )
+from tests.support.pages import PAGES
 
 ROOT: Final = Path(__file__).parents[1]
 RESULTS: Final = ROOT / "benchmarks" / "results.json"
-README: Final = ROOT / "README.md"
-GUIDE: Final = sorted((ROOT / "income_client" / "guide").glob("*.md"))
-PAGES: Final = [README, *GUIDE]
 
 
 def _unknown_labels(text: str, report: Report) -> list[str]:

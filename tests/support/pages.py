@@ -12,10 +12,12 @@ from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 from sybil.typing import Evaluator
 
+import income_client
 from tests.support.processes import ROOT
 
 README: Final = ROOT / "README.md"
-GUIDE: Final = ROOT / "income_client" / "guide"
+PACKAGE: Final = Path(income_client.__file__).parent
+GUIDE: Final = PACKAGE / "guide"
 PAGES: Final = (README, *sorted(GUIDE.glob("*.md")))
 EXAMPLES: Final = ROOT / "tests" / "examples"
 DEMO: Final = (
