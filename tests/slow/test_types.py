@@ -53,6 +53,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The lender's code and the pages' examples, far from the package's sources."""
     folder = tmp_path_factory.mktemp("programs")
     shutil.copytree(CONSUMER, folder / "consumer", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "mypy.ini").write_text("[mypy]\n[mypy-asyncpg.*]\nignore_missing_imports = true\n")
     shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from income_client import from_json, records, to_json
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 from income_client.wire.readers import faults_of, reader_of
-from income_client.wire.scalars import UnusualNumber
+from income_client.wire.scalars import UnusualNumber, kept
 from income_client.wire.times import parse_service_time, parse_utc_time
 from tests.support import strategies
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
@@ -46,7 +46,7 @@ NEW_VALUES: tuple[Any, ...] = (
     [None],
     {},
     {"current": 1, "ytd": ""},
-    {"applicant1": {"text": 2.0**64}},
+    {"applicant1": {"text": Decimal("18446744073709551616.0")}},
 )
 
 
@@ -58,7 +58,7 @@ def _assert_read_or_refused(cls: Any, payload: Any) -> None:
         assert faults_of(cls, payload)
     else:
         assert not faults_of(cls, payload)
-        assert text_of(tree_of(to_json(record))) == text_of(payload)
+        assert text_of(tree_of(to_json(record))) == text_of(kept(payload))
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
