@@ -101,8 +101,8 @@ def test_no_character_can_be_missing_or_too_many() -> None:
 
 
 @given(untyped)
-def test_other_json_is_no_checkpoint(value: Any) -> None:
-    """Whatever else is valid JSON gives the one error and no other."""
+def test_other_json_is_an_error(value: Any) -> None:
+    """Any other valid JSON raises the same error."""
     with pytest.raises(CheckpointError):
         read_checkpoint(text_of(value).decode())
 
@@ -187,8 +187,8 @@ def test_the_checkpoint_of_a_walk_is_no_poller_s() -> None:
 @pytest.mark.parametrize(
     "value", [None, 7, TEXT.encode(), [TEXT], "\ud800", '"\ud800"', "[" * 9999]
 )
-def test_what_is_no_text_of_json_is_an_error(value: object) -> None:
-    """Bytes, lone surrogates and endless nesting give the one error as well."""
+def test_text_that_is_not_json_is_an_error(value: object) -> None:
+    """Bytes, lone surrogates and endless nesting raise the same error."""
     with pytest.raises(CheckpointError):
         read_checkpoint(value)
 

@@ -1,4 +1,4 @@
-"""What a poller counts as handed out, and what it reads again: its events and its status agree."""
+"""A poller's events and status agree on what was delivered and what was read again."""
 
 import contextlib
 import logging
@@ -14,8 +14,8 @@ from tests.support.service import NOW
 
 
 @pytest.mark.parametrize("way", ["records", "batches"])
-async def test_what_is_handed_out_again_counts_again(way: str) -> None:
-    """In the events as in the status, after each record that the consumer has."""
+async def test_a_redelivered_record_counts_again(way: str) -> None:
+    """In the events as in the status, after each delivered record."""
     clock, told, got = JumpingClock(), [], 0
 
     def hear(event: Event) -> None:

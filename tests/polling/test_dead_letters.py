@@ -1,4 +1,4 @@
-"""What could not be read is kept until it is read, and tried again ever more slowly."""
+"""Unreadable records are kept until they are read, and retried ever less often."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -89,7 +89,7 @@ def test_attempts_add_up_and_the_first_is_remembered() -> None:
 
 
 def test_letters_of_the_store_are_known_and_need_not_be_saved() -> None:
-    """A poller that starts again goes on with their schedule."""
+    """A restarted poller resumes their retry schedule."""
     before = DeadLetters()
     put(before, "a")
     put(before, None)
@@ -159,7 +159,7 @@ def test_a_store_that_is_told_has_what_is_dead_and_nothing_else(
 
 
 def test_a_reason_names_the_error_and_stays_short() -> None:
-    """An error holds no content, and a letter no novel."""
+    """A reason is the error's class and message, which has no content, cut to 500 characters."""
     assert reason_of(NotFoundError("get_application(a): 404 Not Found")) == (
         "NotFoundError: get_application(a): 404 Not Found"
     )

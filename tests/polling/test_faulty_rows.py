@@ -1,4 +1,4 @@
-"""Good rows of a page survive bad ones, and nobody learns what was in those."""
+"""Good rows of a page survive bad ones, and no error shows the content of a bad row."""
 
 import json
 from typing import Any
@@ -132,8 +132,8 @@ BAD_ROW = GOOD | {"application_date": None}
         *({**BOUNDS, "applications": rows} for rows in (None, {"0": GOOD}, CANARY)),
     ],
 )
-def test_what_is_no_page_settles_nothing(body: Any) -> None:
-    """JSON of another shape, or bounds of which nobody knows the seconds: no try will mend it."""
+def test_a_reply_that_is_not_a_page_is_an_error(body: Any) -> None:
+    """JSON of another shape, or with unreadable bounds, is an error that no retry mends."""
     error = error_of(body)
     assert isinstance(error, DecodeError)
     assert not error.retryable
@@ -146,8 +146,8 @@ def test_a_page_that_was_cut_short_can_be_asked_for_again(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("depth", [90, 120, 240, 260, 900, 1100])
-def test_no_depth_breaks_whoever_reads_a_page(depth: int) -> None:
-    """However deep a row is nested, there is a page or an error."""
+def test_deep_nesting_breaks_no_reader(depth: int) -> None:
+    """However deep a row is nested, the result is a page or an error."""
     deep = b"[" * depth + b"]" * depth
     rows = json.dumps(GOOD).encode()[:-1] + b',"new":' + deep + b"}"
     head = json.dumps(BOUNDS).encode()[:-1]

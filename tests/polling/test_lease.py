@@ -57,8 +57,8 @@ async def test_the_first_claim_stores_where_it_began() -> None:
     assert (await store.load("default")).checkpoint == checkpoint.text
 
 
-async def test_the_next_claim_goes_on_where_the_last_one_was() -> None:
-    """With its dead letters; and the one before is refused everything."""
+async def test_the_next_lease_resumes_where_the_last_one_was() -> None:
+    """It has the dead letters too, and every save of the previous holder is refused."""
     store = MemoryCheckpointStore()
     first = await taken(store)
     await first.save(at(107))
@@ -90,7 +90,7 @@ async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved
 
 
 async def stale(store: Any) -> Lease:
-    """Return a lease that somebody else has taken since."""
+    """Return a lease that another poller has taken since."""
     lease = await taken(store)
     await taken(store)
     return lease
@@ -107,8 +107,8 @@ async def test_a_cancelled_save_that_was_made_is_ours() -> None:
     await lease.save(at(105))
 
 
-async def test_a_claim_of_somebody_else_is_not_taken_for_ours() -> None:
-    """Although it stores the very text that we had tried to bury letters with."""
+async def test_a_lease_of_another_poller_is_not_taken_for_ours() -> None:
+    """Even if the other one stored the very text that we tried to store."""
     store = FailingStore()
     lease = await taken(store)
     store.failures, store.error = 1, OSError("disk")

@@ -151,8 +151,8 @@ def test_a_checkpoint_is_bounded_by_what_is_listed_again(
 
 
 @given(st.lists(st.integers(-50, 50)))
-def test_it_never_goes_back(seconds: list[int]) -> None:
-    """The second reached is the latest of all that it was advanced to."""
+def test_progress_never_goes_back(seconds: list[int]) -> None:
+    """The second reached is the latest one that it was advanced to."""
     one = progress(0, since=-10)
     for second in seconds:
         one.advance(second)
@@ -205,7 +205,7 @@ def test_a_window_that_ends_far_ahead_is_not_remembered_as_long() -> None:
 
 
 def test_a_later_update_is_believed_while_the_present_is_unknown() -> None:
-    """Where windows are cut short, nothing is heard of it before the last page."""
+    """Where windows are cut short, the present is unknown before the last page."""
     one = progress(10)
     window = Window(12, 14)
     one.admit(key(1), A, listed_in=window, updated=10**7, latest=None)

@@ -96,7 +96,7 @@ def test_waking_never_delays() -> None:
 
 
 def test_waking_cuts_the_pause_after_a_failure() -> None:
-    """Somebody may know that the service is back; a second passes all the same."""
+    """The caller may know that the service is back; one second passes nevertheless."""
     one = schedule(chance=1.0)
     one.begin(100)
     one.fail(101, FAILED, 9)
@@ -139,7 +139,7 @@ def test_refused_credentials_are_tried_each_minute_whatever_the_interval() -> No
 
 
 def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
-    """Whoever asked for it still waits, and the pause grows all the same."""
+    """The waker still waits for a poll, and the pauses keep growing."""
     one = schedule(chance=1.0)
     one.wake()
     for failures in range(1, 4):

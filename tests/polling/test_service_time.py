@@ -84,8 +84,8 @@ async def test_what_was_updated_between_listing_and_reading_comes_once() -> None
         assert ids_of(await rest(place.poll(start=start))) == []
 
 
-async def test_a_service_that_tells_no_time_is_an_error() -> None:
-    """The end of the calendar is no present, and there is nothing else to go by."""
+async def test_a_service_without_any_time_is_an_error() -> None:
+    """The end of the calendar is not the present, and there is no other clock to use."""
     async with scene() as place:
         say(place, echo=253_402_300_799, date="some day")
         with pytest.raises(UnexpectedResponseError, match="sends no time"):
@@ -95,7 +95,7 @@ async def test_a_service_that_tells_no_time_is_an_error() -> None:
 
 @pytest.mark.parametrize("offset", [-86_400, 500])
 async def test_a_date_of_another_clock_costs_no_list_calls(offset: int) -> None:
-    """The first poll learns that the end of the list is the present all the same."""
+    """The first poll still learns that the end of the list is the present."""
     async with scene(clock_offset=offset) as place:
         poller = place.poll()
         waiting = asyncio.create_task(anext(poller, None))

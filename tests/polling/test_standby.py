@@ -79,7 +79,7 @@ class Cluster:
         return replica
 
     async def settle(self) -> None:
-        """Let everybody do what needs no time."""
+        """Let every task do what needs no time."""
         for _ in range(self.rounds):
             await quiet(self.place.service)
             await asyncio.to_thread(time.monotonic)  # once the only thread is idle
@@ -94,7 +94,7 @@ class Cluster:
             await self.settle()
 
     async def result(self, work: Awaitable[T]) -> T:
-        """Return what somebody waits for, and let time pass until it comes."""
+        """Return the result of an awaitable, and advance time until it comes."""
         waiting = asyncio.ensure_future(work)
         await self.settle()
         while not waiting.done():

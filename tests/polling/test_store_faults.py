@@ -42,8 +42,8 @@ async def test_a_failing_commit_costs_no_request(failures: int, saves_first: boo
         assert await rest(place.poll()) == []
 
 
-async def test_a_failing_burial_costs_no_request() -> None:
-    """What could not be read is stored before its batch; the batch is not read again for it."""
+async def test_a_dead_letter_that_cannot_be_stored_costs_no_request() -> None:
+    """Dead letters are stored before their batch, which is not read again for that."""
     async with scene(300) as place:
         store = with_updates(place, 250)
         path = f"*/{place.ids[0]}"
@@ -135,8 +135,8 @@ async def test_a_single_poll_waits_for_the_store_for_a_while() -> None:
         assert 10_000 - store.failures < 10
 
 
-async def test_a_conflict_is_not_waited_for() -> None:
-    """The name is another's, and stays so."""
+async def test_a_conflict_is_not_retried() -> None:
+    """Another poller has the name, and waiting does not change that."""
     async with scene() as place:
         store = with_updates(place, 3)
         batch = await take(place.poll())

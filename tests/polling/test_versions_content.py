@@ -1,4 +1,4 @@
-"""Two replies say the same, or they do not: addresses and order mean nothing, content all."""
+"""Replies are compared by content: the order of members and signed URLs do not matter."""
 
 import json
 from collections.abc import Iterator
@@ -161,6 +161,6 @@ def test_a_signed_address_outside_the_data_means_nothing(extra: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("extra", ADDRESSES[1:])
-def test_what_stands_beside_an_address_is_content(extra: dict[str, Any]) -> None:
-    """Only the address is left out, and not the member that holds it."""
+def test_what_is_beside_an_address_is_content(extra: dict[str, Any]) -> None:
+    """Only the URL is ignored, not the member that holds it."""
     assert meaning(APPLICATION | extra) != meaning(APPLICATION)

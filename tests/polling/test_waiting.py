@@ -76,7 +76,7 @@ async def test_work_may_take_its_time_to_end() -> None:
 
 
 async def test_work_that_fails_while_it_is_cancelled_leaves_no_complaint() -> None:
-    """Nobody asks for that error any more, and the loop must not log it."""
+    """The error is no longer needed, and the loop must not log it."""
     complaints: list[str] = []
     handle = asyncio.get_running_loop().set_exception_handler
     handle(lambda _, context: complaints.append(context["message"]))

@@ -31,7 +31,7 @@ CHICAGO = timezone(timedelta(hours=-6))
 async def test_a_walk_yields_what_one_unlimited_query_returns(
     meaning: str, data: st.DataObject, limit: int, walkers: int
 ) -> None:
-    """Whatever the order, the cuts and the data, the ids are the same, and each comes once."""
+    """Whatever the row order, windows and data, a walk yields every id exactly once."""
     times = data.draw(update_seconds(limit))
     last = max([*times, BASE + 5]) + 5
     after = BASE + data.draw(st.sampled_from([-10, -1, 0, 1, 7]), "after")
@@ -57,7 +57,7 @@ async def test_a_walk_yields_what_one_unlimited_query_returns(
 async def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
     seed: int, walkers: int, order: Any
 ) -> None:
-    """The complete pages of a walk form a chain from one outer bound to the other."""
+    """The complete pages of a walk form a chain from the lower bound to the upper one."""
     chance = Random(seed)
     second, times = BASE, []
     for _ in range(60):
@@ -141,7 +141,7 @@ async def test_rows_and_pages_share_one_position(
     ],
 )
 async def test_a_bound_may_be_given_in_any_form(value: Any, text: str) -> None:
-    """Aware times are converted to the service's zone, naive ones are in it already."""
+    """Aware times are converted to the service's zone; naive times are taken to be in it."""
     async with (
         ListService(rows={}, now=1_800_000_000) as service,
         IncomeClient(
@@ -158,7 +158,7 @@ async def test_a_bound_may_be_given_in_any_form(value: Any, text: str) -> None:
 
 
 async def test_fractions_of_a_second_widen_the_span() -> None:
-    """The lower bound goes down to a whole second, and the upper one up."""
+    """The lower bound is rounded down to a whole second, the upper one up."""
     half = timedelta(milliseconds=500)
     noon = datetime(2026, 6, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
     service = ListService(rows={}, now=1_800_000_000)
@@ -170,7 +170,7 @@ async def test_fractions_of_a_second_widen_the_span() -> None:
 
 
 async def test_a_walk_without_a_lower_bound_begins_at_the_beginning_of_time() -> None:
-    """What the service would take for an unset bound does not matter: it is always sent."""
+    """The lower bound is always sent, so the service's default for it does not matter."""
     service = ListService(rows=rows_at([1, 86_400, BASE]), now=BASE + 10)
     async with serving(service) as client:
         assert set(await ids_of(client.list_applications())) == service.ids
@@ -204,7 +204,7 @@ async def test_a_walk_without_a_lower_bound_begins_at_the_beginning_of_time() ->
 async def test_an_invalid_argument_is_refused_before_anything_is_sent(
     wrong: dict[str, Any],
 ) -> None:
-    """No walk begins with a limit that the service would cap, or with bounds that say nothing."""
+    """A limit that the service would cap, or contradictory bounds, raise before any request."""
     service = ListService(rows={}, now=BASE)
     async with serving(service) as client:
         with pytest.raises(ConfigurationError):

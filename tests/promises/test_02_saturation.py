@@ -1,4 +1,4 @@
-"""Promise 2: a full page covers nothing, and what cannot be read is named, never dropped."""
+"""Promise 2: a full page proves nothing, and rows that cannot be read are reported, not dropped."""
 
 import contextlib
 from random import Random
@@ -28,7 +28,7 @@ SMALL_LIMITS = st.sampled_from([2, 3, 5])
 async def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
     meaning: str, data: st.DataObject, limit: int, walkers: int, order: Any
 ) -> None:
-    """Crowded seconds that share every page with their neighbours are told apart."""
+    """Seconds with fewer rows than the limit are read, even beside equally crowded ones."""
     nearly_full = st.sampled_from([limit - 1, limit - 1, 1, 0])
     sizes = data.draw(st.lists(nearly_full, min_size=2, max_size=8))
     times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
@@ -48,7 +48,7 @@ async def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
 async def test_a_saturated_second_is_named_after_everything_else(
     data: st.DataObject, limit: int, walkers: int, order: Any
 ) -> None:
-    """Seconds with as many rows as the limit are named; what is not in them is yielded."""
+    """Seconds with as many rows as the limit are reported; all other rows are yielded."""
     meaning = data.draw(st.sampled_from(list(MEANINGS)), "meaning")
     on_saturated: Any = data.draw(st.sampled_from(["raise", "report"]), "on_saturated")
     crowd = st.sampled_from([limit, 3 * limit, limit - 1, 1, 0])
@@ -117,10 +117,10 @@ async def test_rows_beside_a_saturated_second_come_once(concurrency: int, order:
 
 
 @given(st.data(), SMALL_LIMITS, WALKERS)
-async def test_a_reading_of_any_kind_leaves_no_crowd_unnamed(
+async def test_every_row_is_yielded_or_its_second_is_reported(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
-    """With cut windows and bounds in the future too, a row is yielded, or its second is named."""
+    """With capped windows and future bounds too, each row is yielded or its second reported."""
     sizes = data.draw(st.lists(st.integers(0, 2 * limit), min_size=1, max_size=4))
     times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
     after = BASE + data.draw(st.sampled_from([-7, -1, 0]), "after")
@@ -142,7 +142,7 @@ async def test_a_reading_of_any_kind_leaves_no_crowd_unnamed(
 
 
 async def test_a_page_of_exactly_limit_rows_is_full() -> None:
-    """Ten rows for a limit of ten may hide an eleventh, and the window is asked for in parts."""
+    """Ten rows for a limit of ten may hide an eleventh, so the window is split."""
     service = ListService(rows=rows_at([BASE + 60 * n for n in range(11)]), now=LATER)
     async with serving(service) as client:
         found = await ids_of(walk(client, BASE - 1, BASE + 601, limit=10))
@@ -158,7 +158,7 @@ async def test_a_page_of_exactly_limit_rows_is_full() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_a_service_that_ignores_the_limit_loses_nothing(concurrency: int) -> None:
-    """A page with more rows than were asked for is full, and its window is divided."""
+    """A page with more rows than the limit counts as full, and its window is split."""
     chance = Random(3)
     service = ListService(
         rows=rows_at([BASE + chance.randrange(3_000) for _ in range(120)]), now=LATER
@@ -184,8 +184,8 @@ async def test_a_service_that_ignores_the_limit_loses_nothing(concurrency: int) 
     assert Window(BASE + 1_000, BASE + 1_001) in paginator.saturated
 
 
-async def test_every_page_is_asked_for_with_the_limit_that_it_is_judged_by() -> None:
-    """The limit is sent each time, also where it is the default."""
+async def test_every_request_carries_the_limit() -> None:
+    """The limit is sent with each request, even where it is the default."""
     service = ListService(rows=rows_at([BASE + 60 * n for n in range(30)]), now=LATER)
     async with serving(service) as client:
         await ids_of(walk(client, BASE - 1, None))
@@ -196,30 +196,30 @@ async def test_every_page_is_asked_for_with_the_limit_that_it_is_judged_by() -> 
 
 
 def crowded(count: int) -> ListService:
-    """Return a service with one second of so many rows among quiet ones."""
+    """Return a service with this many rows in one second, among sparse ones."""
     times = [BASE + 50] * count + [BASE + 7 * n for n in range(7)]
     return ListService(rows=rows_at(times), now=LATER)
 
 
 def is_narrow(query: Query) -> bool:
-    """Say whether a question is one of the narrower forms about the crowded second."""
+    """Return whether a request is one of the narrower windows around the crowded second."""
     width = (query.before or 0) - (query.after or 0)
     return width <= 1 and BASE + 48 <= (query.after or 0) <= BASE + 51
 
 
 @pytest.mark.parametrize("shift", [(-1, 0), (0, 1), (-1, 1), (1, 0), (0, -1)])
 @pytest.mark.parametrize("on_saturated", ["raise", "report"])
-async def test_a_narrower_form_that_was_echoed_otherwise_proves_nothing(
+async def test_a_narrower_window_with_a_wrong_echo_proves_nothing(
     shift: tuple[int, int], on_saturated: str
 ) -> None:
-    """Forms that hold every row of the full page are not believed with other bounds."""
+    """A narrower window whose echo has other bounds is not trusted, even with all rows."""
     service = crowded(25)
     crowd = sorted(key for key in service.ids if service.rows[key] == BASE + 50)
 
     def lie(query: Query, page: Page) -> Reply:
         if not is_narrow(query):
             return page
-        # The first ten are the full page; each form gives five of them and is not full.
+        # The first ten are the full page; each narrower window gives five of them and is not full.
         half = crowd[:5] if query.after == BASE + 49 else crowd[5:10]
         first, last = shift
         after, before = (query.after or 0) + first, (query.before or 0) + last
@@ -240,8 +240,8 @@ async def test_a_narrower_form_that_was_echoed_otherwise_proves_nothing(
 
 
 @pytest.mark.parametrize("shown", [0, 3, 9])
-async def test_narrower_forms_without_all_rows_of_the_full_page_prove_nothing(shown: int) -> None:
-    """A service that answers them with fewer rows than it has just given is not believed."""
+async def test_a_narrower_window_that_misses_known_rows_proves_nothing(shown: int) -> None:
+    """A reply with fewer rows than the full page already gave is not trusted."""
     service = crowded(25)
 
     def lie(query: Query, page: Page) -> Reply:
@@ -263,8 +263,8 @@ async def test_narrower_forms_without_all_rows_of_the_full_page_prove_nothing(sh
 
 
 @pytest.mark.parametrize("status", [400, 422])
-async def test_narrower_forms_that_are_refused_leave_the_second_saturated(status: int) -> None:
-    """A service without empty windows is neither an error of the walk nor a reason to believe."""
+async def test_a_second_stays_saturated_if_narrower_windows_are_refused(status: int) -> None:
+    """If the service refuses empty windows the walk does not fail; it reports the second."""
     service = crowded(25)
     service.twist = lambda query, page: status if is_narrow(query) else page
     found: list[str] = []
@@ -277,8 +277,8 @@ async def test_narrower_forms_that_are_refused_leave_the_second_saturated(status
     assert len(found) == 7
 
 
-async def test_a_row_that_moves_while_a_second_is_narrowed_down_saturates_nothing() -> None:
-    """The second is asked about anew: one update is no reason to end a walk with an error."""
+async def test_an_update_while_a_second_is_narrowed_does_not_saturate_it() -> None:
+    """The second is requested again: one concurrent update does not fail the walk."""
     rules = Rules(lower_closed=True, upper_closed=True)
     times = [BASE + second for second in (4, 5, 6) for _ in range(6)]
     service = ListService(rows=rows_at(times), now=BASE + 100, rules=rules)
@@ -300,10 +300,10 @@ async def test_a_row_that_moves_while_a_second_is_narrowed_down_saturates_nothin
 
 @pytest.mark.parametrize("before", [None, BASE + 20 * DAY])
 @pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_service_that_gives_the_same_rows_to_every_question_is_an_error(
+async def test_a_service_that_ignores_the_bounds_is_an_error(
     before: int | None, concurrency: int
 ) -> None:
-    """It does not apply the bounds, and is found out before a billion questions."""
+    """The same rows for every window are detected early, not after a billion requests."""
     service = ListService(rows=rows_at([BASE] * 10), now=LATER, most_requests=500)
     keys = tuple(service.rows)
 
@@ -318,10 +318,10 @@ async def test_a_service_that_gives_the_same_rows_to_every_question_is_an_error(
 
 
 @given(st.data(), WALKERS)
-async def test_hostile_pages_end_in_an_error_or_in_named_seconds(
+async def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
     data: st.DataObject, walkers: int
 ) -> None:
-    """Rows, counts and echoes that contradict each other at random end no walk in a loop."""
+    """Random contradictions of rows, counts and echoes never make a walk loop forever."""
     chance = Random(data.draw(st.integers(0, 2**32)))
     rules = data.draw(readings(40, oldest=None, widest=None))
     service = ListService(
@@ -350,8 +350,8 @@ async def test_hostile_pages_end_in_an_error_or_in_named_seconds(
     assert not service.overran
 
 
-async def test_what_to_do_about_saturated_seconds_is_one_of_two() -> None:
-    """Anything else is refused before anything is sent."""
+async def test_an_invalid_choice_for_saturated_seconds_is_refused() -> None:
+    """Anything but the two allowed values raises before any request."""
     service = crowded(1)
     async with serving(service) as client:
         with pytest.raises(ConfigurationError):

@@ -19,7 +19,7 @@ LONG_ID = 4_000
 
 
 def spread(count: int, *, seed: int = 1, **rules: Any) -> ListService:
-    """Return a service with so many applications, most of them late in the span."""
+    """Return a service with this many applications, most of them late in the span."""
     chance = Random(seed)
     rows = rows_at([BASE + int(SPAN * chance.random() ** 0.4) for _ in range(count)])
     return ListService(rows=rows, now=BASE + SPAN + 3 * DAY, rules=Rules(**rules))
@@ -33,7 +33,7 @@ def spread(count: int, *, seed: int = 1, **rules: Any) -> ListService:
 async def test_a_slow_consumer_stops_the_requests(
     seed: int, walkers: int, stops: list[int]
 ) -> None:
-    """While a row is held, each walker asks once more at the most, and then nobody asks."""
+    """While the consumer holds a row, each walker sends at most one more request."""
     service = spread(150, seed=seed, order="random", slowness=2)
     given_rows = 0
     async with serving(service) as client:
@@ -49,8 +49,8 @@ async def test_a_slow_consumer_stops_the_requests(
 
 
 @pytest.mark.parametrize("before", [None, BASE + SPAN + 1])
-async def test_a_walk_asks_nothing_before_it_is_iterated(before: int | None) -> None:
-    """Making a walk costs nothing, and so does looking at it."""
+async def test_a_walk_sends_nothing_before_it_is_iterated(before: int | None) -> None:
+    """Creating a walk and reading its attributes sends no request."""
     service = spread(20)
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, before)
@@ -63,13 +63,13 @@ async def test_a_walk_asks_nothing_before_it_is_iterated(before: int | None) -> 
 
 
 def summaries() -> int:
-    """Count the summaries that exist."""
+    """Count the application summaries in memory."""
     return sum(type(one) is ApplicationSummary for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("walkers", [1, 8])
 async def test_few_rows_wait_for_a_slow_consumer(walkers: int) -> None:
-    """However long the walk, the rows in memory are two pages of each walker at the most."""
+    """However long the walk, at most two pages per walker are in memory."""
     service = spread(2_000, order="random")
     given_rows = 0
     async with serving(service) as client:
@@ -84,8 +84,8 @@ async def test_few_rows_wait_for_a_slow_consumer(walkers: int) -> None:
 
 
 async def most_memory(count: int, walkers: int, before: int | None) -> int:
-    """Return the most memory that a walk over so many applications held, in bytes."""
-    # Each id is long, so that whatever keeps ids can be seen from outside.
+    """Return the peak memory of a walk over this many applications, in bytes."""
+    # Each id is long, so that ids that are kept show in the memory used.
     service = spread(0, slowness=4)
     chance = Random(count)
     for number in range(count):
@@ -98,7 +98,7 @@ async def most_memory(count: int, walkers: int, before: int | None) -> int:
             async for _ in paginator:
                 given_rows += 1
                 if given_rows % 20 == 0:
-                    # What the service has written down of the walk is not the walk's.
+                    # The service's own log of requests does not count.
                     service.pages.clear()
                     gc.collect(0)
                     most = max(most, tracemalloc.get_traced_memory()[0])
@@ -109,8 +109,8 @@ async def most_memory(count: int, walkers: int, before: int | None) -> int:
 
 
 @pytest.mark.parametrize(("walkers", "before"), [(1, None), (4, BASE + SPAN + 1)])
-async def test_what_is_remembered_of_rows_is_bounded(walkers: int, before: int | None) -> None:
-    """Ids are kept for a few pages of each walker, and not for the length of the walk."""
+async def test_remembered_ids_are_bounded(walkers: int, before: int | None) -> None:
+    """Ids are kept for a few pages per walker, not for the whole walk."""
     most = await most_memory(1_000, walkers, before)
     pages = 10 * LONG_ID * (walkers + 1)
     assert most < 12 * pages, f"{most / pages:.1f} pages for each walker"
@@ -118,7 +118,7 @@ async def test_what_is_remembered_of_rows_is_bounded(walkers: int, before: int |
 
 @given(st.integers(0, 2**32), WALKERS)
 async def test_the_checkpoint_is_short(seed: int, walkers: int) -> None:
-    """It holds the span and some intervals for each walker, and no id."""
+    """The checkpoint holds the span and a few intervals per walker, and no ids."""
     service = spread(70, seed=seed, order="random", slowness=12)
     longest = 0
     async with serving(service) as client:
@@ -131,7 +131,7 @@ async def test_the_checkpoint_is_short(seed: int, walkers: int) -> None:
 
 @pytest.mark.parametrize("walkers", [2, 4])
 async def test_nothing_waits_for_order(walkers: int) -> None:
-    """While the reply to one question is missing, what lies outside its window is yielded."""
+    """While one reply is outstanding, rows of other windows are yielded."""
     service = spread(600, order="random")
     found: list[str] = []
     async with serving(service) as client:

@@ -1,4 +1,4 @@
-"""Promise 4: an open walk ends with the present second, and updates during it lose nothing."""
+"""Promise 4: an open walk reads up to the present second, and updates during it lose nothing."""
 
 from collections.abc import Sequence
 from random import Random
@@ -31,7 +31,7 @@ FUTURES = ["accept", "lower", "refuse"]
 async def test_an_open_walk_reads_up_to_the_present_second(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
-    """Everything is yielded once, the rows of the second in which the walk ends included."""
+    """Every row is yielded once, including those of the second in which the walk ends."""
     times = data.draw(update_seconds(limit))
     now = max(times, default=BASE) + data.draw(st.sampled_from([0, 0, 1, 30]), "since the last")
     after = BASE + data.draw(st.sampled_from([-10, -1, 0]), "after")
@@ -63,7 +63,7 @@ class Updates:
     """Before the answer to which question, and in which second, what was updated."""
 
     def happen(self) -> None:
-        """Update some applications, and let some time pass."""
+        """Update some applications, and advance the clock."""
         chance, service = self.chance, self.service
         if chance.random() < 0.5:
             return
@@ -80,7 +80,7 @@ class Updates:
         service.now += chance.choice([0, 0, 0, 1, 1, 1, 3, 50])
 
     def before(self, question: int, after: int) -> set[str]:
-        """Return what was updated before the answer to a question, and after a second."""
+        """Return what was updated before the reply to a request, and after a given second."""
         return {key for number, at, key in self.moved if number <= question and at > after}
 
 
@@ -93,7 +93,7 @@ class Updates:
 async def test_updates_during_a_walk_lose_nothing(
     data: st.DataObject, limit: int, walkers: int, ahead: int | None
 ) -> None:
-    """An application that moves to the present while it is walked is yielded all the same.
+    """An application that is updated during the walk is still yielded.
 
     A service that hides the present second hides what is updated again and again: there
     each application is updated once. What is updated before the answer to the last question
@@ -171,7 +171,7 @@ async def updates_at_each_request(rules: Rules, seconds: int, jump: int) -> None
 async def test_an_update_at_any_request_of_the_walk_is_found(
     meaning: str, future: Any, rounds_up: bool, seconds: int
 ) -> None:
-    """Whichever request it comes before, an application is yielded that moves to the present."""
+    """An application updated before any one request of the walk is still yielded."""
     rules = Rules(future=future, rounds_up=rounds_up, order="newest", **MEANINGS[meaning])
     await updates_at_each_request(rules, seconds, 0)
 
@@ -179,7 +179,7 @@ async def test_an_update_at_any_request_of_the_walk_is_found(
 @pytest.mark.parametrize("future", FUTURES)
 @pytest.mark.parametrize("cut", ["start", "end"])
 async def test_a_clock_that_leaps_at_any_request_hides_nothing(cut: Any, future: Any) -> None:
-    """More time may pass between two requests than a service serves in one window."""
+    """More time may pass between two requests than the service's widest window."""
     rules = Rules(future=future, widest=40, cut=cut, order="newest")
     await updates_at_each_request(rules, 1, 100)
 
@@ -190,7 +190,7 @@ async def test_a_clock_that_leaps_at_any_request_hides_nothing(cut: Any, future:
 async def test_the_last_page_is_read_after_everything_else(
     meaning: str, future: Any, concurrency: int
 ) -> None:
-    """It is asked for when nothing else is under way, is complete, and reaches the present."""
+    """It is requested when no other request is open, is complete, and reaches the present."""
     rules = Rules(future=future, order="random", slowness=9, **MEANINGS[meaning])
     times = [BASE + 13 * n for n in range(40)]
     service = ListService(rows=rows_at(times), now=BASE + 600, rules=rules)
@@ -222,7 +222,7 @@ async def test_the_last_page_is_read_after_everything_else(
 
 @pytest.mark.parametrize("future", ["lower", "refuse"])
 async def test_two_pages_of_one_second_prove_nothing(future: Any) -> None:
-    """Behind an exclusive bound, rows of the present second show when it has passed."""
+    """Behind an exclusive bound, rows of the present second show only once it has passed."""
     service = ListService(
         rows=rows_at([BASE, BASE + 9, BASE + 9]), now=BASE + 9, rules=Rules(future=future)
     )
@@ -235,10 +235,10 @@ async def test_two_pages_of_one_second_prove_nothing(future: Any) -> None:
 
 @pytest.mark.parametrize("before", [None, BASE + 50])
 @pytest.mark.parametrize("future", ["accept", "lower"])
-async def test_a_service_whose_clock_stands_still_ends_the_walk(
+async def test_a_walk_ends_although_the_service_s_clock_is_stuck(
     future: Any, before: int | None
 ) -> None:
-    """After some patience the walk takes the clock as it is; it neither loops nor fails."""
+    """After some attempts the walk accepts the clock as it is; it neither loops nor fails."""
     rules = Rules(future=future, clock_stands=True)
     service = ListService(
         rows=rows_at([BASE + n for n in range(9)]), now=BASE + 9, rules=rules, most_requests=60
@@ -250,16 +250,16 @@ async def test_a_service_whose_clock_stands_still_ends_the_walk(
 
 
 @given(data=st.data(), rows=st.integers(0, 40), walkers=WALKERS)
-async def test_a_crowd_in_the_present_second_is_yielded_or_named(
+async def test_a_burst_in_the_present_second_is_yielded_or_reported(
     data: st.DataObject, rows: int, walkers: int
 ) -> None:
-    """A burst in the very second of the walk is never dropped in silence, and ends it."""
+    """A burst in the second in which the walk ends is never dropped silently."""
     rules = data.draw(
         readings(
             500, oldest=None, widest=None, clock_stands=data.draw(st.booleans(), "clock stands")
         )
     )
-    # A second that never passes, and behind which no bound may lie, cannot be narrowed down.
+    # A second that never passes cannot be narrowed if no bound may lie after it.
     assume(not rules.clock_stands or rules.future == "accept")
     times = [BASE + 500] * rows + [BASE + n for n in range(30)]
     service = ListService(rows=rows_at(times), now=BASE + 500, rules=rules)
@@ -277,10 +277,10 @@ async def test_a_crowd_in_the_present_second_is_yielded_or_named(
 
 @pytest.mark.parametrize("end", ["9999-12-31T23:59:59", "9999-12-31T00:00:00"])
 @pytest.mark.parametrize("rows", [5, 60])
-async def test_an_unset_bound_that_is_echoed_as_the_end_of_time_is_no_present(
+async def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(
     end: str, rows: int
 ) -> None:
-    """Such a service is walked to its end like any other."""
+    """A service that echoes the end of time for an unset bound is walked to the present."""
     service = ListService(rows=rows_at([BASE + 9 * n for n in range(rows)]), now=BASE + 600)
 
     def endless(query: Query, page: Page) -> Reply:
@@ -299,8 +299,8 @@ async def test_an_unset_bound_that_is_echoed_as_the_end_of_time_is_no_present(
 
 
 @pytest.mark.parametrize("before", [None, BASE + 50])
-async def test_a_service_that_refuses_every_question_is_an_error(before: int | None) -> None:
-    """There is another way to ask about the future, and none to ask about everything."""
+async def test_a_service_that_refuses_every_request_is_an_error(before: int | None) -> None:
+    """The walk has an alternative to future bounds, but none if every window is refused."""
     service = ListService(rows=rows_at([BASE]), now=BASE + 10, twist=lambda query, page: 400)
     async with serving(service) as client:
         with pytest.raises(InvalidRequestError):
@@ -309,7 +309,7 @@ async def test_a_service_that_refuses_every_question_is_an_error(before: int | N
 
 
 async def test_an_upper_bound_of_the_caller_that_is_refused_is_an_error() -> None:
-    """Nothing else can be asked in its place."""
+    """The caller's bound has no substitute, so the refusal is raised."""
     service = ListService(rows=rows_at([BASE]), now=BASE + 10, rules=Rules(future="refuse"))
     async with serving(service) as client:
         with pytest.raises(InvalidRequestError):
@@ -322,7 +322,7 @@ async def test_an_upper_bound_of_the_caller_that_is_refused_is_an_error() -> Non
 async def test_updates_of_the_emulated_service_are_found(
     upper_closed: bool, future: str, concurrency: int
 ) -> None:
-    """The same holds against the emulator, while its clock runs."""
+    """Updates during a walk are also found in the emulator, while its clock runs."""
     clock = JumpingClock()
     options: dict[str, Any] = {"future": future, "upper_closed": upper_closed}
     async with (

@@ -1,4 +1,4 @@
-"""Promise 5: a walk believes the window that the service says it applied, and asks for the rest."""
+"""Promise 5: a walk trusts the window that the service echoes, and requests the rest."""
 
 from collections.abc import Callable
 from random import Random
@@ -35,7 +35,7 @@ HOUR = 3_600
 
 
 def applied(service: ListService, after: int, before: int, limit: int) -> Page:
-    """Answer for other bounds than those that were asked for, and say so."""
+    """Answer for other bounds than the requested ones, and echo those."""
     query = Query(after=after, before=before, limit=limit, sent={})
     page = service.page(query)
     assert isinstance(page, Page)
@@ -46,7 +46,7 @@ def applied(service: ListService, after: int, before: int, limit: int) -> Page:
 async def test_windows_cut_short_at_random_lose_nothing(
     data: st.DataObject, limit: int, walkers: int, cut: str
 ) -> None:
-    """However short a service cuts each window, and at whichever end, the rest is asked again."""
+    """However short the service cuts a window, at either end, the rest is requested again."""
     times = data.draw(update_seconds(limit))
     last = max([*times, BASE + 5]) + 5
     rules = data.draw(readings(last - BASE, oldest=None, widest=None))
@@ -58,7 +58,7 @@ async def test_windows_cut_short_at_random_lose_nothing(
     def cut_short(query: Query, page: Page) -> Reply:
         after, before = page.after, page.before
         if before - after > 4 and chance.random() < 0.7:
-            # Often at the second of a row, which one of the two pages has to hold.
+            # Often at the second of a row, which must be in one of the two pages.
             within = [second for second in times if after < second < before - 2]
             third = after + chance.randint(1, (before - after) // 3)
             after = chance.choice([*within, third]) if cut != "end" else after
@@ -80,7 +80,7 @@ async def test_windows_cut_short_at_random_lose_nothing(
 async def test_windows_of_an_hour_at_most_are_walked_hour_by_hour(
     before: int | None, cut: Any, meaning: str
 ) -> None:
-    """A service with a widest window gives everything, in a number of requests that fits it."""
+    """A service with a maximum window is walked in full, in about as many requests as needed."""
     times = [BASE + 97 * n for n in range(50)]
     rules = Rules(widest=600, cut=cut, **MEANINGS[meaning])
     service = ListService(rows=rows_at(times), now=BASE + 5_000, rules=rules)
@@ -94,7 +94,7 @@ async def test_windows_of_an_hour_at_most_are_walked_hour_by_hour(
 async def test_wider_windows_hide_nothing(
     data: st.DataObject, limit: int, walkers: int, earlier: int, later: int
 ) -> None:
-    """A service that rounds its windows outwards gives all that was asked for, each row once."""
+    """From a service that rounds windows outwards, each requested row comes once."""
     chance = Random(data.draw(st.integers(0, 2**32)))
     second, times = BASE, []
     for _ in range(data.draw(st.sampled_from([0, limit, 30]), "rows")):
@@ -117,7 +117,7 @@ async def test_wider_windows_hide_nothing(
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("oldest", [BASE - 5, BASE, BASE + 100, BASE + 4_999, BASE + 9_000])
 async def test_what_is_no_longer_kept_is_passed_over(oldest: int, concurrency: int) -> None:
-    """A lower bound that the service raises is no error: there is nothing before it."""
+    """A lower bound that the service raises to its retention limit is not an error."""
     times = [BASE + 97 * n for n in range(50)]
     for before in (None, BASE + 5_000):
         rules = Rules(oldest=oldest, order="random")
@@ -130,10 +130,8 @@ async def test_what_is_no_longer_kept_is_passed_over(oldest: int, concurrency: i
 
 
 @given(st.integers(0, 2**32), WALKERS)
-async def test_a_retention_that_moves_on_during_the_walk_loses_nothing_that_is_kept(
-    seed: int, walkers: int
-) -> None:
-    """What is still kept at the end of the walk was yielded."""
+async def test_a_moving_retention_limit_loses_nothing_that_is_kept(seed: int, walkers: int) -> None:
+    """Everything that the service still keeps at the end of the walk was yielded."""
     chance = Random(seed)
     service = ListService(
         rows=rows_at([BASE + chance.randrange(5_000) for _ in range(50)]), now=BASE + 3 * DAY
@@ -157,7 +155,7 @@ async def test_a_retention_that_moves_on_during_the_walk_loses_nothing_that_is_k
 async def test_windows_of_another_zone_are_an_error_or_lose_nothing(
     before: int | None, hours: int
 ) -> None:
-    """A service that reads bounds in another zone and says so is found out, or walked in full."""
+    """A service that applies bounds in another zone raises an error or is walked in full."""
     times = [BASE + 1_700 * n for n in range(50)]
     service = ListService(rows=rows_at(times), now=BASE + DAY, most_requests=500)
 
@@ -183,7 +181,7 @@ async def test_windows_of_another_zone_are_an_error_or_lose_nothing(
 async def rest_of(
     service: ListService, client: IncomeClient, paginator: ApplicationPaginator
 ) -> set[str]:
-    """Mend the service, and return what a walk that resumes from the checkpoint yields."""
+    """Repair the service, and return what a walk resumed from the checkpoint yields."""
     service.twist = lambda query, page: page
     await paginator.aclose()
     return set(await ids_of(client.list_applications(resume=paginator.checkpoint, limit=10)))
@@ -204,7 +202,7 @@ ELSEWHERE: dict[str, Callable[[int, int], tuple[int, int]]] = {
 async def test_a_page_about_another_window_covers_nothing(
     number: int, elsewhere: str, concurrency: int
 ) -> None:
-    """It is an error or asked for again, and never taken for an empty page."""
+    """It raises or is requested again, and never counts as an empty page."""
     times = [BASE + 97 * n for n in range(50)]
     service = ListService(rows=rows_at(times), now=BASE + 30 * DAY)
 
@@ -220,7 +218,7 @@ async def test_a_page_about_another_window_covers_nothing(
         paginator = walk(client, BASE - 1, BASE + 5_000, limit=10, concurrency=concurrency)
         try:
             await collect(paginator, found)
-            # The first page of a walk only tells how much there is, and was not needed.
+            # The first page of a walk only gives the total, and is not needed.
             assert number == 1
         except UnexpectedResponseError:
             assert paginator.progress.covered_fraction < 1.0
@@ -244,7 +242,7 @@ MALFORMED: dict[str, Any] = {
 @pytest.mark.parametrize("malformed", MALFORMED)
 @pytest.mark.parametrize("number", [1, 3])
 async def test_a_malformed_echo_is_an_error(number: int, malformed: str) -> None:
-    """A page that does not say what it answers is never taken for an answer."""
+    """A page without a valid echo is never accepted."""
     times = [BASE + 97 * n for n in range(50)]
     service = ListService(rows=rows_at(times), now=BASE + 30 * DAY)
 
@@ -269,7 +267,7 @@ async def test_a_malformed_echo_is_an_error(number: int, malformed: str) -> None
 async def test_an_echo_at_the_end_of_the_calendar_is_an_error(
     until: int | None, before: int | None
 ) -> None:
-    """The seconds behind it cannot be asked for, and what failed at that was no error of ours."""
+    """The seconds after it cannot be requested, and the error says so."""
     service = ListService(rows=rows_at([BASE + 1]), now=BASE + DAY)
 
     def spoil(_: Query, page: Page) -> Reply:
@@ -288,7 +286,7 @@ async def test_an_echo_at_the_end_of_the_calendar_is_an_error(
 
 @pytest.mark.parametrize("meaning", MEANINGS)
 async def test_fractions_in_an_echo_make_it_narrower(meaning: str) -> None:
-    """A bound between two seconds covers the whole seconds within, and the others are asked."""
+    """A bound between two seconds covers the whole seconds inside; the rest is requested."""
     times = [BASE + 7 * n for n in range(30)]
     service = ListService(
         rows=rows_at(times), now=BASE + 30 * DAY, rules=Rules(**MEANINGS[meaning])
@@ -297,7 +295,7 @@ async def test_fractions_in_an_echo_make_it_narrower(meaning: str) -> None:
     def cut_fractions(query: Query, page: Page) -> Reply:
         if page.before - page.after < 10:
             return page
-        # Applied are the bounds half a second inside: neither is a second of any row.
+        # The service applies bounds half a second further in: neither is the second of a row.
         first, last = page.after + 3, page.before - 3
         keys = [key for key, second in service.rows.items() if first <= second <= last]
         after, before = text_of(first - 1), text_of(last)
@@ -317,7 +315,7 @@ async def test_fractions_in_an_echo_make_it_narrower(meaning: str) -> None:
 async def test_default_and_widest_spans_of_the_emulated_service_hide_nothing(
     knobs: dict[str, Any],
 ) -> None:
-    """What the service takes for unset bounds plays no part in a walk."""
+    """The service's defaults for unset bounds do not affect a walk."""
     clock = JumpingClock()
     async with (
         Emulator(60, clock=clock, days=20, **knobs) as service,
@@ -330,7 +328,7 @@ async def test_default_and_widest_spans_of_the_emulated_service_hide_nothing(
 
 @pytest.mark.parametrize("seconds", [1, 2])
 async def test_windows_too_narrow_to_prove_anything_are_an_error(seconds: int) -> None:
-    """A service that serves a second or two behind each lower bound never hides the rest."""
+    """A service that serves one or two seconds per window raises, and hides nothing."""
     clock = JumpingClock()
     rules: dict[str, Any] = {"max_span": seconds, "span_clamp": "before"}
     async with (

@@ -41,7 +41,7 @@ STOPS = st.tuples(
 async def run_until(
     stop: str, count: int, service: ListService, paginator: ApplicationPaginator, into: list[str]
 ) -> None:
-    """Iterate until so many rows or pages came, turns of the loop passed, or a request failed."""
+    """Iterate until a number of rows, pages or loop turns is reached, or a request fails."""
     match stop:
         case "rows":
             while count and (row := await anext(paginator, None)) is not None:
@@ -92,7 +92,7 @@ async def test_a_walk_stopped_anywhere_and_resumed_loses_nothing(
     stops: list[tuple[str, int, bool]],
     is_open: bool,
 ) -> None:
-    """Whatever stops it, what was yielded and what the resumed walk yields is everything.
+    """Wherever a walk stops, its rows and those of the resumed walk are complete.
 
     The same walk goes on by itself when it is iterated again, and repeats no row.
     """
@@ -121,10 +121,10 @@ async def test_a_walk_stopped_anywhere_and_resumed_loses_nothing(
 
 
 @given(data=st.data(), limit=LIMITS, walkers=WALKERS, by_page=st.booleans())
-async def test_a_row_is_covered_once_the_consumer_came_back_for_the_next(
+async def test_a_row_is_covered_once_the_next_one_is_requested(
     data: st.DataObject, limit: int, walkers: int, by_page: bool
 ) -> None:
-    """Resumed from the checkpoint after any row, a walk yields that row again, and the rest."""
+    """A walk resumed from the checkpoint after any row yields that row again, and the rest."""
     times = data.draw(update_seconds(limit))
     last = max([*times, BASE + 5]) + 5
     before = data.draw(st.sampled_from([None, last]), "before")
@@ -162,7 +162,7 @@ async def test_a_row_is_covered_once_the_consumer_came_back_for_the_next(
 async def test_walks_that_follow_each_other_lose_no_update(
     data: st.DataObject, limit: int, walkers: int, rounds: list[int]
 ) -> None:
-    """An open walk resumed after its end yields what was updated since, in the same second too."""
+    """An open walk resumed after its end yields later updates, even of the same second."""
     times = data.draw(update_seconds(limit))
     now = max(times, default=BASE) + 2
     rules = data.draw(readings(now - BASE, oldest=None))
@@ -192,7 +192,7 @@ async def test_walks_that_follow_each_other_lose_no_update(
 async def test_no_second_that_has_not_passed_is_covered(
     date_ahead: int | None, cut: Any, walkers: int
 ) -> None:
-    """A service that cuts windows short, in the future too, tells no present by the cut."""
+    """A shortened window does not show the present, as the service cuts future windows too."""
     rules = Rules(widest=3_600, cut=cut, date_ahead=date_ahead, order="random")
     times = [BASE + 100 * n for n in range(60)] + [BASE + 5_990 + n for n in range(9)]
     service = ListService(rows=rows_at(times), now=BASE + 6_000, rules=rules)
@@ -209,7 +209,7 @@ async def test_no_second_that_has_not_passed_is_covered(
 
 @pytest.mark.parametrize("date_ahead", [0, None])
 async def test_an_echo_without_end_covers_no_future(date_ahead: int | None) -> None:
-    """Where an unset bound is echoed as the end of time, what is updated later comes later."""
+    """If an unset bound is echoed as the end of time, later updates are still yielded later."""
     service = ListService(
         rows=rows_at([BASE + 9 * n for n in range(20)]),
         now=BASE + 600,
@@ -235,10 +235,10 @@ async def test_an_echo_without_end_covers_no_future(date_ahead: int | None) -> N
 
 @pytest.mark.parametrize("ahead", [5, 3_600])
 @pytest.mark.parametrize("future", ["accept", "lower"])
-async def test_what_is_updated_before_an_upper_bound_in_the_future_comes_when_resumed(
+async def test_updates_before_a_future_upper_bound_come_when_resumed(
     future: Any, ahead: int
 ) -> None:
-    """A walk that ends before its upper bound has passed leaves the seconds ahead uncovered."""
+    """A walk that ends before its upper bound has passed leaves the future uncovered."""
     times = [BASE + 9 * n for n in range(40)]
     service = ListService(rows=rows_at(times), now=BASE + 400, rules=Rules(future=future))
     before = BASE + 400 + ahead
@@ -260,7 +260,7 @@ async def test_what_is_updated_before_an_upper_bound_in_the_future_comes_when_re
 @pytest.mark.parametrize("by_page", [False, True])
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_leaving_a_walk_covers_nothing_more(concurrency: int, by_page: bool) -> None:
-    """The page in the hands of a consumer that leaves its loop comes again."""
+    """The page that a consumer holds when it leaves its loop is yielded again."""
     service = ListService(rows=rows_at([BASE + 37 * n for n in range(60)]), now=BASE + 30 * DAY)
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 5_000, limit=10, concurrency=concurrency)
@@ -280,7 +280,7 @@ async def test_leaving_a_walk_covers_nothing_more(concurrency: int, by_page: boo
 
 @pytest.mark.parametrize("meaning", MEANINGS)
 async def test_what_is_covered_is_not_read_again(meaning: str) -> None:
-    """A walk with an upper bound asks nothing after its end, and only the rest before it."""
+    """A finished walk with an upper bound sends nothing; an unfinished one reads the rest."""
     rules = Rules(order="random", **MEANINGS[meaning])
     times = [BASE + 37 * n for n in range(200)]
     service = ListService(rows=rows_at(times), now=BASE + 30 * DAY, rules=rules)
@@ -294,7 +294,7 @@ async def test_what_is_covered_is_not_read_again(meaning: str) -> None:
         assert len(found) == 200
         whole = len(service.queries)
         again = await ids_of(client.list_applications(limit=10, resume=checkpoint))
-        # At most the page in the consumer's hands and one of each other walker come again.
+        # At most the page that the consumer holds and one per other walker come again.
         assert len(again) <= 50 + 4 * 10
         assert len(service.queries) - whole < asked
         asked = len(service.queries)
@@ -303,7 +303,7 @@ async def test_what_is_covered_is_not_read_again(meaning: str) -> None:
 
 
 async def test_a_saturated_second_is_never_covered() -> None:
-    """A resumed walk asks about it again, and names it again."""
+    """A resumed walk requests it again, and reports it again."""
     rows = rows_at([BASE + 50] * 30 + [BASE + n for n in range(40)])
     service = ListService(rows=rows, now=BASE + 30 * DAY)
     async with serving(service) as client:
@@ -319,7 +319,7 @@ async def test_a_saturated_second_is_never_covered() -> None:
 @pytest.mark.parametrize("before", [None, BASE + 3_000])
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_a_failure_of_any_request_loses_nothing(concurrency: int, before: int | None) -> None:
-    """Whichever request is refused, iterated again or resumed the walk yields the rest."""
+    """Whichever request fails, iterating again or resuming yields the rest."""
     number = requests = 0
     while number <= requests:
         number += 1
@@ -349,7 +349,7 @@ async def test_a_failure_of_any_request_loses_nothing(concurrency: int, before: 
 
 @pytest.mark.parametrize("turns", range(0, 120, 8))
 async def test_cancelled_twice_in_a_row_a_walk_still_resumes(turns: int) -> None:
-    """A second cancellation, while the first one is cleaned up after, loses nothing either."""
+    """A second cancellation during the cleanup of the first loses nothing."""
     times = [BASE + 37 * n for n in range(60)]
     service = ListService(rows=rows_at(times), now=BASE + 5_000, rules=Rules(slowness=5))
     found: list[str] = []
@@ -380,14 +380,14 @@ async def checkpoint_of(service: ListService) -> str:
 
 
 def half_walked() -> ListService:
-    """Return a service with some applications, long ago."""
+    """Return a service with some applications of long ago."""
     times = [BASE + 37 * n for n in range(60)]
     return ListService(rows=rows_at(times), now=BASE + 30 * DAY)
 
 
 @given(data=st.data())
 async def test_a_damaged_checkpoint_is_refused(data: st.DataObject) -> None:
-    """No damaged text is taken for another state: it means the same, or it is an error."""
+    """A damaged checkpoint either means the same as before or raises an error."""
     service = half_walked()
     text = await checkpoint_of(service)
     place = data.draw(st.integers(0, len(text) - 1), "place")
@@ -409,8 +409,8 @@ async def test_a_damaged_checkpoint_is_refused(data: st.DataObject) -> None:
     "checkpoint",
     ["", "garbage", "null", "[]", "{}", "0", "\ud800", "[" * 300 + "]" * 300, 7, b"{}", [], {}],
 )
-async def test_what_is_no_checkpoint_is_refused(checkpoint: Any) -> None:
-    """It is an error before anything is sent, never a walk from the beginning."""
+async def test_an_invalid_checkpoint_is_refused(checkpoint: Any) -> None:
+    """It raises before any request, instead of starting a walk from the beginning."""
     service = half_walked()
     async with serving(service) as client:
         with pytest.raises(CheckpointError):
@@ -430,7 +430,7 @@ NEWER = (
 
 
 async def test_a_checkpoint_of_an_earlier_version_resumes() -> None:
-    """Checkpoints that were stored by a released version stay good."""
+    """Checkpoints stored by a released version remain valid."""
     service = ListService(rows=rows_at([BASE + 7 * n for n in range(80)]), now=BASE + 30 * DAY)
     async with serving(service) as client:
         found = await ids_of(client.list_applications(resume=KNOWN))
@@ -439,7 +439,7 @@ async def test_a_checkpoint_of_an_earlier_version_resumes() -> None:
 
 
 async def test_a_checkpoint_of_a_newer_version_is_refused() -> None:
-    """A program that was rolled back learns why it cannot resume."""
+    """After a rollback the error says why the walk cannot resume."""
     service = half_walked()
     async with serving(service) as client:
         with pytest.raises(CheckpointError, match="newer version"):
@@ -448,7 +448,7 @@ async def test_a_checkpoint_of_a_newer_version_is_refused() -> None:
 
 
 async def test_a_checkpoint_of_polling_is_refused() -> None:
-    """It says nothing about a walk."""
+    """A poller's checkpoint cannot resume a walk."""
     store, clock = MemoryCheckpointStore(), JumpingClock()
     async with (
         Emulator(3, clock=clock, time_flows=True) as service,
@@ -464,7 +464,7 @@ async def test_a_checkpoint_of_polling_is_refused() -> None:
 
 
 async def test_a_checkpoint_carries_its_span() -> None:
-    """Bounds may be left out or repeated; other bounds are an error, never a mixed walk."""
+    """Bounds may be omitted or repeated when resuming; other bounds raise an error."""
     service = half_walked()
     text = await checkpoint_of(service)
     after, before = text_of(BASE - 1), text_of(BASE + 5_000)

@@ -1,4 +1,4 @@
-"""Promise 7: hints change the number of requests, and never what a walk yields."""
+"""Promise 7: hints change the number of requests, and never the rows of a walk."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,7 +24,7 @@ YEAR = 365 * DAY
 
 
 def hostile_dates(kind: str, service: ListService, chance: Random) -> Callable[[str], str]:
-    """Return application dates that lead whoever believes them astray."""
+    """Return application dates that mislead a walk that trusts them."""
     seconds = sorted(service.rows.values()) or [BASE]
     kinds: dict[str, Callable[[str], str]] = {
         "the beginning of time": lambda key: "0001-01-01T00:00:00",
@@ -65,7 +65,7 @@ DATES = st.sampled_from(
 async def test_application_dates_are_only_a_hint(
     data: st.DataObject, limit: int, walkers: int, dates: str, begins: str
 ) -> None:
-    """Whatever dates the rows carry, and however they are ordered, the ids are the same."""
+    """Whatever application dates the rows have, in any order, the ids are the same."""
     times = data.draw(update_seconds(limit))
     now = max(times, default=BASE) + data.draw(st.sampled_from([0, 9, 3 * DAY]), "since the last")
     after = {"1970": None, "before": BASE - 400, "at the first row": BASE}[begins]
@@ -100,7 +100,7 @@ DENSITIES: dict[str, Callable[[Random, int], int]] = {
 async def test_the_number_of_requests_is_bounded_for_every_density(
     density: str, walkers: int
 ) -> None:
-    """Wherever the rows lie in a year, a dozen requests for each page of them are enough."""
+    """However rows are spread over a year, a dozen requests per page are enough."""
     chance, limit = Random(5), 25
     seconds = [BASE + DENSITIES[density](chance, number) for number in range(400)]
     service = ListService(rows=rows_at(seconds), now=BASE + YEAR + DAY, rules=Rules(order="random"))
@@ -115,7 +115,7 @@ async def test_the_number_of_requests_is_bounded_for_every_density(
 async def test_hostile_hints_cost_a_bounded_number_of_requests(
     dates: str, walkers: int, seed: int
 ) -> None:
-    """Lying dates make a walk from 1970 longer by some requests, and none is repeated."""
+    """False dates cost a walk from 1970 some more requests, and none is repeated."""
     chance = Random(seed)
     seconds = [BASE + chance.randrange(10**6) for _ in range(150)]
     service = ListService(
@@ -131,8 +131,8 @@ async def test_hostile_hints_cost_a_bounded_number_of_requests(
 
 
 @pytest.mark.parametrize("limit", [5, 25, 100, 1000])
-async def test_the_silence_before_the_first_application_takes_few_requests(limit: int) -> None:
-    """A walk from 1970 finds its way to the data of last month, whatever its limit."""
+async def test_the_empty_time_before_the_first_application_takes_few_requests(limit: int) -> None:
+    """A walk from 1970 reaches last month's data in few requests, whatever its limit."""
     times = [BASE + 300 * n for n in range(2 * limit)]
     service = ListService(
         rows=rows_at(times), now=times[-1] + 1, dates=lambda key: text_of(service.rows[key] - DAY)
@@ -145,8 +145,8 @@ async def test_the_silence_before_the_first_application_takes_few_requests(limit
 
 @pytest.mark.parametrize("limit", [2, 5, 25, 100])
 @pytest.mark.parametrize("span", [6_000, 10**6, 3 * 10**7])
-async def test_a_burst_does_not_make_the_silence_after_it_dear(span: int, limit: int) -> None:
-    """The windows grow again quickly after it, whatever the limit."""
+async def test_an_empty_time_after_a_burst_takes_few_requests(span: int, limit: int) -> None:
+    """Windows grow again quickly after a burst, whatever the limit."""
     times = [BASE + number // (limit - 1) for number in range(7 * (limit - 1))]
     service = ListService(rows=rows_at(times), now=BASE + span + 30 * DAY)
     async with serving(service) as client:
@@ -159,7 +159,7 @@ async def test_a_burst_does_not_make_the_silence_after_it_dear(span: int, limit:
 async def test_the_order_in_which_replies_come_does_not_matter(
     data: st.DataObject, limit: int, seed: int
 ) -> None:
-    """However the replies overtake each other, the same ids come, and the same is covered."""
+    """In whatever order replies arrive, the same ids are yielded and the same is covered."""
     times = data.draw(update_seconds(limit))
     last = max([*times, BASE + 5]) + 5
     ends = []

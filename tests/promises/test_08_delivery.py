@@ -39,7 +39,7 @@ def _time(second: int) -> datetime:
 
 
 class DeliveryMachine(RuleBasedStateMachine):
-    """A service that is updated and fails, pollers that crash and are replaced, one consumer."""
+    """A failing service with updates, pollers that crash and are replaced, and one consumer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         is_new: bool,
         standby: bool,
     ) -> None:
-        """Set the service up: its rules, and applications of the last minutes."""
+        """Set up the service: its rules, and applications of the last minutes."""
         max_span, span_clamp = clamp
         # Forty seconds at a time, a walk over a day takes too long for a test.
         offset = offset if max_span is None else max(offset, -100)
@@ -105,7 +105,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.settle, self.offset, self.page_size = settle, offset, page_size
         self.start = None if is_new else _time(BASE)
         self.since = 2**62 if is_new else BASE  # from which on everything is delivered
-        # Where neither page nor clock tells the present, a version may be forgotten too early.
+        # Where neither page nor clock shows the present, a version may be forgotten too early.
         self.tells_present = span_clamp == "after" or offset >= 0
         times = [BASE + 7 * number for number in range(APPLICATIONS)]
         self.options: dict[str, Any] = {
@@ -128,7 +128,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, APPLICATIONS - 1))
     def update(self, number: int) -> None:
-        """Update an application; several may share a second, but never fill a page with it."""
+        """Update an application; a second may hold several updates, but never a full page."""
         assert self.service is not None
         world = self.service.world
         busy = sum(world.updated_second(one) == world.now for one in range(APPLICATIONS))
@@ -137,7 +137,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 12))
     def pass_time(self, seconds: int) -> None:
-        """Let time pass, for the service and for those who sleep."""
+        """Advance the clock of the service and of everything that sleeps."""
         assert self.service is not None
         self.service.advance(seconds)
         self.elapsed += seconds
@@ -146,13 +146,13 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, APPLICATIONS - 1))
     def spoil(self, number: int) -> None:
-        """Have the service fail for one application, or stop failing."""
+        """Make the service fail for one application, or stop failing."""
         self.failing ^= {self.ids[number]}
         self._arm()
 
     @rule()
     def go_down(self) -> None:
-        """Have the service fail altogether, or come back."""
+        """Make the whole service fail, or recover."""
         self.is_down = not self.is_down
         self._arm()
 
@@ -171,7 +171,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.lives) < 2)
     @rule()
     def start_poller(self) -> None:
-        """Start a poller, beside one that may be there already."""
+        """Start a poller, possibly beside a running one."""
         assert self.service is not None
         gate, clock = Gate(), StandingClock()
         client = IncomeClient(
@@ -204,7 +204,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lives)
     @rule(newest=st.booleans())
     def crash(self, newest: bool) -> None:
-        """End a poller wherever it is."""
+        """Kill a poller at whatever point it has reached."""
         life = self.lives.pop(-1 if newest else 0)
         self.loop.run_until_complete(life.die())
 
@@ -226,8 +226,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         versions = {record.application_id: _content(record) for record in batch}
         assert len(versions) == len(batch), "an application is twice in one batch"
         seen = set(self.committed) if life.seen is None else life.seen
-        # A poller that was superseded may bring one batch more before it learns of it. What was
-        # given up is delivered when it can be read, even if it was delivered before.
+        # A superseded poller may deliver one more batch before it notices. A record that was
+        # given up is delivered once it can be read, even if it was delivered before.
         if life.clock is self.holder and self.tells_present:
             again = {one for one, found in versions.items() if found in seen}
             assert again <= self.letters, f"{again} came again"
@@ -253,7 +253,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.faults.append(error)
 
     def _judge(self, reached: int) -> None:
-        """A checkpoint moves forward, stays behind the service's time, covers what came."""
+        """Check that a checkpoint moves forward, is in the past, and covers what was delivered."""
         assert self.service is not None
         assert reached >= self.reached
         world = self.service.world
@@ -270,7 +270,7 @@ class DeliveryMachine(RuleBasedStateMachine):
                 assert self.delivered_second.get(one, 0) >= second, f"{one} is passed over"
 
     def teardown(self) -> None:
-        """Let the service come to rest: then every application's last version is delivered."""
+        """Let the service settle, and check that every latest version is delivered."""
         try:
             if self.service is not None:
                 self._come_to_rest(self.service)
@@ -325,7 +325,7 @@ TestDelivery = DeliveryMachine.TestCase
 
 
 async def test_each_update_comes_once() -> None:
-    """What changed is delivered with its documents, and again only when it changes again."""
+    """An updated application is delivered with its documents, once per update."""
     async with scene() as place:
         poller = place.poll(documents=True)
         updated = place.touch(3, 4)
@@ -338,7 +338,7 @@ async def test_each_update_comes_once() -> None:
 
 
 async def test_two_updates_in_one_second_are_two_versions() -> None:
-    """No time tells them apart; the content does."""
+    """Their times are equal, so they are told apart by content."""
     async with scene(time_flows=False) as place:
         poller = place.poll()
         place.touch(3)
@@ -352,8 +352,8 @@ async def test_two_updates_in_one_second_are_two_versions() -> None:
         assert to_json(one[0]) != to_json(two[0])
 
 
-async def test_a_batch_is_committed_when_its_consumer_comes_back() -> None:
-    """Leaving the loop inside a batch leaves it uncommitted, and it comes again."""
+async def test_a_batch_is_committed_when_the_next_record_is_requested() -> None:
+    """A batch that its consumer leaves half-way stays uncommitted, and is delivered again."""
     async with scene() as place:
         updated = place.touch(1, 2, 3)
         assert len(await first(place.poll(), 3)) == 3
@@ -365,7 +365,7 @@ async def test_a_batch_is_committed_when_its_consumer_comes_back() -> None:
 
 
 async def test_the_further_checkpoint_counts() -> None:
-    """A text of the caller's counts if it is further than the store, and not otherwise."""
+    """The caller's checkpoint is used only if it is further than the stored one."""
     async with scene() as place:
         place.touch(1)
         batch = await take(place.poll())
@@ -377,7 +377,7 @@ async def test_the_further_checkpoint_counts() -> None:
 
 
 async def test_without_start_it_begins_at_the_present() -> None:
-    """What was updated before is not delivered, and a restart does not skip anything."""
+    """Earlier updates are not delivered, and a restart skips nothing."""
     async with scene() as place:
         assert await rest(place.poll(start=None)) == []
         updated = place.touch(5)
@@ -385,7 +385,7 @@ async def test_without_start_it_begins_at_the_present() -> None:
 
 
 async def test_steady_polls_take_one_list_call_each() -> None:
-    """And nothing else while nothing is updated."""
+    """While nothing is updated, a poll makes one list call and no other."""
     async with scene() as place:
         await rest(place.poll())
         place.service.requests.clear()
@@ -400,7 +400,7 @@ async def test_steady_polls_take_one_list_call_each() -> None:
 
 
 async def test_a_newer_poller_takes_over() -> None:
-    """The older one is told at its next commit, and overwrites nothing."""
+    """The older poller fails at its next commit, and overwrites nothing."""
     async with scene() as place:
         place.touch(1)
         older = place.poll()
@@ -416,8 +416,8 @@ async def test_a_newer_poller_takes_over() -> None:
         assert await rest(newer) == []
 
 
-async def test_pollers_of_other_names_do_not_meet() -> None:
-    """Each has its own place in the store."""
+async def test_pollers_of_different_names_are_independent() -> None:
+    """Each name has its own checkpoint in the store."""
     async with scene() as place:
         updated = place.touch(1)
         one, two = place.poll(name="one"), place.poll(name="two")
@@ -425,8 +425,8 @@ async def test_pollers_of_other_names_do_not_meet() -> None:
         assert ids_of(await rest(one)) == []
 
 
-async def test_a_damaged_checkpoint_is_no_fresh_start() -> None:
-    """Neither the caller's nor the store's."""
+async def test_a_damaged_checkpoint_is_an_error() -> None:
+    """A damaged checkpoint, given or stored, raises instead of starting afresh."""
     async with scene() as place:
         batch_text = (await take_text(place))[:-5] + '"}'
         with pytest.raises(CheckpointError):
@@ -454,23 +454,23 @@ async def take_text(place: Scene) -> str:
         {"start": 17},
     ],
 )
-async def test_an_argument_that_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:
-    """Before anything is sent."""
+async def test_an_invalid_argument_of_poll_is_refused(options: dict[str, Any]) -> None:
+    """Invalid arguments raise before any request."""
     async with scene() as place:
         with pytest.raises(ConfigurationError):
             place.poll(**options)
         assert not place.service.requests
 
 
-async def test_a_store_that_is_none_is_refused() -> None:
-    """It is told at once, not at the first commit."""
+async def test_an_object_without_the_methods_of_a_store_is_refused() -> None:
+    """An invalid store raises at once, not at the first commit."""
     async with scene() as place:
         with pytest.raises(ConfigurationError):
             place.client.poll("store.db")  # type: ignore[arg-type]
 
 
 async def test_one_consumer_at_a_time() -> None:
-    """A second one would take what the first waits for."""
+    """A second consumer is refused, as it would take records from the first."""
     async with scene() as place:
         poller = place.poll()
         waiting = asyncio.create_task(anext(poller))
@@ -483,8 +483,8 @@ async def test_one_consumer_at_a_time() -> None:
         await quiet(place.service)
 
 
-async def test_several_processes_worth_of_stores_share_a_file(tmp_path: Any) -> None:
-    """What one store object has committed another one knows."""
+async def test_several_stores_share_a_file(tmp_path: Any) -> None:
+    """What one store object commits, another one of the same file reads."""
     async with scene() as place:
         updated = place.touch(1, 2)
         place.store = SQLiteCheckpointStore(tmp_path / "polls.db")
@@ -493,8 +493,8 @@ async def test_several_processes_worth_of_stores_share_a_file(tmp_path: Any) -> 
         assert await rest(place.poll()) == []
 
 
-async def test_a_service_whose_time_stands_still_is_read_all_the_same() -> None:
-    """What was updated in its present second is listed by the second poll in it."""
+async def test_a_service_with_a_stuck_clock_is_read() -> None:
+    """Updates of its present second are delivered by the second poll in that second."""
     async with scene(time_flows=False) as place:
         poller = place.poll()
         for number in (3, 4, 3):
@@ -504,10 +504,10 @@ async def test_a_service_whose_time_stands_still_is_read_all_the_same() -> None:
 
 @pytest.mark.parametrize("future", ["accept", "clamp", "refuse"])
 @pytest.mark.parametrize("offset", [0, 3 * 86_400, -3 * 86_400])
-async def test_an_update_between_its_reading_and_the_end_of_the_poll_is_delivered(
+async def test_an_update_between_reading_and_the_end_of_the_poll_is_delivered(
     future: Any, offset: int
 ) -> None:
-    """A later page of the same poll may be the last one that lists it."""
+    """A later page of the same poll may be the last one that lists the update."""
     rules = ServiceRules(future=future, clock_offset=offset)
     async with scene(rules=rules, time_flows=False) as place:
         (one,) = place.touch(3)
@@ -527,8 +527,8 @@ async def test_an_update_between_its_reading_and_the_end_of_the_poll_is_delivere
 
 
 @pytest.mark.parametrize("turns", [*range(1, 60), *range(60, 300, 7)])
-async def test_cancelled_anywhere_it_goes_on_without_loss(turns: int, tmp_path: Any) -> None:
-    """At any await; the same poller and another one deliver the rest."""
+async def test_cancelled_anywhere_it_resumes_without_loss(turns: int, tmp_path: Any) -> None:
+    """After a cancellation at any await, the same or another poller delivers the rest."""
     async with scene(10) as place:
         place.store = SQLiteCheckpointStore(tmp_path / "p.db") if turns % 5 == 0 else place.store
         updated = set(place.touch(1, 2, 3, 4))

@@ -1,4 +1,4 @@
-"""Promise 9: the checkpoint moves forward only, over delivered batches, and has one holder."""
+"""Promise 9: the checkpoint moves only forward, over delivered batches, and has one owner."""
 
 import asyncio
 import json
@@ -22,13 +22,13 @@ from tests.support.service import NOW, until
 
 
 def fail_if(condition: bool) -> None:
-    """Fail as a database would."""
+    """Raise as a database would."""
     if condition:
         raise ValueError("the database is away")
 
 
 async def test_a_batch_is_committed_by_its_own_block() -> None:
-    """The end of the block stores the checkpoint that the batch carries."""
+    """Leaving the block normally stores the checkpoint of the batch."""
     async with scene() as place:
         place.touch(1, 2)
         async for batch in place.poll().batches():
@@ -42,7 +42,7 @@ async def test_a_batch_is_committed_by_its_own_block() -> None:
 
 
 async def test_a_batch_whose_block_fails_comes_again() -> None:
-    """Nothing after it is handed out before it is done with, however often that takes."""
+    """A failed batch is delivered again before any later one, as often as it fails."""
     async with scene() as place:
         place.touch(1)
         seen: list[Batch] = []
@@ -59,8 +59,8 @@ async def test_a_batch_whose_block_fails_comes_again() -> None:
         assert ids_of(seen[4]) == [place.ids[2]]
 
 
-async def test_a_failing_block_is_not_tried_without_pause() -> None:
-    """Its pauses grow."""
+async def test_a_failing_block_is_retried_with_growing_delays() -> None:
+    """The delays before its retries grow."""
     async with scene() as place:
         place.touch(1)
         poller, tries = place.poll(interval=1000), 0
@@ -81,7 +81,7 @@ async def test_a_failing_block_is_not_tried_without_pause() -> None:
 
 
 async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
-    """Data and checkpoint in one transaction of the user's: what is stored is not repeated."""
+    """With data and checkpoint in one transaction of the caller, nothing is repeated."""
     async with scene(300) as place:
         for number in range(250):
             place.touch(number)
@@ -94,7 +94,7 @@ async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
 
 
 async def test_all_of_history_comes_batch_by_batch() -> None:
-    """A first poll over many pages commits as it goes, so that a crash costs one batch."""
+    """A first poll over many pages commits per batch, so a crash repeats one batch."""
     async with scene(650, order="shuffled") as place:
         ids: list[str] = []
         progress = []
@@ -114,8 +114,8 @@ async def test_all_of_history_comes_batch_by_batch() -> None:
         assert len(set(progress)) > 2
 
 
-async def test_a_batch_that_was_left_comes_again() -> None:
-    """Somebody may have failed before its block began; nobody knows."""
+async def test_a_batch_without_a_block_comes_again() -> None:
+    """A batch whose block was never entered may have failed, so it is delivered again."""
     async with scene(250) as place:
         for number in range(250):
             place.touch(number)
@@ -134,7 +134,7 @@ async def test_a_batch_that_was_left_comes_again() -> None:
 
 
 async def test_a_later_commit_does_not_cover_a_batch_that_failed() -> None:
-    """Blocks may run side by side; the failed one comes again, after a restart as well."""
+    """Of batches processed side by side, a failed one comes again, also after a restart."""
     async with scene(250) as place:
         for number in range(250):
             place.touch(number)
@@ -159,7 +159,7 @@ async def test_a_later_commit_does_not_cover_a_batch_that_failed() -> None:
 
 
 async def test_batches_that_failed_come_again_in_their_order() -> None:
-    """The first of them first, and none that was committed meanwhile."""
+    """The earliest comes first, and none that was committed meanwhile."""
     async with scene(350) as place:
         place.touch(*range(350))
         poller = place.poll()
@@ -179,8 +179,8 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
         assert await rest(place.poll()) == []
 
 
-async def test_a_poll_without_news_waits_for_the_batch_that_is_out() -> None:
-    """Whoever keeps checkpoints elsewhere may not have kept that of the batch yet."""
+async def test_an_empty_poll_waits_for_the_open_batch() -> None:
+    """A caller that stores checkpoints itself may not have stored that of the batch yet."""
     async with scene() as place:
         place.touch(1)
         place.service.advance(10)
@@ -199,8 +199,8 @@ async def test_a_poll_without_news_waits_for_the_batch_that_is_out() -> None:
         await waiting
 
 
-async def test_commits_beside_polls_do_not_take_each_other_for_rivals(tmp_path: Any) -> None:
-    """Batches may be committed by tasks, while what cannot be read is being stored."""
+async def test_commits_during_a_poll_do_not_conflict_with_it(tmp_path: Any) -> None:
+    """Tasks may commit batches while the poller stores dead letters; nothing is lost."""
     async with scene(400) as place:
         place.store = SQLiteCheckpointStore(tmp_path / "polls.db")
         for number in range(400):
@@ -223,7 +223,7 @@ HOUR = 3600
 
 
 def run_ahead(place: Scene, seconds: int, replies: int) -> None:
-    """Have the service tell a time that is ahead, and list nothing, for so many list calls."""
+    """Make the service report a future time and list nothing, for a number of list calls."""
     ahead = place.service.now + seconds
     page = {
         "updated_after": "2026-06-30T11:59:59",
@@ -241,7 +241,7 @@ def run_ahead(place: Scene, seconds: int, replies: int) -> None:
 
 
 async def polled(poller: Poller, polls: int) -> "asyncio.Task[str | None]":
-    """Let a poller poll so often, and return a task that waits for its first record."""
+    """Let a poller poll this often, and return a task that waits for its first record."""
 
     async def next_id() -> str | None:
         record = await anext(poller, None)
@@ -255,7 +255,7 @@ async def polled(poller: Poller, polls: int) -> "asyncio.Task[str | None]":
 @pytest.mark.parametrize("seconds", [HOUR, 365 * 24 * HOUR])
 @pytest.mark.parametrize("start", [None, NOW_TEXT])
 async def test_a_clock_that_is_set_back_is_followed(start: str | None, seconds: int) -> None:
-    """Also where polling began with the present of the clock that was ahead."""
+    """Polling continues, even if it began while the clock was ahead."""
     async with scene() as place:
         run_ahead(place, seconds, replies=3)
         poller = place.poll(start=start)
@@ -270,7 +270,7 @@ async def test_a_clock_that_is_set_back_is_followed(start: str | None, seconds: 
 async def test_a_lookback_covers_a_clock_that_was_set_back_meanwhile(
     lookback: int, found: bool
 ) -> None:
-    """What it is for: the poller was stopped, and the clock is where it was again by now."""
+    """The clock was set back while the poller was stopped, and has caught up since."""
     async with scene() as place:
         run_ahead(place, HOUR, replies=1)
         poller = place.poll(settle=0)
@@ -284,7 +284,7 @@ async def test_a_lookback_covers_a_clock_that_was_set_back_meanwhile(
 
 
 class LoggedStore(MemoryCheckpointStore):
-    """Keeps every text that it was given, and by whom the last one was saved."""
+    """Record every saved text, and who saved the last one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -300,7 +300,7 @@ class LoggedStore(MemoryCheckpointStore):
 
 
 async def test_any_saved_checkpoint_gives_what_it_does_not_cover() -> None:
-    """A poller that begins with the text of any commit delivers the rest, and loses nothing."""
+    """A poller that starts from any saved checkpoint delivers everything after it."""
     async with scene(12) as place:
         place.store = store = LoggedStore()
         owed: list[set[str]] = []
@@ -328,7 +328,7 @@ def _batches(place: Scene) -> AsyncIterator[Batch]:
 
 
 async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun() -> None:
-    """Its commit is refused and changes nothing; the newer one delivers what it held."""
+    """Its commit fails and changes nothing; the newer one delivers what it held."""
     async with scene() as place:
         place.store = store = LoggedStore()
         (held,) = place.touch(1)
@@ -348,7 +348,7 @@ async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun() -
 
 @pytest.mark.parametrize("delay", [3, 5])
 async def test_a_checkpoint_stays_behind_the_service_s_time_by_settle(delay: int) -> None:
-    """What becomes visible up to that late is delivered by a later poll."""
+    """Updates that become visible within that time are delivered by a later poll."""
     async with scene(visibility_delay=delay) as place:
         (late,) = place.touch(3)
         place.service.advance(delay - 1)
@@ -358,7 +358,7 @@ async def test_a_checkpoint_stays_behind_the_service_s_time_by_settle(delay: int
 
 
 async def test_a_later_commit_does_not_cover_an_earlier_batch_that_failed() -> None:
-    """After a restart the failed one is delivered again."""
+    """After a restart the failed batch is delivered again."""
     async with scene(250) as place:
         updated = set(place.touch(*range(250)))
         place.service.advance(30)

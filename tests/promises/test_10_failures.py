@@ -1,4 +1,4 @@
-"""Promise 10: transient failures never end a poller, and what cannot be read is never forgotten."""
+"""Promise 10: transient failures never end a poller, and unreadable records are not forgotten."""
 
 import asyncio
 import contextlib
@@ -49,8 +49,8 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_one_that_cannot_be_read_becomes_a_dead_letter(name: str) -> None:
-    """The others are delivered, the checkpoint moves on, and the letter says why."""
+async def test_an_unreadable_record_becomes_a_dead_letter(name: str) -> None:
+    """The others are delivered, the checkpoint moves on, and the dead letter has the reason."""
     async with scene() as place:
         bad, *good = place.touch(1, 2, 3, 4)
         place.service.faults.add(Fault(path=path_of(bad), times=None, **FAULTS[name]))
@@ -66,7 +66,7 @@ async def test_one_that_cannot_be_read_becomes_a_dead_letter(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["deleted", "failing"])
 async def test_a_dead_letter_is_tried_again_and_taken_out(name: str) -> None:
-    """On a schedule that slows down; by a later poller as well; and once read it is delivered."""
+    """Retries get rarer and survive a restart; once read, the record is delivered."""
     async with scene() as place:
         bad, good = place.touch(1, 2)
         fault = Fault(path=path_of(bad), times=None, **FAULTS[name])
@@ -88,8 +88,8 @@ async def test_a_dead_letter_is_tried_again_and_taken_out(name: str) -> None:
         assert await rest(place.poll()) == []
 
 
-async def test_one_that_is_updated_and_read_is_no_dead_letter_any_more() -> None:
-    """Its newest version was delivered."""
+async def test_a_newer_version_that_is_read_removes_the_dead_letter() -> None:
+    """A dead letter is removed once the newest version of its application is delivered."""
     async with scene() as place:
         (bad,) = place.touch(1)
         place.service.faults.add(Fault("status", status=404, path=path_of(bad), times=2))
@@ -102,8 +102,8 @@ async def test_one_that_is_updated_and_read_is_no_dead_letter_any_more() -> None
         assert await place.letters() == []
 
 
-async def test_a_service_that_gives_nothing_buries_nobody() -> None:
-    """The poll fails and is tried again until the service is back."""
+async def test_an_outage_makes_no_dead_letters() -> None:
+    """While no record can be read the poll fails, and is retried until the service is back."""
     async with scene() as place:
         updated = place.touch(*range(8))
         everything = Fault("status", status=503, path=path_of("*"), times=400)
@@ -114,7 +114,7 @@ async def test_a_service_that_gives_nothing_buries_nobody() -> None:
 
 
 async def test_a_lone_failing_record_does_not_stop_a_first_poll() -> None:
-    """Where its page holds nothing else, the next ones tell that the service works."""
+    """Where its page holds nothing else, the next pages show that the service works."""
     times = [NOW - 90_000_000, *range(NOW - 1060, NOW - 1000)]
     async with scene(times, order="shuffled") as place:
         bad = place.service.world.id_of(0)
@@ -126,7 +126,7 @@ async def test_a_lone_failing_record_does_not_stop_a_first_poll() -> None:
 
 
 async def test_a_bad_row_does_not_hold_up_the_others() -> None:
-    """Of a row the poller needs the id and nothing else."""
+    """The poller needs only the id of a row, so other faults in it do no harm."""
     async with scene() as place:
         one, two = place.touch(1, 2)
         row = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
@@ -144,7 +144,7 @@ async def test_a_bad_row_does_not_hold_up_the_others() -> None:
 
 
 async def test_a_saturated_second_is_reported_and_not_raised() -> None:
-    """What it gives is delivered; what it hid comes once the second has thinned out."""
+    """Its visible rows are delivered; the hidden ones come once the second has fewer rows."""
     second = NOW - 500
     async with scene([second] * 25, order="shuffled") as place:
         with pages_of(20):
@@ -165,8 +165,8 @@ async def test_a_saturated_second_is_reported_and_not_raised() -> None:
         assert await place.letters() == []
 
 
-async def test_a_list_that_cannot_be_read_leaves_its_window_open() -> None:
-    """The checkpoint waits, and the poll is tried again."""
+async def test_an_unreadable_list_holds_the_checkpoint_back() -> None:
+    """The checkpoint does not move, and the poll is retried."""
     async with scene() as place:
         updated = place.touch(1)
         for body in (b"{}", b"[]", b'{"applications": [{}]}', b"null"):
@@ -176,8 +176,8 @@ async def test_a_list_that_cannot_be_read_leaves_its_window_open() -> None:
         assert poller.status.last_error is not None
 
 
-async def test_an_id_that_cannot_be_one_is_a_dead_letter() -> None:
-    """A listed id is foreign text, and nothing is sent for one that leads elsewhere."""
+async def test_an_invalid_id_is_a_dead_letter() -> None:
+    """A listed id is untrusted text, and no request is sent for one that changes the path."""
     async with scene() as place:
         row = {"application_reference_id": "x", "application_date": "2026-06-01T00:00:00"}
         page = {
@@ -195,7 +195,7 @@ async def test_an_id_that_cannot_be_one_is_a_dead_letter() -> None:
 
 
 async def test_half_a_character_in_a_row_does_not_hold_up_the_others() -> None:
-    """A partner's reference may have been cut inside one; the strict reader takes no such page."""
+    """A partner's reference may be cut inside a character, which the strict reader refuses."""
     async with scene() as place:
         one, two = place.touch(1, 2)
         row = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
@@ -213,8 +213,8 @@ async def test_half_a_character_in_a_row_does_not_hold_up_the_others() -> None:
         assert ids_of(await first(place.poll(), 2)) == sorted([one, two])
 
 
-async def test_a_second_that_cannot_be_listed_again_stops_nobody() -> None:
-    """The service may refuse what is old; the letter stays, and its attempts are counted."""
+async def test_a_second_that_cannot_be_listed_again_does_not_stop_polling() -> None:
+    """The service may refuse old windows; the dead letter stays, and its attempts count."""
     second = NOW - 500
     async with scene([second] * 25, order="shuffled") as place:
         with pages_of(20):
@@ -230,10 +230,10 @@ async def test_a_second_that_cannot_be_listed_again_stops_nobody() -> None:
 
 
 @pytest.mark.parametrize("hours", [1, 24 * 400])
-async def test_a_service_whose_clock_ran_ahead_for_a_moment_is_followed_all_the_same(
+async def test_polling_continues_after_the_service_s_clock_ran_ahead(
     hours: int,
 ) -> None:
-    """The checkpoint stays where it was led; what is updated meanwhile is delivered as ever."""
+    """The checkpoint stays ahead; what is updated meanwhile is still delivered."""
     async with scene() as place:
         poller = place.poll()
         place.touch(1)
@@ -275,13 +275,13 @@ ONE: Final = "/v1/income/applications/*"
 
 
 def refusing(path: str = "*", times: int | None = None) -> Fault:
-    """Return a fault with which the service, the token endpoint included, answers 401."""
+    """Return a fault: the service, including its token endpoint, answers 401."""
     return Fault("status", status=401, path=path, times=times)
 
 
 @define
 class Refused:
-    """A service, a poller of it, and when which of its polls failed."""
+    """A service, a poller of it, and the times of the poller's failures."""
 
     service: Emulator
     client: IncomeClient
@@ -295,20 +295,20 @@ class Refused:
         return self.client.poll(MemoryCheckpointStore(), **usual | options)
 
     def hear(self, event: Event) -> None:
-        """Keep a failure and its time; let the test change the service at that moment."""
+        """Record a failure and its time; let the test change the service at that moment."""
         if isinstance(event, PollFailed):
             self.failed.append((self.clock.monotonic(), event))
             self.look(self.since_first)
 
     @property
     def since_first(self) -> float:
-        """Seconds from the first failure to the last."""
+        """Return the seconds from the first failure to the last."""
         return self.failed[-1][0] - self.failed[0][0]
 
 
 @contextlib.asynccontextmanager
 async def refused() -> AsyncIterator[Refused]:
-    """Run a service that can refuse, and a client of it."""
+    """Run a service that can refuse credentials, and a client of it."""
     clock = JumpingClock()
     scene: list[Refused] = []
 
@@ -343,8 +343,8 @@ async def worked(scene: Refused, **options: Any) -> "tuple[Poller, asyncio.Task[
 
 
 @pytest.mark.parametrize("path", ["*", "/token", LIST])
-async def test_wrong_credentials_end_it_at_its_start(path: str) -> None:
-    """Nothing is retried: they have never worked in this run."""
+async def test_wrong_credentials_at_the_start_end_a_poller(path: str) -> None:
+    """They are not retried, as they have never worked in this run."""
     async with refused() as scene:
         scene.service.faults.add(refusing(path))
         with pytest.raises(AuthenticationError):
@@ -353,8 +353,8 @@ async def test_wrong_credentials_end_it_at_its_start(path: str) -> None:
         assert (failed.is_last, failed.status) == (True, 401)
 
 
-async def test_wrong_credentials_end_it_before_it_knows_the_present() -> None:
-    """Without a start, the first call asks for the time."""
+async def test_wrong_credentials_end_a_poller_that_asks_for_the_time() -> None:
+    """A poller without `start` first asks for the time, and fails at that."""
     async with refused() as scene:
         scene.service.faults.add(refusing())
         with pytest.raises(AuthenticationError):
@@ -363,8 +363,8 @@ async def test_wrong_credentials_end_it_before_it_knows_the_present() -> None:
 
 
 @pytest.mark.parametrize("interval", [1, 30, 36_000])
-async def test_after_five_minutes_of_refusals_it_ends(interval: float) -> None:
-    """They are retried until then, a minute apart at the most, whatever the interval."""
+async def test_five_minutes_of_refusals_end_a_poller(interval: float) -> None:
+    """Until then it retries at least once a minute, whatever its interval."""
     async with refused() as scene:
         _, waiting = await worked(scene, interval=interval)
         scene.service.faults.add(refusing())
@@ -379,7 +379,7 @@ async def test_after_five_minutes_of_refusals_it_ends(interval: float) -> None:
 
 
 async def test_refusals_of_less_than_five_minutes_are_survived() -> None:
-    """Identity providers refuse everybody while they are deployed; the status shows it."""
+    """Identity providers refuse everything while they are deployed; the status shows it."""
     async with refused() as scene:
         poller, waiting = await worked(scene)
         shown = []
@@ -415,8 +415,8 @@ async def test_five_minutes_count_from_the_first_refusal_since_it_worked() -> No
         assert await waiting is None
 
 
-async def test_an_outage_between_refusals_is_not_counted_as_one() -> None:
-    """While it fails otherwise, nobody knows what the service thinks of the credentials."""
+async def test_an_outage_between_refusals_is_not_counted_as_a_refusal() -> None:
+    """During other failures it is unknown whether the credentials work."""
     async with refused() as scene:
         poller, waiting = await worked(scene)
         outage = Fault("status", status=503, path="*", times=None)
@@ -443,8 +443,8 @@ async def test_an_outage_between_refusals_is_not_counted_as_one() -> None:
         assert poller.status.failures == 0
 
 
-async def test_applications_that_are_refused_while_the_list_is_not_end_it_too() -> None:
-    """After five minutes: the credentials have worked, and read nothing."""
+async def test_five_minutes_of_refused_applications_end_a_poller() -> None:
+    """Credentials that can list applications but read none end it after five minutes."""
     async with refused() as scene:
         scene.service.faults.add(refusing(ONE))
         scene.service.touch(scene.service.world.ids[3])
@@ -454,7 +454,7 @@ async def test_applications_that_are_refused_while_the_list_is_not_end_it_too() 
 
 
 async def test_one_refused_application_among_others_is_a_dead_letter() -> None:
-    """The credentials are not what is wrong with it."""
+    """If other applications can be read, the credentials are not the cause."""
     async with refused() as scene:
         ids = scene.service.world.ids
         scene.service.faults.add(refusing(f"*/{ids[3]}"))
@@ -466,8 +466,8 @@ async def test_one_refused_application_among_others_is_a_dead_letter() -> None:
         assert letter.application_id == ids[3]
 
 
-async def test_a_dead_letter_that_is_refused_again_ends_nothing() -> None:
-    """However often, and although nothing else is read beside it."""
+async def test_a_dead_letter_that_is_refused_again_does_not_end_a_poller() -> None:
+    """However often it is refused, and although nothing else is read beside it."""
     async with refused() as scene:
         ids = scene.service.world.ids
         scene.service.faults.add(refusing(f"*/{ids[3]}"))
@@ -488,13 +488,13 @@ async def test_a_dead_letter_that_is_refused_again_ends_nothing() -> None:
 
 
 async def polled_since(poller: Poller, polls: int) -> None:
-    """Wait until another poll has come to its end."""
+    """Wait until another poll has ended."""
     await until(lambda: poller.status.polls > polls)
 
 
 @pytest.mark.parametrize("status", [403, 400, 404, 302])
-async def test_other_refusals_of_the_list_never_end_it(status: int) -> None:
-    """Not even at its start: a firewall may answer so while it is deployed, for one."""
+async def test_other_refusals_of_the_list_never_end_a_poller(status: int) -> None:
+    """Not even the first poll: a firewall may answer so during a deployment."""
     async with refused() as scene:
         fault = Fault("status", status=status, path=LIST, times=None)
         scene.service.faults.add(fault)
@@ -510,8 +510,8 @@ async def test_other_refusals_of_the_list_never_end_it(status: int) -> None:
             assert isinstance(poller.status.last_error, PermissionDeniedError)
 
 
-async def test_a_single_poll_is_told_of_a_refusal_at_once() -> None:
-    """Whoever started the job looks after it."""
+async def test_a_single_poll_raises_a_refusal_at_once() -> None:
+    """A job with one poll does not retry refused credentials."""
     async with refused() as scene:
         poller, waiting = await worked(scene)
         poller.stop(after_poll=True)

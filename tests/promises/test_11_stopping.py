@@ -26,13 +26,13 @@ DETAILS = "/v1/income/applications/*"
 
 
 def pauses_of(place: Scene) -> list[float]:
-    """Return the pauses made so far, in seconds."""
+    """Return the pauses so far, in seconds."""
     clock: Any = place.client._clock
     return list(clock.slept)
 
 
 async def test_leaving_the_loop_leaves_nothing_behind() -> None:
-    """Between two records no task is under way, whether the poller is kept or not."""
+    """No task is running after the loop is left, whether the poller object is kept or not."""
     async with scene() as place:
         place.touch(1, 2, 3)
         poller = place.poll()
@@ -46,7 +46,7 @@ async def test_leaving_the_loop_leaves_nothing_behind() -> None:
 
 
 async def test_stopping_finishes_the_batch_in_hand() -> None:
-    """What was begun is delivered and committed, and nothing after it is asked for."""
+    """The open batch is delivered and committed, and nothing more is requested."""
     async with scene() as place:
         updated = place.touch(1, 2, 3)
         poller, ids = place.poll(), []
@@ -59,7 +59,7 @@ async def test_stopping_finishes_the_batch_in_hand() -> None:
 
 
 async def test_stopping_a_pause_ends_it_at_once() -> None:
-    """However long it would have lasted."""
+    """A stopped poller does not wait for the end of its pause."""
     clock = HeldClock()
     async with scene(clock=clock) as place:
         poller = place.poll()
@@ -72,7 +72,7 @@ async def test_stopping_a_pause_ends_it_at_once() -> None:
 
 
 async def test_stopping_ends_a_request_that_is_under_way() -> None:
-    """A service that says nothing does not hold up the end of a process."""
+    """A service that does not answer does not delay the end of a process."""
     async with scene() as place:
         place.service.faults.add(Fault("stall", path=LIST))
         waiting = asyncio.create_task(anext(poller := place.poll(), None))
@@ -83,7 +83,7 @@ async def test_stopping_ends_a_request_that_is_under_way() -> None:
 
 
 async def test_stopping_ends_the_call_that_asks_for_the_present() -> None:
-    """Where nothing is kept yet, the first call asks the service where to begin."""
+    """Without a stored checkpoint, the first call asks the service where to begin."""
     async with scene() as place:
         place.service.faults.add(Fault("stall", path=LIST))
         waiting = asyncio.create_task(anext(poller := place.poll(start=None), None))
@@ -93,7 +93,7 @@ async def test_stopping_ends_the_call_that_asks_for_the_present() -> None:
 
 
 async def test_stopping_before_the_first_poll_asks_nothing() -> None:
-    """An iteration that was over before it began."""
+    """A poller that is stopped before its iteration begins sends no request."""
     async with scene() as place:
         poller = place.poll()
         poller.stop()
@@ -102,15 +102,15 @@ async def test_stopping_before_the_first_poll_asks_nothing() -> None:
 
 
 async def test_a_job_ends_with_its_poll() -> None:
-    """It reads all there is, the present second included, commits and ends."""
+    """A job reads everything up to the present second, commits and ends."""
     async with scene(time_flows=False) as place:
         updated = place.touch(1, 2)
         assert sorted(r.application_id for r in await rest(place.poll())) == sorted(updated)
         assert await rest(place.poll()) == []
 
 
-async def test_a_job_tells_that_its_poll_has_failed() -> None:
-    """Whoever started it must know."""
+async def test_a_job_raises_the_failure_of_its_poll() -> None:
+    """The failure of a single poll is raised to the caller."""
     async with scene() as place:
         place.service.faults.add(Fault("status", status=503, path=LIST, times=3))
         with pytest.raises(ServerError):
@@ -118,7 +118,7 @@ async def test_a_job_tells_that_its_poll_has_failed() -> None:
 
 
 async def test_waking_cuts_a_pause_short() -> None:
-    """And what is updated that very second is listed."""
+    """A woken poller polls at once, and lists what is updated in that very second."""
     clock = StandingClock()
     async with scene(clock=clock, time_flows=False) as place:
         poller = place.poll()
@@ -132,8 +132,8 @@ async def test_waking_cuts_a_pause_short() -> None:
         assert (await waiting).application_id == updated[0]
 
 
-async def test_failures_are_shown_and_tried_again_with_growing_pauses() -> None:
-    """They never end the iteration."""
+async def test_failures_are_reported_and_retried_with_growing_pauses() -> None:
+    """Transient failures never end the iteration."""
     async with scene() as place:
         place.service.faults.add(Fault("status", status=503, path=LIST, times=3 * 7))
         poller = place.poll()
@@ -154,7 +154,7 @@ async def test_failures_are_shown_and_tried_again_with_growing_pauses() -> None:
 
 
 async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
-    """Beyond the growing ones, and waking does not cut it."""
+    """It may be longer than the poller's own pauses, and waking does not shorten it."""
     clock = JumpingClock()
     async with scene(clock=clock) as place:
         headers = {"Retry-After": "900"}
@@ -169,8 +169,8 @@ async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
         await asyncio.wait([waiting])
 
 
-async def test_wrong_credentials_end_it() -> None:
-    """No pause makes them right."""
+async def test_wrong_credentials_end_a_poller() -> None:
+    """Wrong credentials are not retried."""
     async with scene() as place:
         wrong = OAuth2ClientCredentials(place.service.oauth2.client_id, "another secret")
         async with IncomeClient(place.service.url, auth=wrong, clock=JumpingClock()) as client:
@@ -178,8 +178,8 @@ async def test_wrong_credentials_end_it() -> None:
                 await first(client.poll(MemoryCheckpointStore()), 1)
 
 
-async def test_a_closed_client_ends_it() -> None:
-    """It is told so instead of being polled for ever."""
+async def test_a_closed_client_ends_a_poller() -> None:
+    """The iteration raises instead of polling a closed client for ever."""
     async with scene() as place:
         other = IncomeClient(place.service.url, auth=place.service.oauth2, clock=JumpingClock())
         poller = other.poll(MemoryCheckpointStore(), start="2026-06-30")
@@ -189,8 +189,8 @@ async def test_a_closed_client_ends_it() -> None:
             await first(poller, 100)
 
 
-async def test_the_status_tells_how_it_is_doing() -> None:
-    """For a health endpoint: how far, how far behind, how often, and when again."""
+async def test_the_status_serves_a_health_endpoint() -> None:
+    """It has the progress, the lag, the number of polls and the time of the next one."""
     clock = HeldClock()
     async with scene(clock=clock, time_flows=False) as place:
         poller = place.poll(settle=5)
@@ -219,7 +219,7 @@ async def test_the_status_tells_how_it_is_doing() -> None:
 async def test_a_wrong_local_clock_changes_nothing(
     days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked and what is committed comes from the service's clock alone."""
+    """Requests and commits depend on the service's clock alone."""
 
     async def story() -> tuple[list[str], str | None]:
         async with scene(30, time_flows=False) as place:
@@ -238,8 +238,8 @@ async def test_a_wrong_local_clock_changes_nothing(
     assert await story() == right
 
 
-async def test_in_a_task_group_it_ends_with_its_group() -> None:
-    """The failure of a neighbour cancels it, and nothing is lost by that."""
+async def test_a_poller_ends_with_its_task_group() -> None:
+    """The failure of another task cancels the poller, and nothing is lost."""
     async with scene() as place:
         updated = place.touch(1)
         got: list[str] = []
@@ -265,7 +265,7 @@ async def test_in_a_task_group_it_ends_with_its_group() -> None:
 
 
 async def test_a_batch_holds_about_a_hundred_records() -> None:
-    """However many applications were updated."""
+    """However many applications were updated, batches stay small."""
     async with scene(450) as place:
         place.touch(*range(450))
         place.service.advance(30)

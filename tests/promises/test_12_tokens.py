@@ -45,7 +45,7 @@ STALE_FROM = HOUR - 300
 
 
 class Held:
-    """Answers that wait until they are let go.
+    """Answers that are held back until they are released.
 
     Attributes:
         arrived: is set by the first request.
@@ -65,7 +65,7 @@ class Held:
 
 
 async def test_a_thousand_first_calls_make_one_token_request() -> None:
-    """Calls that begin without a token wait for the same one."""
+    """Calls that start without a token wait for the same token request."""
     async with running() as (service, client):
         found = await outcomes(client, ["a"] * 1000)
         assert set(found) == {"done"}
@@ -73,8 +73,8 @@ async def test_a_thousand_first_calls_make_one_token_request() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [1, 5], ids=["the first", "all"])
-async def test_a_cancelled_waiter_harms_nobody(cancelled: int) -> None:
-    """The token request outlives those who wait for it, and serves all others."""
+async def test_a_cancelled_waiter_does_not_affect_the_others(cancelled: int) -> None:
+    """The token request survives the cancellation, and serves all other waiters."""
     held = Held(in_turn(token("token-1")))
     async with running(in_turn(page()), held) as (service, client):
         waiters = [asyncio.create_task(ask(client)) for _ in range(5)]
@@ -89,7 +89,7 @@ async def test_a_cancelled_waiter_harms_nobody(cancelled: int) -> None:
 
 
 async def test_closing_the_client_ends_the_token_request() -> None:
-    """Whoever waits for the token gets an error, and not a cancellation."""
+    """Calls that wait for the token get an error, not a cancellation."""
     held = Held(in_turn(token("token-1")))
     async with running(in_turn(page()), held) as (service, client):
         waiting = asyncio.gather(*[ask(client) for _ in range(5)], return_exceptions=True)
@@ -100,7 +100,7 @@ async def test_closing_the_client_ends_the_token_request() -> None:
 
 
 async def test_each_waiter_gets_an_error_of_its_own() -> None:
-    """All calls that wait for a token fail with the same facts, each with its own error."""
+    """All calls that wait for a failed token request get the same facts in separate errors."""
     async with running(token_request=in_turn(reply(503))) as (service, client):
         errors = await asyncio.gather(*[ask(client) for _ in range(20)], return_exceptions=True)
         assert {(type(error), str(error)) for error in errors} == {
@@ -111,7 +111,7 @@ async def test_each_waiter_gets_an_error_of_its_own() -> None:
 
 
 async def test_a_stale_token_serves_while_it_is_renewed_in_the_background() -> None:
-    """No call waits for the renewal; once it is done the new token is used."""
+    """No call waits for the renewal; the new token is used once it has arrived."""
     clock = JumpingClock()
     held = Held(in_turn(token("token-2")))
 
@@ -142,7 +142,7 @@ async def test_a_stale_token_serves_while_it_is_renewed_in_the_background() -> N
     ids=["503", "429", "401", "400", "no token", "cut"],
 )
 async def test_a_failed_early_renewal_keeps_the_usable_token(failure: bytes) -> None:
-    """While a token serves no call notices that, and the token endpoint is asked now and then."""
+    """Calls succeed with the old token, and the token endpoint is retried now and then."""
     clock = JumpingClock()
 
     async def issue(asked: Asked) -> bytes:
@@ -167,7 +167,7 @@ async def test_a_failed_early_renewal_keeps_the_usable_token(failure: bytes) -> 
 
 @given(lifetime=st.integers(1, 100_000), steps=st.integers(2, 40))
 def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int) -> None:
-    """Whatever its life, a token is renewed late in it, before its end, and never sent after it."""
+    """Whatever its lifetime, a token is renewed before it expires and never sent after."""
     clock = JumpingClock()
 
     async def play() -> None:
@@ -179,7 +179,7 @@ def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int)
             issued = [asked.at for asked in service.asked if asked.is_token]
             for call in service.calls:
                 assert call.at - issued[int(call.token) - 1] < lifetime
-            # No sooner than three quarters of a life after the one before.
+            # No sooner than three quarters of a lifetime after the previous one.
             assert len(issued) <= 1 + 3 / 0.75
 
     made = 0
@@ -192,8 +192,8 @@ def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int)
     asyncio.run(play())
 
 
-async def test_a_refused_token_is_dropped_once_for_all_who_were_refused() -> None:
-    """Two hundred calls refused with one token make one token request; each is repeated once."""
+async def test_a_refused_token_is_replaced_once_for_all_refused_calls() -> None:
+    """Two hundred calls refused with one token make one token request; each repeats once."""
     refused = 0
     all_here = asyncio.Event()
 
@@ -213,7 +213,7 @@ async def test_a_refused_token_is_dropped_once_for_all_who_were_refused() -> Non
 
 
 async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
-    """A call refused with a token that was replaced since is repeated with the new one."""
+    """A call refused with a token that was since replaced repeats with the new one."""
     late = Held(in_turn(unauthorized()))
 
     async def answer(asked: Asked) -> bytes:
@@ -234,7 +234,7 @@ async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
 
 
 async def test_a_second_refusal_is_raised() -> None:
-    """A call is repeated once: after two requests the refusal is the caller's, without a pause."""
+    """A call is repeated once: the second refusal is raised without a pause."""
     clock = JumpingClock()
     async with running(in_turn(unauthorized()), clock=clock) as (service, client):
         with pytest.raises(AuthenticationError) as caught:
@@ -244,7 +244,7 @@ async def test_a_second_refusal_is_raised() -> None:
 
 
 async def test_a_call_is_repeated_once_whatever_comes_between() -> None:
-    """A second refusal is raised, although the first one was long before, in another attempt."""
+    """A second refusal is raised, even if the first was in an earlier attempt."""
     replies = in_turn(unauthorized(), reply(503), unauthorized(), page())
     async with running(replies) as (service, client):
         with pytest.raises(AuthenticationError):
@@ -253,7 +253,7 @@ async def test_a_call_is_repeated_once_whatever_comes_between() -> None:
 
 
 async def test_a_forbidden_call_keeps_the_token() -> None:
-    """403 is raised at once, and the next call has the same token."""
+    """403 is raised at once, and the next call uses the same token."""
     async with running(in_turn(reply(403), page())) as (service, client):
         with pytest.raises(PermissionDeniedError):
             await ask(client)
@@ -262,7 +262,7 @@ async def test_a_forbidden_call_keeps_the_token() -> None:
 
 
 async def test_refused_user_and_password_are_raised_at_once() -> None:
-    """There is nothing to renew, and so nothing to repeat."""
+    """Basic credentials cannot be renewed, so the call is not repeated."""
     auth = BasicAuth("user", "invented")
     async with running(in_turn(unauthorized()), auth=auth) as (service, client):
         with pytest.raises(AuthenticationError):
@@ -272,7 +272,7 @@ async def test_refused_user_and_password_are_raised_at_once() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"max_rate": 50}], ids=["any rate", "fifty a second"])
 async def test_no_call_fails_where_each_token_serves_forty_calls(options: dict[str, Any]) -> None:
-    """Those who were refused use a new token first, so that it does not run out before their turn.
+    """Refused calls use a new token first, before it is used up.
 
     So does a service behave that keeps one token of a client alive, while other processes
     ask for tokens as well.
@@ -285,15 +285,15 @@ async def test_no_call_fails_where_each_token_serves_forty_calls(options: dict[s
 
 
 async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None:
-    """With one slot, the calls that queue for it are sent after the repetition."""
+    """With one slot, queued calls are sent after the repetition."""
     async with running(concurrency=1) as (service, client):
         service.uses = 1
         assert set(await outcomes(client, "abcd")) == {"done"}
         assert service.names == list("abbccdd")
 
 
-async def test_a_repetition_goes_ahead_in_the_line_of_max_rate() -> None:
-    """It takes the next turn, before calls that wait for theirs; no turn is skipped."""
+async def test_a_repetition_is_first_in_the_queue_of_max_rate() -> None:
+    """It takes the next turn, before waiting calls; no turn is skipped."""
     clock = OrderedClock()
     async with running(clock=clock, max_rate=1, concurrency=4) as (service, client):
         service.uses = 2
@@ -304,8 +304,8 @@ async def test_a_repetition_goes_ahead_in_the_line_of_max_rate() -> None:
         assert [call.at for call in service.calls] == [0, 1, 2, 3, 4, 5, 6]
 
 
-async def test_a_repetition_waits_at_a_gate_that_was_closed_meanwhile() -> None:
-    """A 429 of another call holds it back too; it keeps its slot, and is first afterwards."""
+async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
+    """A 429 of another call delays it too; it keeps its slot, and is first afterwards."""
     clock = OrderedClock()
     held = Held(in_turn(token("token-2")))
 
@@ -333,8 +333,8 @@ async def test_a_repetition_waits_at_a_gate_that_was_closed_meanwhile() -> None:
         assert service.names == ["throttled", "refused", "refused", "later", "last"]
 
 
-async def test_a_repetition_that_is_cancelled_leaves_its_slot() -> None:
-    """While it waits for the new token it can be cancelled; the next call then has the slot."""
+async def test_a_cancelled_repetition_frees_its_slot() -> None:
+    """Cancelled while it waits for the new token, it leaves its slot to the next call."""
     held = Held(in_turn(token("token-2")))
 
     async def issue(asked: Asked) -> bytes:
@@ -354,8 +354,8 @@ async def test_a_repetition_that_is_cancelled_leaves_its_slot() -> None:
         assert service.token_requests == 2
 
 
-async def test_a_repetition_counts_as_no_attempt() -> None:
-    """A call has all of its attempts beside the one repetition, which no pause precedes."""
+async def test_a_repetition_does_not_count_as_an_attempt() -> None:
+    """A call has all its attempts besides the repetition, which is sent without a pause."""
     clock = JumpingClock()
     replies = [unauthorized(), reply(503), reply(503), page()]
     async with running(in_turn(*replies), clock=clock) as (service, client):
@@ -364,10 +364,10 @@ async def test_a_repetition_counts_as_no_attempt() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401])
-async def test_refused_credentials_are_raised_at_once_and_asked_about_after_a_pause(
+async def test_refused_credentials_are_raised_at_once_and_retried_after_a_pause(
     status: int,
 ) -> None:
-    """For ten seconds each call says how long ago they were refused, and when to try again."""
+    """For ten seconds, calls fail with the time of the refusal and of the next try."""
     clock = JumpingClock()
     issue = in_turn(reply(status, b'{"error": "invalid_client"}'), token("token-1"))
     async with running(in_turn(page()), issue, clock=clock) as (service, client):
@@ -391,8 +391,8 @@ async def test_refused_credentials_are_raised_at_once_and_asked_about_after_a_pa
         assert service.token_requests == 2
 
 
-async def test_a_token_endpoint_that_wants_a_pause_is_left_alone() -> None:
-    """After its 429 a call waits for the pause without a request, or fails if it cannot."""
+async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
+    """After its 429 a call waits without a request, or fails if it cannot wait that long."""
     clock = JumpingClock()
     issue = in_turn(reply(429, Retry_After="30"), token("token-1"))
     once = RetryPolicy(max_attempts=1)
@@ -423,7 +423,7 @@ async def test_a_token_endpoint_that_wants_a_pause_is_left_alone() -> None:
 async def test_a_token_request_has_attempts_of_its_own(
     out: bytes, cls: type[Exception], requests: int
 ) -> None:
-    """They are not multiplied by those of the call, which is never sent."""
+    """They are not multiplied by the attempts of the call, which is never sent."""
     async with running(token_request=in_turn(out)) as (service, client):
         with pytest.raises(cls) as caught:
             await ask(client)
@@ -438,7 +438,7 @@ REFUSALS = st.lists(st.booleans(), max_size=40)
 def test_whatever_is_refused_no_call_is_sent_three_times(
     refusals: list[bool], calls: int, concurrency: int
 ) -> None:
-    """For any refusals: at most two requests a call, one token request for each refusal at most."""
+    """For any refusals: at most two requests per call, and one token request per refusal."""
     left = list(refusals)
 
     async def answer(asked: Asked) -> bytes:
@@ -458,7 +458,7 @@ def test_whatever_is_refused_no_call_is_sent_three_times(
 
 
 async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None:
-    """A token endpoint that hangs after a refusal holds nobody beyond the deadline."""
+    """A token endpoint that hangs after a refusal delays no call beyond its deadline."""
 
     async def issue(asked: Asked) -> bytes:
         if service.token_requests > 1:
@@ -471,7 +471,7 @@ async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None
 
 
 async def test_calls_that_wait_for_a_throttled_token_endpoint_hold_no_slot() -> None:
-    """All of them wait at a time, although only one request may be in flight."""
+    """All of them wait at once, although only one request may be in flight."""
     clock = JumpingClock()
     async with Emulator(3, clock=clock) as service:
         throttled = {"Retry-After": "30"}

@@ -1,4 +1,4 @@
-"""Promise 13: one deadline, retries within limits, pauses as the service asks, a gate for all.
+"""Promise 13: one deadline, bounded retries, pauses as the service asks, shared by all calls.
 
 All figures are counted at the server.
 """
@@ -59,7 +59,7 @@ LOGIN_PAGE = reply(200, b"<html>").replace(b"application/json", b"text/html")
 async def calling(
     answer: Answer, **options: Any
 ) -> AsyncIterator[tuple[TokenService, IncomeClient, JumpingClock]]:
-    """Run a service that asks for no token, and a client of it on a clock that jumps."""
+    """Run a service without authentication, and a client of it on a clock that jumps."""
     clock = JumpingClock()
     usual: dict[str, Any] = {"auth": BASIC, "clock": clock}
     async with running(answer, **usual | options) as (service, client):
@@ -74,7 +74,7 @@ async def failure(client: IncomeClient, name: str = "a") -> IncomeClientError:
 
 
 async def never(asked: Asked) -> bytes:
-    """Answer nothing."""
+    """Never answer."""
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -101,7 +101,7 @@ async def test_the_deadline_bounds_every_wait(stage: str) -> None:
 
 
 async def test_the_deadline_bounds_the_body() -> None:
-    """A reply whose body comes in drops is given up, although each drop comes in time."""
+    """A reply whose body trickles in is abandoned, although each piece comes in time."""
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -123,7 +123,7 @@ async def test_the_deadline_bounds_the_body() -> None:
 
 
 async def test_the_deadline_bounds_all_attempts_together() -> None:
-    """With each attempt taking fifty seconds, there are two within 120 and their pause."""
+    """With fifty seconds per attempt, two attempts and their pause fit into 120 seconds."""
 
     async def answer(asked: Asked) -> bytes:
         clock.advance(50)
@@ -140,7 +140,7 @@ async def test_the_deadline_bounds_all_attempts_together() -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_pause_that_outlasts_the_deadline_raises_at_once(status: int) -> None:
-    """There is no waiting for what will be of no use."""
+    """A call does not wait for a retry that could not be sent in time."""
     answer = in_turn(reply(status, Retry_After="50"), page())
     async with calling(answer, timeouts=Timeouts(deadline=50)) as (service, client, clock):
         error = await failure(client)
@@ -149,7 +149,7 @@ async def test_a_pause_that_outlasts_the_deadline_raises_at_once(status: int) ->
 
 
 async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
-    """Under ``max_rate`` a call whose turn comes too late is not sent."""
+    """Under ``max_rate``, a call whose turn would come too late is not sent."""
     async with calling(in_turn(page()), max_rate=0.1) as (service, client, clock):
         await ask(client)
         error = await failure(client.with_options(deadline=9))
@@ -179,8 +179,8 @@ async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
         *("half a body", "no body", "login page"),
     ],
 )
-async def test_what_may_pass_is_tried_three_times(out: bytes, cls: type[Exception]) -> None:
-    """Two such failures are survived; the third is raised with the number of attempts."""
+async def test_a_transient_failure_is_tried_three_times(out: bytes, cls: type[Exception]) -> None:
+    """The third failure in a row is raised, with the number of attempts."""
     async with calling(in_turn(out, out, page())) as (service, client, clock):
         await ask(client)
         assert (len(service.calls), len(clock.slept)) == (3, 2)
@@ -206,8 +206,8 @@ async def test_what_may_pass_is_tried_three_times(out: bytes, cls: type[Exceptio
         *("another shape", "a list", "null"),
     ],
 )
-async def test_what_will_not_pass_is_tried_once(out: bytes) -> None:
-    """Other replies are raised at once: the next would be the same."""
+async def test_a_permanent_failure_is_tried_once(out: bytes) -> None:
+    """Other replies are raised at once, as the next one would be the same."""
     async with calling(in_turn(out, page())) as (service, client, clock):
         error = await failure(client)
         assert isinstance(error, ResponseError | DecodeError)
@@ -217,7 +217,7 @@ async def test_what_will_not_pass_is_tried_once(out: bytes) -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 async def test_there_are_no_more_attempts_than_the_policy_allows(most: int) -> None:
-    """The number of requests of a call is that of the policy."""
+    """A call makes as many requests as its policy has attempts."""
     policy = RetryPolicy(max_attempts=most)
     async with calling(in_turn(reply(500)), retry=policy) as (service, client, _):
         assert (await failure(client)).attempts == most
@@ -228,7 +228,7 @@ async def test_there_are_no_more_attempts_than_the_policy_allows(most: int) -> N
 
 
 async def test_pauses_have_full_jitter() -> None:
-    """Pauses of many calls are spread evenly from nothing to the bound."""
+    """Pauses are spread evenly between zero and the bound."""
     policy = RetryPolicy(max_attempts=2, base_delay=1, budget=10_000)
     random.seed(7)
     async with calling(in_turn(reply(500)), retry=policy) as (_, client, clock):
@@ -239,7 +239,7 @@ async def test_pauses_have_full_jitter() -> None:
 
 
 async def test_the_bound_of_the_pauses_doubles_up_to_the_longest() -> None:
-    """After the first failure it is the base, then twice that, and never above ``max_delay``."""
+    """It starts at ``base_delay``, doubles, and never exceeds ``max_delay``."""
     policy = RetryPolicy(max_attempts=5, base_delay=1, max_delay=3, budget=100_000)
     random.seed(7)
     async with calling(in_turn(reply(500)), retry=policy) as (_, client, clock):
@@ -250,7 +250,7 @@ async def test_the_bound_of_the_pauses_doubles_up_to_the_longest() -> None:
         assert all(found <= bound for found, bound in zip(longest, [1, 2, 3, 3], strict=True))
 
 
-async def test_a_429_without_a_pause_has_the_longer_bound() -> None:
+async def test_a_429_without_retry_after_uses_throttled_delay() -> None:
     """``throttled_delay`` takes the place of ``base_delay``."""
     policy = RetryPolicy(max_attempts=2, base_delay=0, throttled_delay=8, budget=10_000)
     random.seed(7)
@@ -274,7 +274,7 @@ async def test_a_429_without_a_pause_has_the_longer_bound() -> None:
     ids=["seconds", "date"],
 )
 async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -> None:
-    """A pause that the service asks for is kept, as long as it is not above the cap of 60 s."""
+    """A `Retry-After` is waited for, as long as it is within the cap of 60 seconds."""
     answer = in_turn(reply(status, **headers), page())
     async with calling(answer) as (service, client, clock):
         await ask(client)
@@ -284,7 +284,7 @@ async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_retry_after_beyond_the_cap_is_raised(status: int) -> None:
-    """The error says at once for how long, and there is no pause."""
+    """The error is raised at once with the requested pause."""
     answer = in_turn(reply(status, Retry_After="61"), page())
     async with calling(answer, timeouts=Timeouts(deadline=1000)) as (service, client, clock):
         error = await failure(client)
@@ -293,8 +293,8 @@ async def test_a_retry_after_beyond_the_cap_is_raised(status: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["-5", "soon", "", "1e9"])
-async def test_a_retry_after_that_says_nothing_is_ignored(text: str) -> None:
-    """What cannot be read as a pause is as good as absent."""
+async def test_an_invalid_retry_after_is_ignored(text: str) -> None:
+    """A `Retry-After` that cannot be parsed counts as absent."""
     async with calling(in_turn(reply(503, Retry_After=text), page())) as (_, client, clock):
         await ask(client)
         assert len(clock.slept) == 1
@@ -304,8 +304,8 @@ async def test_a_retry_after_that_says_nothing_is_ignored(text: str) -> None:
 # The budget
 
 
-async def test_the_budget_ends_retries_and_no_first_attempt() -> None:
-    """Two retries are paid; from then on calls fail with their first failure, and all are sent."""
+async def test_the_budget_limits_retries_and_not_first_attempts() -> None:
+    """After two retries calls fail with their first failure, and all of them are sent."""
     async with calling(in_turn(reply(500)), retry=RetryPolicy(budget=10)) as (service, client, _):
         view = client.with_options(retry=RetryPolicy(budget=500))
         found = [(await failure(client if n % 2 else view)).attempts for n in range(20)]
@@ -315,8 +315,8 @@ async def test_the_budget_ends_retries_and_no_first_attempt() -> None:
         assert (await failure(client)).attempts == 2
 
 
-async def test_success_pays_back() -> None:
-    """A retry that succeeds is free; five successes of first attempts pay for one retry."""
+async def test_success_refills_the_budget() -> None:
+    """A retry that succeeds is free; five successful first attempts pay for one retry."""
     answer = in_turn(reply(500), page(), reply(500), page(), reply(500), reply(500), page())
     async with calling(answer, retry=RetryPolicy(budget=5, max_attempts=2)) as (service, client, _):
         await ask(client)
@@ -333,7 +333,7 @@ async def test_success_pays_back() -> None:
 
 
 async def test_token_requests_spend_the_same_budget() -> None:
-    """A token endpoint that fails uses up what calls would spend on retries."""
+    """Retries of the token endpoint use up the budget of the calls."""
     issue = in_turn(reply(500), reply(500), token("token-1"))
     policy = RetryPolicy(budget=5)
     async with running(in_turn(reply(500)), issue, retry=policy) as (service, client):
@@ -343,7 +343,7 @@ async def test_token_requests_spend_the_same_budget() -> None:
 
 
 async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
-    """A service that does not answer is asked less often than one that answers with an error."""
+    """A service that does not answer is retried less often than one that returns errors."""
     policy = RetryPolicy(max_attempts=5, budget=20)
     async with calling(in_turn(reply(500)), retry=policy) as (service, client, _):
         assert (await failure(client)).attempts == 5
@@ -357,15 +357,15 @@ async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
 # The gate
 
 
-async def test_a_429_holds_everybody_back() -> None:
-    """No call is sent before the service wants to hear again, of whatever task."""
+async def test_a_429_delays_all_calls() -> None:
+    """No call of any task is sent before the requested pause is over."""
     clock = OrderedClock()
     answer = in_turn(reply(429, Retry_After="30"), page())
     async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
         calls = asyncio.create_task(outcomes(client, list("abcdefgh")))
         await clock.let_pass(10)
         assert service.names[:1] == ["a"]
-        # What was on its way already, with two slots.
+        # Already in flight, with two slots.
         assert len(service.calls) <= 2
         late = asyncio.create_task(outcomes(client, ["late"]))
         await clock.let_pass(19.9)
@@ -376,8 +376,8 @@ async def test_a_429_holds_everybody_back() -> None:
         assert all(call.at >= 30 for call in service.calls[2:])
 
 
-async def test_a_call_that_cannot_wait_for_the_gate_fails_at_once() -> None:
-    """It is not sent, and says for how long the service wants to be left alone."""
+async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
+    """It is not sent, and its error has the remaining pause."""
     answer = in_turn(reply(429, Retry_After="30"), page())
     async with calling(answer, retry=ONCE) as (service, client, clock):
         assert isinstance(await failure(client), RateLimitedError)
@@ -389,8 +389,8 @@ async def test_a_call_that_cannot_wait_for_the_gate_fails_at_once() -> None:
         assert [call.at for call in service.calls] == [0, 30]
 
 
-async def test_a_queued_call_that_cannot_wait_for_the_gate_fails_at_once() -> None:
-    """Calls that can wait for the gate keep no slot from those behind them."""
+async def test_a_queued_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
+    """Calls that can wait for the end of the pause take no slot from those behind them."""
     clock = OrderedClock()
     answer = in_turn(reply(429, Retry_After="30"), page())
     async with running(answer, auth=BASIC, clock=clock, concurrency=1) as (service, client):
@@ -404,8 +404,8 @@ async def test_a_queued_call_that_cannot_wait_for_the_gate_fails_at_once() -> No
         assert "hurried" not in service.names
 
 
-async def test_the_gate_is_closed_no_longer_than_the_cap() -> None:
-    """A service that asks for a day's pause holds the others back for 60 seconds."""
+async def test_a_429_delays_other_calls_no_longer_than_the_cap() -> None:
+    """A service that asks for a day's pause delays other calls for 60 seconds."""
     answer = in_turn(reply(429, Retry_After="86400"), page())
     async with calling(answer) as (service, client, _):
         assert (await failure(client)).retry_after == 86400
@@ -414,7 +414,7 @@ async def test_the_gate_is_closed_no_longer_than_the_cap() -> None:
 
 
 async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
-    """Two calls are told to wait, for 30 seconds and then for 5: nothing is sent before 30."""
+    """After pauses of 30 and then 5 seconds, nothing is sent before 30 seconds have passed."""
     clock = OrderedClock()
     answer = in_turn(reply(429, Retry_After="30"), reply(429, Retry_After="5"), page())
     async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
@@ -426,8 +426,8 @@ async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
         assert all(call.at >= 30 for call in service.calls[2:])
 
 
-async def test_another_failure_holds_back_its_own_call_only() -> None:
-    """A 503 with a pause closes no gate."""
+async def test_a_503_delays_only_its_own_call() -> None:
+    """Only a 429 delays other calls; a 503 with `Retry-After` does not."""
     clock = OrderedClock()
     answer = in_turn(reply(503, Retry_After="30"), page())
     async with running(answer, auth=BASIC, clock=clock) as (service, client):
@@ -443,8 +443,8 @@ async def test_another_failure_holds_back_its_own_call_only() -> None:
         ]
 
 
-async def test_a_429_costs_nobody_the_place_in_the_line_of_max_rate() -> None:
-    """Calls that wait for their turn when the gate closes are the first after it opens."""
+async def test_a_429_keeps_the_queue_of_max_rate() -> None:
+    """Calls that were waiting for their turn are the first ones after the pause."""
     clock = OrderedClock()
     answer = in_turn(reply(429, Retry_After="1.5"), page())
     options: dict[str, Any] = {"auth": BASIC, "retry": ONCE, "max_rate": 1, "concurrency": 2}
@@ -473,7 +473,7 @@ async def test_a_429_costs_nobody_the_place_in_the_line_of_max_rate() -> None:
 def test_requests_are_never_closer_than_max_rate_allows(
     rate: float, calls: list[tuple[float, bool]], concurrency: int
 ) -> None:
-    """Whenever calls are made and cancelled, the others keep the distance, in their order."""
+    """Whenever calls start or are cancelled, the others keep their distance and order."""
 
     async def play() -> None:
         clock = OrderedClock()
@@ -500,7 +500,7 @@ def test_requests_are_never_closer_than_max_rate_allows(
 
 
 async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
-    """While calls pause before their retries, others are sent at once, even with one slot."""
+    """While some calls pause before a retry, others are sent at once, even with one slot."""
     clock = OrderedClock()
 
     async def answer(asked: Asked) -> bytes:
@@ -518,8 +518,8 @@ async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
         await asyncio.wait(failing)
 
 
-async def test_success_waits_for_nothing() -> None:
-    """Calls that succeed at once sleep never."""
+async def test_a_call_that_succeeds_at_once_never_sleeps() -> None:
+    """Calls that succeed at the first attempt never sleep."""
     async with calling(in_turn(page())) as (service, client, clock):
         assert set(await outcomes(client, ["a"] * 100)) == {"done"}
         assert (len(service.calls), clock.slept) == (100, [])
@@ -557,7 +557,7 @@ def test_whatever_the_service_replies_the_limits_hold(
     rate: float | None,
     concurrency: int,
 ) -> None:
-    """For any replies: no request too many, no retry that is not paid, no pause too long."""
+    """For any replies: no excess request, no retry beyond the budget, no pause too long."""
     left = {str(number): list(script) for number, script in enumerate(scripts)}
     seen: dict[str, list[str]] = {name: [] for name in left}
 
@@ -585,7 +585,7 @@ def test_whatever_the_service_replies_the_limits_hold(
             assert not FINAL.intersection(kinds[:-1]), name
             assert (outcome == "done") == (kinds[-1:] == ["page"]), name
             retries += max(0, len(kinds) - 1)
-        # Each success pays back 5 at the most.
+        # Each success refills the budget by at most 5.
         assert 5 * retries <= budget + 5 * found.count("done")
         assert calls == sum(map(len, seen.values()))
 

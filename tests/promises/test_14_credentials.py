@@ -1,4 +1,4 @@
-"""Promise 14: credentials go to the configured origin only, and a reply counts for its request."""
+"""Promise 14: credentials go only to the configured origin, and replies match their requests."""
 
 import asyncio
 import contextlib
@@ -73,7 +73,7 @@ async def rightly(seen: Seen, _: asyncio.StreamWriter) -> bytes:
 @pytest.mark.parametrize("before", [[], [401], [503], [503, 401], [401, 503]])
 @pytest.mark.parametrize("target", ["another origin", "the same origin", "a path"])
 async def test_a_call_is_not_redirected(status: int, before: list[int], target: str) -> None:
-    """Wherever it leads, after a refreshed token and after a retry too: an error, not followed."""
+    """Any redirect is an error, also after a token renewal and after a retry."""
     left = list(before)
 
     async def answer(_: Seen, __: asyncio.StreamWriter) -> bytes:
@@ -97,7 +97,7 @@ async def test_a_call_is_not_redirected(status: int, before: list[int], target: 
 @pytest.mark.parametrize("status", REDIRECTS)
 @pytest.mark.parametrize("before", [[], [503]])
 async def test_a_token_request_is_not_redirected(status: int, before: list[int]) -> None:
-    """Neither the client's secret nor the body of the request goes anywhere else."""
+    """Neither the client's secret nor the request body is sent anywhere else."""
     async with serving(always(token_reply())) as other:
         replies = [*map(reply, before), reply(status, Location=f"{other.url}/token")]
         async with (
@@ -114,8 +114,8 @@ async def test_a_token_request_is_not_redirected(status: int, before: list[int])
 # One origin for calls, one for tokens, none for files
 
 
-async def test_each_origin_sees_what_is_its_own(tmp_path: Path) -> None:
-    """Client credentials go to the token endpoint, tokens to the API, and nothing to files."""
+async def test_each_origin_gets_only_its_own_credentials(tmp_path: Path) -> None:
+    """Client credentials go to the token endpoint, tokens to the API, and none to files."""
     async with (
         serving(rightly) as api,
         serving(rightly) as login,
@@ -135,8 +135,8 @@ async def test_each_origin_sees_what_is_its_own(tmp_path: Path) -> None:
     assert "Bearer" not in str(file.headers)
 
 
-async def test_a_token_goes_to_the_origin_of_the_api_where_none_is_named() -> None:
-    """The token endpoint has the API's origin by default, without the path of the address."""
+async def test_the_token_endpoint_defaults_to_the_origin_of_the_api() -> None:
+    """The token endpoint has the API's origin by default, without the path of its URL."""
     async with serving(rightly) as server, client_of(f"{server.url}/x/y", auth=OAUTH) as client:
         await client.get_application("app-1")
     paths = [seen.path for seen in server.seen]
@@ -155,7 +155,7 @@ async def test_a_token_goes_to_the_origin_of_the_api_where_none_is_named() -> No
     ],
 )
 async def test_an_id_does_not_change_where_a_call_goes(application_id: str) -> None:
-    """Whatever it looks like, it is one step of the path."""
+    """An id is always a single path segment, whatever it contains."""
     async with serving(always(reply(404))) as server, client_of(server.url) as client:
         with pytest.raises(NotFoundError):
             await client.get_application(application_id)
@@ -195,7 +195,7 @@ async def test_an_id_does_not_change_where_a_call_goes(application_id: str) -> N
 def test_credentials_are_not_sent_in_plain_text(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An address of another machine that is not https is refused before anything is sent."""
+    """A URL of another machine that is not https is refused before any request."""
     with pytest.raises(ConfigurationError, match="base_url"):
         client_of(address)
     with pytest.raises(ConfigurationError, match="auth_url"):
@@ -213,7 +213,7 @@ def test_credentials_are_not_sent_in_plain_text(
     ["https://service.example", "http://localhost:8000", "http://127.0.0.1", "http://[::1]:8000"],
 )
 async def test_https_and_this_machine_are_accepted(address: str) -> None:
-    """Plain http is for tests and emulators, which are on the same machine."""
+    """Plain http is allowed for tests and emulators on the same machine."""
     async with client_of(address), client_of("https://a.example", auth=OAUTH, auth_url=address):
         pass
 
@@ -221,7 +221,7 @@ async def test_https_and_this_machine_are_accepted(address: str) -> None:
 @pytest.mark.parametrize("fault", ["unknown authority", "another host"])
 @pytest.mark.parametrize("auth", [BASIC, OAUTH], ids=["basic", "oauth2"])
 async def test_an_impostor_gets_nothing(fault: str, auth: Any) -> None:
-    """Without a certificate that is right nothing is sent, and nothing is tried again."""
+    """Without a valid certificate nothing is sent, and nothing is retried."""
     authority = trustme.CA()
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     name = "127.0.0.1" if fault == "unknown authority" else "service.example"
@@ -244,7 +244,7 @@ async def test_an_impostor_gets_nothing(fault: str, auth: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def tunnelling(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Run a proxy that tunnels to a port of this machine; give its address, and what it sees."""
+    """Run a proxy that tunnels to a local port; yield its URL, and what it sees."""
     sees: list[bytes] = []
 
     async def relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -275,7 +275,7 @@ async def tunnelling(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
     ("user", "shown"), [("", None), ("proxy:word@", "Basic cHJveHk6d29yZA==")], ids=["", "its own"]
 )
 async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str | None) -> None:
-    """What goes through it is inside TLS: no path, no header, no token, no body."""
+    """Everything else is inside TLS: path, headers, token and body."""
     tls, trust = tls_pair()
     async with (
         serving(rightly, tls) as server,
@@ -304,14 +304,14 @@ async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str |
     whole = b"".join(sees)
     for secret in (b"applications", b"Bearer", b"token", BASIC_HEADER.encode(), b"grant_type"):
         assert secret not in whole
-    # What the proxy is shown for itself stays with it.
+    # Credentials for the proxy stay with the proxy.
     assert not any("proxy-authorization" in seen.headers for seen in server.seen)
 
 
 @pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "https://10.0.0.1"])
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8000", "http://localhost"])
 def test_a_proxy_elsewhere_gets_no_plain_text(address: str, proxy: str) -> None:
-    """An address of this machine in http would go through it, with its credentials."""
+    """A remote proxy is refused for a local http URL, whose credentials it would see."""
     with pytest.raises(ConfigurationError, match="only inside TLS"):
         client_of(address, proxy=proxy)
     with pytest.raises(ConfigurationError, match="only inside TLS"):
@@ -324,7 +324,7 @@ def test_a_proxy_elsewhere_gets_no_plain_text(address: str, proxy: str) -> None:
 async def test_the_environment_adds_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Neither a netrc file nor the variables of proxies have a say, with files too."""
+    """A netrc file and proxy variables are ignored, for downloads too."""
     (tmp_path / ".netrc").write_text("default login theirs password theirs\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -342,7 +342,7 @@ async def test_the_environment_adds_nothing(
 
 
 async def test_cookies_are_not_kept() -> None:
-    """A cookie would be one more credential, and nobody has asked for it."""
+    """Cookies that the service sets are not sent back."""
 
     async def answer(seen: Seen, _: asyncio.StreamWriter) -> bytes:
         fields = b"\r\nSet-Cookie: session=theirs; Path=/\r\n\r\n"
@@ -362,7 +362,7 @@ async def test_cookies_are_not_kept() -> None:
 async def lent(
     proxy: ScriptedServer, other: ScriptedServer
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, list[str]]]:
-    """Return a session that would add all it can, and the names of middlewares that ran."""
+    """Return a session with every kind of addition, and a list of middlewares that ran."""
     ran: list[str] = []
 
     async def middleware(
@@ -388,7 +388,7 @@ async def lent(
 
 @pytest.mark.parametrize(("auth", "requests"), [(BASIC, 1), (OAUTH, 2)], ids=["basic", "oauth2"])
 async def test_a_borrowed_session_lends_its_connections_only(auth: Any, requests: int) -> None:
-    """Its headers, cookies, credentials, proxy, address and middlewares stay out of our calls."""
+    """Its headers, cookies, credentials, proxy, base URL and middlewares are not used."""
     async with (
         serving(rightly) as server,
         serving(always(reply())) as proxy,
@@ -407,7 +407,7 @@ async def test_a_borrowed_session_lends_its_connections_only(auth: Any, requests
 
 
 async def test_a_borrowed_session_learns_nothing() -> None:
-    """What its owner asks for afterwards carries neither our credentials nor the cookies."""
+    """Later requests of its owner carry neither our credentials nor our cookies."""
 
     async def answer(seen: Seen, _: asyncio.StreamWriter) -> bytes:
         fields = b"\r\nSet-Cookie: session=ours; Path=/\r\n\r\n"
@@ -427,7 +427,7 @@ async def test_a_borrowed_session_learns_nothing() -> None:
 
 
 async def test_a_redirect_is_not_followed_by_a_borrowed_session() -> None:
-    """Nor does its ``raise_for_status`` take the place of our errors."""
+    """Its ``raise_for_status`` does not replace our errors either."""
     async with serving(always(reply())) as other:
         async with (
             serving(always(reply(307, Location=f"{other.url}/x"))) as server,
@@ -445,8 +445,8 @@ async def test_a_redirect_is_not_followed_by_a_borrowed_session() -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "tls", "borrowed", "oauth2"])
 @pytest.mark.parametrize("when", When)
-async def test_a_reply_that_nobody_asked_for_answers_nothing(when: When, kind: str) -> None:
-    """Its connection is closed and not used again; each call is one request, rightly answered."""
+async def test_an_unrequested_reply_answers_no_call(when: When, kind: str) -> None:
+    """Its connection is closed and not reused; each call is one request with its own reply."""
     stray, token = application("somebody-else"), kind == "oauth2"
     tls, options = tls_pair() if kind == "tls" else (None, {})
     async with contextlib.AsyncExitStack() as stack:
@@ -468,8 +468,8 @@ async def test_a_reply_that_nobody_asked_for_answers_nothing(when: When, kind: s
 
 @pytest.mark.parametrize("when", [When.IDLE, When.UNREAD])
 @pytest.mark.parametrize("part", [b"\r\n", b"HTTP/1.1 200", b"HTTP/1.1 100 X\r\n\r\n", b"?"])
-async def test_bytes_that_nobody_asked_for_end_a_connection(when: When, part: bytes) -> None:
-    """However few they are."""
+async def test_unrequested_bytes_close_a_connection(when: When, part: bytes) -> None:
+    """Even a single unrequested byte closes the connection."""
     async with straying(when, part) as service, client_of(service.server.url) as client:
         for number in range(3):
             await client.get_application(f"app-{number}")
@@ -479,7 +479,7 @@ async def test_bytes_that_nobody_asked_for_end_a_connection(when: When, part: by
 
 @pytest.mark.parametrize("when", When)
 async def test_a_stray_list_hides_no_application(when: When) -> None:
-    """It does not say that an application does not exist."""
+    """An unrequested empty list does not make an application seem to be missing."""
     async with straying(when, page() * 3) as service, client_of(service.server.url) as client:
         for reference in ("loan-1", "loan-2"):
             assert await client.find_application(reference) is not None
@@ -487,8 +487,8 @@ async def test_a_stray_list_hides_no_application(when: When) -> None:
 
 
 @pytest.mark.parametrize("when", When)
-async def test_a_stray_file_is_nobodys(when: When, tmp_path: Path) -> None:
-    """Files have connections of their own, which are held to the same."""
+async def test_an_unrequested_file_is_not_taken(when: When, tmp_path: Path) -> None:
+    """Download connections are closed after unrequested replies as well."""
 
     def answer(seen: Seen) -> bytes:
         return reply(body=seen.path.encode(), content_type="text/csv")
@@ -511,7 +511,7 @@ async def test_a_stray_file_is_nobodys(when: When, tmp_path: Path) -> None:
 async def test_a_reply_about_another_application_is_not_taken(
     call: Callable[..., Awaitable[object]],
 ) -> None:
-    """Its connection is closed and the call is made again; if that does not help, it fails."""
+    """Its connection is closed and the call retried; if that does not help, it fails."""
     whole = {**APPLICATION, **DOCUMENTS, "application_id": "somebody-else"}
     out = reply(body=json.dumps(whole).encode(), X_Request_Id="r-1")
     async with (
@@ -525,8 +525,8 @@ async def test_a_reply_about_another_application_is_not_taken(
     assert service.over == [0, 1, 2]
 
 
-async def test_an_answer_to_another_question_is_asked_for_again() -> None:
-    """Where it was only the connection that was wrong, the call succeeds over another one."""
+async def test_a_reply_to_another_request_is_retried() -> None:
+    """If only the connection was at fault, the call succeeds over another one."""
     wrong = [application("somebody-else"), page("loan-9")]
 
     def answer(seen: Seen) -> bytes:
@@ -544,8 +544,8 @@ async def test_an_answer_to_another_question_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("row", ["loan-2", "LOAN-1"])
-async def test_other_applications_do_not_mean_that_there_is_no_such_one(row: str) -> None:
-    """A service that ignores the reference has not answered."""
+async def test_other_applications_do_not_mean_not_found(row: str) -> None:
+    """A service that ignores the reference has not answered the call."""
     async with (
         straying(When.SAME, answer=lambda _: page(row)) as service,
         client_of(service.server.url) as client,
@@ -554,8 +554,8 @@ async def test_other_applications_do_not_mean_that_there_is_no_such_one(row: str
             await client.find_application("loan-1")
 
 
-async def test_an_empty_list_means_that_there_is_no_such_application() -> None:
-    """Nothing else does."""
+async def test_an_empty_list_means_not_found() -> None:
+    """Only an empty list means that there is no such application."""
     async with (
         straying(When.SAME, answer=lambda _: page()) as service,
         client_of(service.server.url) as client,
@@ -563,8 +563,8 @@ async def test_an_empty_list_means_that_there_is_no_such_application() -> None:
         assert await client.find_application("loan-1") is None
 
 
-async def test_refused_credentials_are_refused_for_their_own_call() -> None:
-    """A 401 that nobody asked for neither ends a call nor drops a token."""
+async def test_an_unrequested_401_is_ignored() -> None:
+    """A 401 without a request neither fails a call nor drops a token."""
     async with (
         straying(When.IDLE, b"", reply(401)) as service,
         client_of(service.server.url, auth=OAUTH) as client,
@@ -575,8 +575,8 @@ async def test_refused_credentials_are_refused_for_their_own_call() -> None:
     assert [seen.path for seen in service.server.seen].count("/token") == 1
 
 
-async def test_credentials_that_are_refused_go_nowhere_else() -> None:
-    """A challenge that names another realm or address changes nothing."""
+async def test_a_challenge_does_not_redirect_credentials() -> None:
+    """A challenge that names another realm or URL changes nothing."""
     async with serving(always(reply())) as other:
         challenge = f'Digest realm="{other.url}", domain="{other.url}", nonce="n"'
         async with (

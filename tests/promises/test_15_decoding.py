@@ -1,4 +1,4 @@
-"""Promise 15: bodies are bounded and decoded strictly; what is unknown passes, no value shows."""
+"""Promise 15: bodies are bounded and decoded strictly; unknown fields pass, values stay private."""
 
 import contextlib
 import json
@@ -73,25 +73,25 @@ def _faults(cls: type[Any], payload: object) -> dict[str, str]:
 
 
 @given(strategies.pages())
-def test_a_page_goes_back_as_it_came(payload: dict[str, Any]) -> None:
-    """Whatever a list reply holds, unknown fields included, is written back the same."""
+def test_a_page_survives_a_round_trip(payload: dict[str, Any]) -> None:
+    """A list reply is written back unchanged, unknown fields included."""
     _assert_round_trip(ApplicationPage, payload)
 
 
 @given(strategies.applications())
-def test_an_application_goes_back_as_it_came(payload: dict[str, Any]) -> None:
-    """Whatever an application holds, unknown fields included, is written back the same."""
+def test_an_application_survives_a_round_trip(payload: dict[str, Any]) -> None:
+    """An application is written back unchanged, unknown fields included."""
     _assert_round_trip(Application, payload)
 
 
 @given(strategies.documents_replies())
-def test_documents_go_back_as_they_came(payload: dict[str, Any]) -> None:
-    """Whatever a documents reply holds, an explicit null for pages included, is written back."""
+def test_documents_survive_a_round_trip(payload: dict[str, Any]) -> None:
+    """A documents reply is written back unchanged, explicit null for pages included."""
     _assert_round_trip(ApplicationDocuments, payload)
 
 
 def test_a_record_is_an_object_of_its_two_parts() -> None:
-    """An ApplicationRecord is written with its application and its documents, null without."""
+    """An ApplicationRecord is written as its application and its documents, or null."""
     application = decode(Application, json.dumps(APPLICATION).encode())
     documents = decode(ApplicationDocuments, json.dumps(DOCUMENTS).encode())
     assert isinstance(application, Application)
@@ -105,7 +105,7 @@ def test_a_record_is_an_object_of_its_two_parts() -> None:
 
 
 def test_values_have_their_own_types() -> None:
-    """Times, days, amounts, arrays and objects become what the records are annotated with."""
+    """Times, dates, amounts, arrays and objects have the annotated types."""
     application = decode(Application, json.dumps(APPLICATION).encode())
     assert isinstance(application, Application)
     assert application.last_updated_at == datetime(2024, 1, 31, 10, tzinfo=UTC)
@@ -131,7 +131,7 @@ UNTYPED = {"structured_data", "earnings", "deductions", "taxes", "pages"}
 
 
 def _leaves(value: Any, path: str = "$") -> Iterator[tuple[Any, Any, str]]:
-    """Yield container, key and path of everything that the contract types."""
+    """Yield container, key and path of every value that the contract types."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
         here = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
@@ -143,7 +143,7 @@ def _leaves(value: Any, path: str = "$") -> Iterator[tuple[Any, Any, str]]:
 
 
 def _is_acceptable(key: Any, old: Any, new: Any) -> bool:
-    """Say whether the contract allows the new value where the old one stands."""
+    """Return whether the contract allows the new value in place of the old one."""
     match old:
         case _ if key in NULLABLE:
             fits = new is None or (new == CANARY and key != "end_date")
@@ -163,11 +163,11 @@ def _is_acceptable(key: Any, old: Any, new: Any) -> bool:
 @pytest.mark.parametrize(
     ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
 )
-def test_every_wrong_value_is_refused_with_its_path_and_stays_unseen(
+def test_every_wrong_value_is_refused_with_its_path_only(
     cls: type[Any],
     sample: dict[str, Any],
 ) -> None:
-    """A value of the wrong kind anywhere is a DecodeError that has its path and not the value."""
+    """A value of the wrong kind raises DecodeError with its path and without the value."""
     tried = 0
     payload = json.loads(json.dumps(sample))
     for container, key, path in _leaves(payload):
@@ -193,7 +193,7 @@ def test_every_wrong_value_is_refused_with_its_path_and_stays_unseen(
     ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_every_missing_field_is_named(cls: type[Any], sample: dict[str, Any]) -> None:
-    """A payload without a field of the contract is a DecodeError that says which one."""
+    """A payload without a required field raises DecodeError with the field's name."""
     payload = json.loads(json.dumps(sample))
     for container, key, path in list(_leaves(payload)):
         is_open = key in {"applicant1", "paystub", "w2"}
@@ -204,7 +204,7 @@ def test_every_missing_field_is_named(cls: type[Any], sample: dict[str, Any]) ->
 
 
 def test_one_error_names_every_fault() -> None:
-    """All faults of a payload are in one error, unknown fields that cannot be kept included."""
+    """One error lists all faults of a payload, invalid unknown fields included."""
     payload = json.loads(json.dumps(APPLICATION))
     payload["application_id"] = None
     payload["new_field"] = payload["ada@example.org"] = json.loads("[" * 101 + "]" * 101)
@@ -233,7 +233,7 @@ def test_one_error_names_every_fault() -> None:
     ],
 )
 def test_reasons_say_what_was_expected(path: str, value: object, reason: str) -> None:
-    """A reason names what should stand there and what kind of thing does."""
+    """A reason has the expected kind and the kind that was found."""
     assert _faults(Application, {**APPLICATION, path: value}) == {f"$.{path}": reason}
 
 
@@ -246,7 +246,7 @@ ROW = ApplicationSummary(
 
 @pytest.mark.parametrize("thing", [None, {}, "text", ApplicationSummary, [ROW], object()])
 def test_only_records_are_written(thing: object) -> None:
-    """Anything that is no record is a ConfigurationError."""
+    """Writing anything but a record raises ConfigurationError."""
     with pytest.raises(ConfigurationError, match="is not a record class"):
         to_json(thing)
 
@@ -264,14 +264,14 @@ def test_only_records_are_written(thing: object) -> None:
     ],
 )
 def test_what_json_cannot_carry_exactly_is_refused(record: object) -> None:
-    """A record made by hand with something that would be lost is a ConfigurationError."""
+    """A hand-made record that JSON cannot represent exactly raises ConfigurationError."""
     with pytest.raises(ConfigurationError, match="cannot carry") as caught:
         to_json(record)
     assert caught.value.__context__ is None
 
 
 def test_times_with_another_zone_are_written_in_utc() -> None:
-    """Only the zone changes: the moment is the same."""
+    """Only the zone changes; the instant is the same."""
     application = decode(Application, json.dumps(APPLICATION).encode())
     assert isinstance(application, Application)
     moment = datetime.fromisoformat("2024-01-31T05:00:00-05:00")
@@ -319,7 +319,7 @@ def _page_with(member: str) -> bytes:
     ],
 )
 def test_hostile_text_is_a_decode_error_and_nothing_else(body: bytes, retryable: bool) -> None:
-    """Broken and hostile bodies are a DecodeError; only what is not whole JSON is retryable."""
+    """Invalid bodies raise only DecodeError; only incomplete JSON is retryable."""
     error = decode(ApplicationPage, body)
     assert isinstance(error, DecodeError)
     assert error.retryable is retryable
@@ -339,13 +339,13 @@ def test_hostile_text_is_a_decode_error_and_nothing_else(body: bytes, retryable:
         b" " + PAGE_TEXT.replace(" ", "\n").encode() + b" ",
     ],
 )
-def test_unusual_text_is_read_all_the_same(body: bytes) -> None:
-    """A byte order mark, odd spacing, escaped colons and large numbers that fit pass."""
+def test_unusual_but_valid_text_is_read(body: bytes) -> None:
+    """A byte order mark, odd spacing, escaped colons and large numbers that fit are read."""
     assert isinstance(decode(ApplicationPage, body), ApplicationPage)
 
 
 def test_an_unusual_number_is_kept_with_its_digits() -> None:
-    """Where no type is known, a number of any size is a Decimal that goes back as it came."""
+    """In untyped fields a number of any size is a Decimal that is written back unchanged."""
     page = decode(ApplicationPage, _page_with('"x": [1e400], "y": 1.50'))
     assert isinstance(page, ApplicationPage)
     extra = page.applications[0].extra
@@ -355,7 +355,7 @@ def test_an_unusual_number_is_kept_with_its_digits() -> None:
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,\\u03ae1-. ', max_size=40).map(str.encode))
 def test_any_bytes_are_a_record_or_a_decode_error(body: bytes) -> None:
-    """No other exception comes out."""
+    """Arbitrary bytes raise no other exception."""
     assert isinstance(decode(ApplicationSummary, body), ApplicationSummary | DecodeError)
 
 
@@ -385,7 +385,7 @@ BEYOND = "a number of more than 40 digits, or an exponent beyond 40"
     ],
 )
 def test_amounts_are_the_digits_that_were_sent(text: str, amount: str) -> None:
-    """A number becomes the decimal of its digits and goes back as a number of its kind."""
+    """An amount is the Decimal of the sent digits, and is written back as the same kind."""
     pair = decode(AmountPair, f'{{"current": {text}, "ytd": ""}}'.encode())
     assert isinstance(pair, AmountPair)
     assert pair.ytd is None
@@ -409,8 +409,8 @@ def test_amounts_are_the_digits_that_were_sent(text: str, amount: str) -> None:
         ("[]", "expected a number, found an array"),
     ],
 )
-def test_what_is_no_exact_amount_is_refused(text: str, reason: str) -> None:
-    """An amount beyond the exact digits, or of any other kind, is a fault."""
+def test_an_inexact_amount_is_refused(text: str, reason: str) -> None:
+    """An amount with too many digits, or of any other kind, is a fault."""
     error = decode(AmountPair, f'{{"current": {text}, "ytd": 1}}'.encode())
     assert isinstance(error, DecodeError)
     assert [(fault.path, fault.reason) for fault in error.faults] == [("$.current", reason)]
@@ -418,13 +418,13 @@ def test_what_is_no_exact_amount_is_refused(text: str, reason: str) -> None:
 
 @given(st.decimals(-(10**12), 10**12, places=2))
 def test_cents_are_exact(amount: Decimal) -> None:
-    """Every amount in cents survives the way to JSON and back as the same number."""
+    """Every amount in cents survives a round trip through JSON."""
     pair = AmountPair(current=amount, ytd=None)
     assert decode(AmountPair, to_json(pair)) == pair
 
 
 def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
-    """Elsewhere the contract has a number, and an empty string is a fault."""
+    """Elsewhere the contract requires a number, and an empty string is a fault."""
     payload = json.loads(json.dumps(DOCUMENTS))
     payload["documents"]["paystub"][0]["extracted_data"]["hours_worked"] = ""
     path = "$.documents.paystub[0].extracted_data.hours_worked"
@@ -433,14 +433,14 @@ def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
 
 @given(records())
 def test_a_line_equals_its_record(record: ApplicationRecord) -> None:
-    """Records survive their JSON, unknown fields, amounts and times included."""
+    """Records survive a round trip, unknown fields, amounts and times included."""
     line = to_json(record)
     assert b"\n" not in line
     assert from_json(ApplicationRecord, line) == record
 
 
-def test_a_text_is_as_good_as_bytes() -> None:
-    """Lines of files that were opened as text are read as well."""
+def test_text_is_read_like_bytes() -> None:
+    """Lines of files opened in text mode are read as well."""
     record = known_record()
     assert from_json(ApplicationRecord, to_json(record).decode() + "\n") == record
     assert from_json(Application, to_json(record.application)) == record.application
@@ -448,13 +448,13 @@ def test_a_text_is_as_good_as_bytes() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{", "{}", '"\ud800"', b'{"application":1}'])
 def test_other_content_is_a_decode_error(text: bytes | str) -> None:
-    """It is read as strictly as the service's replies."""
+    """`from_json` is as strict as the decoding of replies."""
     with pytest.raises(DecodeError):
         from_json(ApplicationRecord, text)
 
 
-def test_other_things_are_no_text() -> None:
-    """An argument that cannot be meant is told as one."""
+def test_arguments_that_are_not_text_are_refused() -> None:
+    """An argument that is neither text nor bytes is a configuration error."""
     nothing: object = None
     with pytest.raises(ConfigurationError, match="text is bytes or a str"):
         from_json(ApplicationRecord, nothing)  # type: ignore[arg-type]
@@ -462,20 +462,20 @@ def test_other_things_are_no_text() -> None:
 
 @frozen
 class Stranger:
-    """A class that nobody registered."""
+    """A class that is not a record."""
 
     amount: int
 
 
 @pytest.mark.parametrize("kind", [int, dict, Stranger, BasicAuth, Window, list[int], None, []])
 def test_only_classes_of_records_are_read(kind: Any) -> None:
-    """What `to_json` does not write is not read either."""
+    """Classes that `to_json` does not write are not read either."""
     with pytest.raises(ConfigurationError, match="must be a class of records"):
         from_json(kind, b"1")
 
 
 def _traced(error: BaseException) -> str:
-    """Return what the package's own frames of a raised error hold."""
+    """Return the local variables of the package's frames of a raised error."""
     package = Path(income_client.__file__).parent
     frames = traceback.walk_tb(error.__traceback__)
     own = [frame for frame, _ in frames if package in Path(frame.f_code.co_filename).parents]
@@ -485,7 +485,7 @@ def _traced(error: BaseException) -> str:
 
 @contextlib.asynccontextmanager
 async def _answering(body: bytes, **headers: str) -> AsyncIterator[tuple[str, list[str]]]:
-    """Serve one body to every request; yield the address and the paths asked for."""
+    """Serve one body for every request; yield the URL and the requested paths."""
     asked: list[str] = []
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -512,8 +512,8 @@ def _client(url: str, **options: Any) -> IncomeClient:
     return IncomeClient(url, auth=BasicAuth("partner", "invented"), **options)
 
 
-async def test_a_reply_of_the_wrong_shape_is_asked_for_once_and_shows_nothing() -> None:
-    """The error has the path, the status and nothing of the body, in its frames neither."""
+async def test_a_reply_of_the_wrong_shape_is_requested_once_and_stays_private() -> None:
+    """The error has the path and the status, and neither it nor its frames have the body."""
     wrong = {**APPLICATION, "applicants": {"applicant1": {"ssn": CANARY}}}
     async with _answering(text_of(wrong)) as (url, asked), _client(url) as client:
         with pytest.raises(DecodeError, match=r"\$\.applicants\.applicant1\.first_name") as caught:
@@ -525,7 +525,7 @@ async def test_a_reply_of_the_wrong_shape_is_asked_for_once_and_shows_nothing() 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip", "deflate"])
 async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> None:
-    """Compressed or not, it costs no more memory than the limit allows."""
+    """Compressed or not, it takes no more memory than the limit allows."""
     bits = {"gzip": 31, "deflate": 15}.get(coding)
     body = b" " * 48 * 2**20
     if bits:
@@ -548,7 +548,7 @@ async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> No
 
 
 async def test_a_body_of_just_the_limit_is_read() -> None:
-    """The limit is the length that still passes."""
+    """A body of exactly the maximum length is accepted."""
     body = text_of(APPLICATION)
     async with _answering(body) as (url, _), _client(url, max_response_bytes=len(body)) as client:
         assert (await client.get_application("app-1")).application_id == "app-1"

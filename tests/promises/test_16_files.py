@@ -1,4 +1,4 @@
-"""Promise 16: a file at its place is whole, private or absent; it resumes, and trusts no name."""
+"""Promise 16: a downloaded file is whole and private, or absent; it resumes."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ LONG = b"0123456789abcdef" * 200_000
 async def test_whatever_a_storage_does_a_file_is_one_whole_version_or_absent(
     played: Script,
 ) -> None:
-    """Cuts, changes and lies never mix bytes; what was kept is resumed, or void."""
+    """Cut and changed replies never mix bytes; a partial file is resumed or discarded."""
     policy = RetryPolicy(max_attempts=played.max_attempts)
     async with storing(retry=policy) as (storage, client):
         with folder_in_memory() as folder:
@@ -86,7 +86,7 @@ async def test_whatever_a_storage_does_a_file_is_one_whole_version_or_absent(
 
 @pytest.mark.parametrize("framing", ["measured", "chunked"])
 async def test_a_reply_that_is_cut_at_any_byte_leaves_nothing(tmp_path: Path, framing: str) -> None:
-    """In its head, in its body, in the frame of a chunk: less than all of it is no file."""
+    """Cut in its head, its body or a chunk frame, a reply makes no file."""
     async with storing(retry=ONCE) as (storage, client):
         document = storage.store("/a", CONTENT[:100])
         honest = storage.honest(Asked(b"GET /a?X-Signature=s1 HTTP/1.1\r\n\r\n"))
@@ -103,7 +103,7 @@ async def test_a_reply_that_is_cut_at_any_byte_leaves_nothing(tmp_path: Path, fr
 
 
 def cut_at(reply: Reply, cut: int, **settings: Any) -> Trick:
-    """Give the beginning of one reply, whatever was asked."""
+    """Send only the beginning of one reply, for any request."""
     return lambda asked, honest: Reply(
         status=reply.status, fields=reply.fields, body=reply.body, cut=cut, **settings
     )
@@ -127,7 +127,7 @@ def cut_at(reply: Reply, cut: int, **settings: Any) -> Trick:
 async def test_a_body_that_may_not_be_the_whole_file_is_refused(
     tmp_path: Path, fields: dict[str, str | None]
 ) -> None:
-    """An encoded body, one without an end, a part that is called all: no file comes of these."""
+    """Encoded bodies, bodies without an end and parts sent as the whole make no file."""
 
     def trick(asked: Asked, honest: Reply) -> Reply:
         reply = Reply(fields={**honest.fields, **fields}, body=honest.body)
@@ -145,7 +145,7 @@ async def test_a_body_that_may_not_be_the_whole_file_is_refused(
 async def test_cancelled_at_any_await_a_file_is_whole_or_absent(
     tmp_path: Path, keep_partial: bool
 ) -> None:
-    """No task goes on; what is kept is hidden, private, and the beginning of the file."""
+    """No task remains; a partial file is hidden, private, and the beginning of the file."""
     before = asyncio.all_tasks()
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
@@ -174,7 +174,7 @@ async def test_cancelled_at_any_await_a_file_is_whole_or_absent(
 
 
 async def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    """What does not fit is a final error; with room again, the next call succeeds."""
+    """A full disk is a permanent error; with space again, the next call succeeds."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
@@ -192,8 +192,8 @@ async def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
 @pytest.mark.parametrize("overwrite", [True, False])
-async def test_a_file_is_its_owner_s_alone(tmp_path: Path, umask: int, overwrite: bool) -> None:
-    """Whatever the umask says, and whatever the file was like that it replaces or finds there."""
+async def test_a_file_is_private_to_its_owner(tmp_path: Path, umask: int, overwrite: bool) -> None:
+    """Whatever the umask, and whatever the mode of a file that it replaces."""
     path = tmp_path / "slip"
     path.write_bytes(b"another" if overwrite else CONTENT)
     path.chmod(0o666)
@@ -213,7 +213,7 @@ async def test_a_file_is_its_owner_s_alone(tmp_path: Path, umask: int, overwrite
 async def test_a_file_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
 ) -> None:
-    """All of its bytes are synced first; the name is, before the call returns."""
+    """All bytes are synced before the rename, and the rename before the call returns."""
     synced: dict[tuple[int, int], int] = {}
     named: list[str] = []
 
@@ -260,7 +260,7 @@ async def test_a_file_is_on_the_disk_before_it_has_its_name(
 
 
 async def test_a_cut_file_is_resumed_with_the_version_that_it_began_with(tmp_path: Path) -> None:
-    """Each byte comes once, and only of the version whose tag was told at first."""
+    """Each byte comes once, and only of the version whose ETag came first."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         storage.tricks.extend(shortened(200_000) for _ in range(2))
@@ -273,7 +273,7 @@ async def test_a_cut_file_is_resumed_with_the_version_that_it_began_with(tmp_pat
 
 
 def shortened(count: int, **settings: Any) -> Trick:
-    """Cut a reply behind so many bytes of its body."""
+    """Cut a reply after this many bytes of its body."""
 
     def trick(_: Asked, reply: Reply) -> Reply:
         head = len(bytes(reply)) - len(reply.body)
@@ -286,7 +286,7 @@ def shortened(count: int, **settings: Any) -> Trick:
 async def test_without_a_strong_tag_a_cut_file_starts_over(
     tmp_path: Path, etag: str | None
 ) -> None:
-    """Nothing vouches for its bytes being those of the same version."""
+    """Without a strong ETag the bytes may be of another version."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG, etag=etag)
         storage.tricks.append(shortened(200_000))
@@ -299,10 +299,10 @@ async def test_without_a_strong_tag_a_cut_file_starts_over(
     ("change", "is_resumed"),
     [("nothing", True), ("tag", False), ("length", False), ("address", False), ("document", False)],
 )
-async def test_what_was_kept_is_resumed_if_it_is_of_the_same_file(
+async def test_a_partial_file_is_resumed_only_for_the_same_file(
     tmp_path: Path, change: str, is_resumed: bool
 ) -> None:
-    """Another version, another object and another document begin anew, and mix nothing."""
+    """Another version, object or document starts over, and mixes no bytes."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         storage.tricks.append(shortened(2_000_000, is_held=True))
@@ -327,7 +327,7 @@ async def test_what_was_kept_is_resumed_if_it_is_of_the_same_file(
 
 
 async def cancelled_after(count: int, client: IncomeClient, document: Document, path: Path) -> None:
-    """Cancel a download that keeps its part once about so many bytes were taken."""
+    """Cancel a download that keeps its partial file after about this many bytes."""
     is_far = asyncio.Event()
 
     def told(progress: DownloadProgress) -> None:
@@ -345,7 +345,7 @@ async def cancelled_after(count: int, client: IncomeClient, document: Document, 
 
 
 async def test_an_expired_address_is_replaced_by_that_of_the_same_document(tmp_path: Path) -> None:
-    """By its type and id: neither the order of the documents nor another one's address counts."""
+    """The document is matched by type and id, not by its position or URL."""
     async with storing() as (storage, client):
         for name in ("a", "b", "c"):
             storage.store(f"/{name}", name.encode() * 1000)
@@ -363,7 +363,7 @@ async def test_an_expired_address_is_replaced_by_that_of_the_same_document(tmp_p
 
 
 async def test_an_address_that_expires_in_the_middle_is_replaced(tmp_path: Path) -> None:
-    """The file is resumed at the fresh one, and so it is if it is not at the same path."""
+    """The file is resumed at the fresh URL, even if its path is another."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         storage.tell("a", storage.address("/a", "s2"))
@@ -381,7 +381,7 @@ async def test_an_address_that_expires_in_the_middle_is_replaced(tmp_path: Path)
 
 
 async def test_a_fresh_address_of_another_object_starts_over(tmp_path: Path) -> None:
-    """An entity tag tells versions of one object apart, and not objects."""
+    """An ETag distinguishes versions of one object, and not objects."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         storage.store("/b", LONG[::-1])
@@ -398,7 +398,7 @@ async def test_a_fresh_address_of_another_object_starts_over(tmp_path: Path) -> 
 async def test_an_address_without_a_fresh_one_in_its_place_is_an_error(
     tmp_path: Path, fresh: str
 ) -> None:
-    """Neither is the same one tried for ever, nor is one of two taken by chance."""
+    """The old URL is not retried for ever, and none is chosen at random."""
     async with storing() as (storage, client):
         document = storage.store("/a", CONTENT)
         storage.store("/b", LONG)
@@ -413,7 +413,7 @@ async def test_an_address_without_a_fresh_one_in_its_place_is_an_error(
 
 
 async def test_a_fresh_address_is_checked_like_the_first_one(tmp_path: Path) -> None:
-    """Nothing is sent where the policy does not allow it."""
+    """Nothing is sent to a fresh URL that the policy does not allow."""
     async with storing() as (storage, client), serving() as other:
         document = storage.store("/a", CONTENT)
         other.store("/a", CONTENT)

@@ -49,19 +49,19 @@ SENT = {"host", "user-agent", "accept", "accept-encoding", "range", "if-range", 
 
 @pytest.fixture
 def lookups() -> Iterator[Lookups]:
-    """Lend a table of names."""
+    """Resolve names from a table."""
     with looking_up() as table:
         yield table
 
 
 def leading_to(location: str, status: str = "307 Temporary Redirect") -> Trick:
-    """Send the client elsewhere."""
+    """Redirect the client to this URL."""
     fields = {"Location": location, "Content-Length": "0", "Set-Cookie": "of-the-storage=1"}
     return lambda asked, honest: Reply(status=status, fields=fields)
 
 
 def refused(asked: Asked, honest: Reply) -> Reply:
-    """Fail once, in a way that is tried again."""
+    """Fail once, in a way that is retried."""
     return Reply(status="503 Slow Down", fields={"Content-Length": "0", "Set-Cookie": "busy=1"})
 
 
@@ -71,7 +71,7 @@ def refused(asked: Asked, honest: Reply) -> Reply:
 async def test_a_storage_sees_no_credential_and_no_cookie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the client's, nor those of the caller's session, of a netrc file, or of a reply."""
+    """None of the client, the caller's session, a netrc file or a reply."""
     netrc = tmp_path / "netrc"
     netrc.write_text("default login netrc-user password netrc-password\n", "ascii")
     netrc.chmod(0o600)
@@ -115,10 +115,10 @@ async def test_a_storage_sees_no_credential_and_no_cookie(
             assert secret.encode() not in asked.head
 
 
-async def test_a_host_that_cannot_prove_its_name_is_asked_nothing(
+async def test_a_host_with_a_wrong_certificate_gets_no_request(
     tmp_path: Path, lookups: Lookups
 ) -> None:
-    """Over https, a name that leads elsewhere ends at the certificate."""
+    """Over https, a name that resolves elsewhere fails at the certificate."""
     authority = trustme.CA()
     lookups.names[BUCKET] = ["127.0.0.1"]
     trusting = ssl.create_default_context()
@@ -170,7 +170,7 @@ FORBIDDEN_6 = (
 
 @st.composite
 def forbidden_ips(draw: st.DrawFn) -> str:
-    """Draw an address that no file comes from, of either kind, or one kind in the other."""
+    """Draw a forbidden IP address: IPv4, IPv6, or IPv4 inside IPv6."""
     if draw(st.booleans()):
         net = IPv6Network(draw(st.sampled_from(FORBIDDEN_6)))
         return str(IPv6Address(int(net[0]) + draw(st.integers(0, net.num_addresses - 1))))
@@ -188,7 +188,7 @@ def forbidden_ips(draw: st.DrawFn) -> str:
 
 @given(st.lists(forbidden_ips(), min_size=1, max_size=3))
 async def test_a_name_that_leads_to_no_public_address_is_refused(ips: list[str]) -> None:
-    """Before the first packet, and for good."""
+    """It is refused before the first packet, and not retried."""
     with looking_up() as lookups:
         lookups.names[BUCKET] = ips
         async with storing(downloads=DownloadPolicy()) as (_, client):
@@ -203,7 +203,7 @@ async def test_a_name_that_leads_to_no_public_address_is_refused(ips: list[str])
 async def test_a_name_that_leads_to_this_machine_reaches_no_service_of_it(
     tmp_path: Path, lookups: Lookups, ip: str
 ) -> None:
-    """What listens here hears nothing, however the address is written."""
+    """A local server gets no request, however the address is written."""
     lookups.names[BUCKET] = [ip]
     async with storing(downloads=PLAIN) as (storage, client):
         storage.store("/a", b"inner")
@@ -231,10 +231,10 @@ async def test_a_name_that_leads_to_this_machine_reaches_no_service_of_it(
         "this machine by IPv6",
     ],
 )  # fmt: skip
-async def test_what_may_be_reached_is_tried_and_nothing_else(
+async def test_only_allowed_ip_addresses_are_tried(
     lookups: Lookups, ips: list[str], policy: DownloadPolicy, connected: list[str]
 ) -> None:
-    """Private networks on request, this machine only by name, metadata never."""
+    """Private networks only on request, this machine only by name, metadata never."""
     lookups.names[BUCKET] = ips
     async with storing(downloads=policy, retry=ONCE) as (_, client):
         with pytest.raises(DownloadError):
@@ -268,7 +268,7 @@ STRAY = ("", "", "", "@", "\\", "#", "?", "/", "\t", "\n", "\r\n", " ", "\0", "%
 
 @st.composite
 def addresses(draw: st.DrawFn) -> str:
-    """Draw an address with a fault or two, or one that only looks odd."""
+    """Draw a URL with one or two faults, or one that only looks odd."""
     parts = dict(GOOD)
     for name in draw(st.sets(st.sampled_from(sorted(ALIKE)))):
         parts[name] = ALIKE[name]
@@ -281,7 +281,7 @@ def addresses(draw: st.DrawFn) -> str:
 
 @pytest.mark.parametrize("part", BAD)
 async def test_one_fault_is_enough_to_refuse_an_address(lookups: Lookups, part: str) -> None:
-    """Nothing is looked up, and nothing is sent; without the fault it is."""
+    """No name is resolved and nothing is sent; without the fault the request is made."""
     lookups.names["*"] = [PUBLIC]
     async with storing(downloads=DownloadPolicy(), retry=ONCE) as (_, client):
         for fault in BAD[part]:
@@ -298,7 +298,7 @@ async def test_one_fault_is_enough_to_refuse_an_address(lookups: Lookups, part: 
 
 @given(addresses())
 async def test_an_address_leads_to_an_allowed_host_or_nowhere(address: str) -> None:
-    """Over https, at its port, to a name below the domain, whatever a parser makes of the text."""
+    """Over https, at its port, to a name below the domain, however the URL is parsed."""
     with looking_up() as lookups:
         lookups.names["*"] = [PUBLIC]
         async with storing(downloads=DownloadPolicy(), retry=ONCE) as (_, client):
@@ -313,7 +313,7 @@ async def test_an_address_leads_to_an_allowed_host_or_nowhere(address: str) -> N
 
 @given(addresses())
 async def test_a_redirect_leads_to_an_allowed_host_or_nowhere(location: str) -> None:
-    """Where it leads is checked like the address itself, before anything is sent there."""
+    """The target is checked like the URL itself, before anything is sent there."""
     with looking_up() as lookups:
         lookups.names["*"] = [PUBLIC]
         async with storing(retry=ONCE) as (storage, client):
@@ -332,7 +332,7 @@ async def test_a_redirect_leads_to_an_allowed_host_or_nowhere(location: str) -> 
 async def test_a_redirect_to_another_service_of_this_machine_is_refused(
     tmp_path: Path, status: int
 ) -> None:
-    """Only the port that the policy names is reached."""
+    """Only the port that the policy allows is reached."""
     async with storing() as (storage, client), serving() as other:
         other.store("/a", b"inner")
         document = storage.store("/a", b"outer")
@@ -344,7 +344,7 @@ async def test_a_redirect_to_another_service_of_this_machine_is_refused(
 
 
 async def test_redirects_within_a_storage_are_followed_three_times(tmp_path: Path) -> None:
-    """And no further; the bytes of the address are sent as they came."""
+    """A fourth one is refused; the bytes of each URL are sent unchanged."""
     target = "/a?X-Signature=s1%2Fs%7E%2B+%20%27&b"
     async with storing() as (storage, client):
         document = storage.store("/a", b"file")

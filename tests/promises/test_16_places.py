@@ -1,4 +1,4 @@
-"""Promise 16: no name from outside is trusted, and nothing is replaced unasked."""
+"""Promise 16: no file name from outside is trusted, and no file is replaced unless requested."""
 
 import asyncio
 import hashlib
@@ -33,7 +33,7 @@ HOSTILE = st.one_of(
 @given(st.lists(HOSTILE, min_size=1, max_size=3, unique=True), st.sampled_from(["id", "name"]))
 @example(["..", "../..", "/"], "name")
 async def test_names_from_outside_are_one_safe_component(names: list[str], field: str) -> None:
-    """Below the folder, and none in another's place; what is there already is left alone."""
+    """Each file is inside the folder with its own name; existing files are left alone."""
     template = {"id": "{document_id}.{ext}", "name": "x/{file_reference_id}"}[field]
     async with storing() as (storage, client):
         with folder_in_memory() as root:
@@ -77,7 +77,7 @@ DEVICES = {"CON", "PRN", "AUX", "NUL"} | {
 async def test_nothing_but_a_file_is_ever_replaced(
     tmp_path: Path, kind: str, overwrite: bool
 ) -> None:
-    """A link is not followed, a pipe is not waited for, and all of it stays as it was."""
+    """A link is not followed, a pipe is not waited for, and both stay as they were."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "victim").write_bytes(b"mine")
@@ -113,7 +113,7 @@ async def test_nothing_but_a_file_is_ever_replaced(
 async def test_a_file_is_replaced_only_if_that_is_asked_for(
     tmp_path: Path, there: str, overwrite: bool, etag: str
 ) -> None:
-    """The same file is left alone, and another one is an error unless it is overwritten."""
+    """The same file is kept, and a different one is an error unless `overwrite` is set."""
     contents = {
         "the same": CONTENT,
         "another": b"another",
@@ -142,7 +142,7 @@ async def test_a_file_is_replaced_only_if_that_is_asked_for(
 async def test_a_file_with_another_extension_has_the_same_place(
     tmp_path: Path, overwrite: bool, old: bytes
 ) -> None:
-    """What a file is shows only when it comes; until then, any that is known is in its place."""
+    """The extension is known after the download; any known one counts as the same file."""
     (tmp_path / "a.csv").write_bytes(old)
     async with storing() as (storage, client):
         document = storage.store("/a", b"%PDF-1.7 and so on")
@@ -163,7 +163,7 @@ async def test_a_file_with_another_extension_has_the_same_place(
 async def test_downloads_to_one_place_do_not_disturb_each_other(
     tmp_path: Path, count: int, overwrite: bool
 ) -> None:
-    """One of them is there in the end, whole; the others are refused, or were replaced."""
+    """One whole file remains; the other downloads are refused or replaced."""
     async with storing() as (storage, client):
         contents = [bytes([65 + number]) * 400_000 for number in range(count)]
         documents = [storage.store(f"/{content[:1]!r}", content) for content in contents]
@@ -181,7 +181,7 @@ async def test_downloads_to_one_place_do_not_disturb_each_other(
 
 
 async def test_downloads_of_one_document_to_one_place_all_succeed(tmp_path: Path) -> None:
-    """All of them find the same file in the end."""
+    """All of them return the same file."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         downloads = (client.download(document, tmp_path / "slip") for _ in range(6))

@@ -83,7 +83,7 @@ def test_what_is_no_text_is_refused(text: object) -> None:
 
 
 def test_a_newer_version_is_named_as_such() -> None:
-    """Who goes back to an older package learns why it does not go on."""
+    """After a downgrade the error says why the walk cannot resume."""
     with pytest.raises(CheckpointError, match="newer version"):
         read_checkpoint(checked(STATE.replace('"walk":1', '"walk":2')))
 

@@ -17,7 +17,7 @@ FUTURE = EPOCH + timedelta(days=200 * 365)
 def rows(
     count: int, prefix: str = "a", *, dated: datetime = FUTURE
 ) -> Mapping[str, ApplicationSummary]:
-    """Return so many rows; the usual date tells nothing."""
+    """Return this many rows; the usual date carries no information."""
     ids = [f"{prefix}{n}" for n in range(count)]
     return {
         key: ApplicationSummary(
@@ -71,7 +71,7 @@ def test_an_even_density_fills_pages_to_the_aim() -> None:
 
 
 def test_windows_grow_by_four_at_the_most_and_by_sixteen_over_silence() -> None:
-    """A gap in the data is no reason to ask for a year."""
+    """A gap in the data does not make the walk request a whole year."""
     density = Density(LIMIT)
     density.width(0, 10**9)
     density.complete(Window(0, 100), rows(1))

@@ -273,7 +273,7 @@ TALKS: dict[str, Talk] = {
 
 
 def answer(told: Told) -> Answer:
-    """Make the answer without a row that tells this."""
+    """Make an answer without rows that has these values."""
     return Answer(
         page=NO_ROWS,
         echo=Window(told.after, told.before),

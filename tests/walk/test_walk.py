@@ -62,7 +62,7 @@ async def test_progress_only_grows_and_ends_at_one(before: str | None) -> None:
 
 
 async def test_a_walk_over_nothing_ends() -> None:
-    """A service without applications gives none, in two requests at the most."""
+    """A service without applications is walked in at most two requests."""
     async with served(0) as (service, client):
         walk = client.list_applications()
         assert await ids_of(walk) == []

@@ -68,7 +68,7 @@ def test_an_open_walk_reaches_the_present_and_each_id_comes_once(
 def test_updates_during_an_open_walk_lose_nothing(
     data: st.DataObject, limit: int, walkers: int, rules: ServiceRules
 ) -> None:
-    """An application that moves to the present while the walk is under way is yielded all the same.
+    """An application that is updated during the walk is still yielded.
 
     Each moves at most once: a row that moves again and again within the current
     second is never visible behind an exclusive upper bound that may not lie ahead.

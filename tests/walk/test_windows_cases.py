@@ -31,7 +31,7 @@ def test_a_small_open_walk_takes_two_requests() -> None:
 
 
 def test_a_service_without_upper_bounds_needs_no_second_page() -> None:
-    """An echo centuries ahead of the service's own clock is no bound: the page is complete."""
+    """An echo centuries ahead of the service's clock is not a bound: the page is complete."""
     planner = WalkPlanner(Bounds(0, None), limit=10, walkers=1)
     question = planner.next()
     assert question is not None
@@ -80,7 +80,7 @@ def test_a_walk_that_is_followed_takes_one_request(lower: bool, upper: bool) -> 
 
 
 def test_a_walk_that_is_followed_goes_through_a_full_page() -> None:
-    """It is walked up to the present that it told, and no further."""
+    """It is walked up to the present that it reported, and no further."""
     world = World([BASE + n for n in range(500)], now=BASE + 400)
     walked = walk(world, BASE - 1, None, limit=20, date_ahead=0, walkers=3).run()
     assert list(walked.planner.covered) == [Window(BASE - 1, BASE + 399)]
@@ -88,7 +88,7 @@ def test_a_walk_that_is_followed_goes_through_a_full_page() -> None:
 
 
 def test_a_service_that_ignores_the_bounds_is_an_error_each_time() -> None:
-    """A walk that goes on after the error has passed over no second."""
+    """A walk that continues after the error has skipped no second."""
     planner = WalkPlanner(Bounds(BASE, BASE + 100), limit=5, walkers=1)
     walked = walk(World([BASE] * 5, now=BASE + 50), BASE, None, limit=5)
     rows = tuple(row_of(walked.world, key) for key in walked.world.ids)
