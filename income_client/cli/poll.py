@@ -43,6 +43,8 @@ from .signals import StopSignals
 if TYPE_CHECKING:
     from income_client import IncomeClient, Poller, PollerStatus
 
+_LOOKS: Final = 2
+"""After which a standby is reported."""
 _DRAW_SECONDS: Final = 0.2
 _MOST_LETTERS: Final = 10
 
@@ -272,8 +274,16 @@ class Watch:
         self._line.leave()
 
     async def _draw(self, poller: "Poller") -> None:
+        looks = 0  # that found a standby, one after the other
         while True:
             status = poller.status
+            looks = looks + 1 if status.is_standby else -looks
+            # The first look may come before an idle name was taken.
+            if looks == _LOOKS:
+                say("standing by: another poller of this name works")
+            if looks <= -_LOOKS:
+                say("took over: this poller works now")
+            looks = max(looks, 0)
             self._line.draw([_state(status), *_facts(status)])
             await asyncio.sleep(_DRAW_SECONDS)
 

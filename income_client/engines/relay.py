@@ -133,8 +133,9 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
     """Return what `relay` publishes with, through a broker of FastStream.
 
     Give it a publisher whose broker confirms what it has stored: for Kafka and RabbitMQ that
-    is FastStream's default, for NATS and Redis name a ``stream``. The event's id is the
-    correlation id, and the header by which JetStream drops what comes twice.
+    is FastStream's default, for NATS and Redis name a ``stream``. For NATS,
+    ``JStream(name, declare=False)`` keeps the settings of a stream that exists. The event's id is
+    the correlation id, and the header by which JetStream drops what comes twice.
 
     Args:
         publisher: ``broker.publisher("updates")``, of any of FastStream's brokers; the broker

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from fastapi import FastAPI
-from faststream.nats import NatsBroker
+from faststream.nats import JStream, NatsBroker
 
 from income_client.engines.relay import UpdateEvent, faststream_publisher
 
 broker = NatsBroker(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
-publish = faststream_publisher(broker.publisher("income.updates", stream="UPDATES"))
+stream = JStream("UPDATES", declare=False)  # with the settings that it was made with
+publish = faststream_publisher(broker.publisher("income.updates", stream=stream))
 
 
 @asynccontextmanager

@@ -79,6 +79,30 @@ def test_a_killed_poll_repeats_one_batch_at_most(
     assert counts.total() <= 600 + MOST_IN_A_BATCH
 
 
+@pytest.mark.income_service(applications=20)
+def test_a_standby_reports_when_it_waits_and_when_it_takes_over(
+    income_service: IncomeService, tmp_path: Path
+) -> None:
+    """Also where no terminal shows its state; a poller that is alone reports neither."""
+    lines, messages = tmp_path / "lines", tmp_path / "messages"
+    command = ("poll", "--store", str(tmp_path / "polls"), "--start", "beginning")
+    options = (*command, "--standby", "--lease", "1")
+    here = environment(income_service)
+    with (
+        file_for(lines) as out,
+        file_for(messages) as err,
+        started(*options, env=here, stdout=out) as leader,
+    ):
+        until(lambda: lines.stat().st_size > 0)
+        with started(*options, env=here, stderr=err) as standby:
+            until(lambda: "standing by" in messages.read_text("utf-8"))
+            leader.send(signal.SIGKILL)
+            assert leader.wait().stderr == ""
+            until(lambda: "took over" in messages.read_text("utf-8"))
+            standby.send(signal.SIGTERM)
+            assert standby.wait().status == 0
+
+
 @pytest.mark.income_service(applications=150)
 def test_a_second_signal_ends_a_poll_that_cannot_write(
     income_service: IncomeService, tmp_path: Path
