@@ -34,7 +34,7 @@ def measure(event: Event) -> None:
 async def main() -> None:
     start_http_server(int(os.environ["PORT"]), addr="127.0.0.1")
     async with IncomeClient.from_env(on_event=measure) as client:
-        async for record in client.poll(SQLiteCheckpointStore("polls.db")):
+        async for record in client.poll(SQLiteCheckpointStore("measured.db")):
             print(record.application_id, flush=True)
 
 

@@ -33,7 +33,7 @@ async def follow(poller: Poller) -> None:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     async with IncomeClient.from_env() as client:
-        poller = client.poll(SQLiteCheckpointStore("polls.db"))
+        poller = client.poll(SQLiteCheckpointStore("backend.db"), standby=True)
         polling = asyncio.create_task(follow(poller))
         try:
             yield {"client": client, "poller": poller, "polling": polling}

@@ -17,7 +17,7 @@ from tests.support.examples import RunExample
 async def measures(service: Emulator, path: Path) -> None:
     """A thread of its own shows Prometheus what the events have set."""
     async with alive(service, path, PORT=str(free_port())):
-        await begun(path)
+        await begun(path.parent / "measured.db")
     new, port = updated(service, range(3, 6)), free_port()
     async with alive(service, path, PORT=str(port)) as process, ClientSession() as session:
         assert sorted(await lines_of(process, 3)) == new

@@ -57,9 +57,8 @@ def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
-async def begun(path: Path) -> None:
+async def begun(store: Path) -> None:
     """Wait until a poller that begins with the present has stored which one that is."""
-    store = path.parent / "polls.db"
 
     def has_begun() -> bool:
         with contextlib.suppress(sqlite3.OperationalError):  # the file is there before its tables
@@ -80,7 +79,7 @@ def updated(service: Emulator, numbers: range) -> list[str]:
 
 async def polls_once(service: Emulator, path: Path) -> None:
     """Each run prints what changed since the last; after a restored backup, since the backup."""
-    store, backup = path.parent / "polls.db", path.parent / "backup.db"
+    store, backup = path.parent / "nightly.db", path.parent / "backup.db"
     everything = await python(service, path.parent, path.name)
     assert ids_in(everything) == sorted(service.world.ids)
     assert await python(service, path.parent, path.name) == []
