@@ -21,6 +21,7 @@ _LIBRARIES: Final = (
 )
 _MET: Final[Mapping[bool | None, str]] = {True: "yes", False: "**no**", None: ""}
 _BAR_LETTERS: Final = 40
+_TEXT_BLOCK: Final = re.compile(r"^```text\n([^\n]+)\n\n.*?^```$", re.MULTILINE | re.DOTALL)
 _UNITS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
@@ -307,11 +308,15 @@ def figures_written_in(text: str, report: Report) -> str:
     The first cell of a line is the label of a row. A line of any other label stays as it is. A
     block of text that begins with a label gets the bars of that row.
     """
-    for label in (row.label for row in report.rows()):
-        block = re.compile(f"^```text\\n{re.escape(label)}\\n\\n.*?^```$", re.MULTILINE | re.DOTALL)
-        if block.search(text):
-            text = block.sub(f"```text\n{label}\n\n{bars_of(label, report)}\n```", text)
     figures = {row.label: quoted(row) for row in report.rows()}
+
+    def with_bars(block: re.Match[str]) -> str:
+        label = block[1]
+        if label not in figures:
+            return block[0]
+        return f"```text\n{label}\n\n{bars_of(label, report)}\n```"
+
+    text = _TEXT_BLOCK.sub(with_bars, text)
     lines: list[str] = []
     column: int | None = None
     for line in text.split("\n"):

@@ -277,13 +277,15 @@ class Watch:
         looks = 0  # that found a standby, one after the other
         while True:
             status = poller.status
-            looks = looks + 1 if status.is_standby else -looks
-            # The first look may come before an idle name was taken.
-            if looks == _LOOKS:
-                say("standing by: another poller of this name works")
-            if looks <= -_LOOKS:
-                say("took over: this poller works now")
-            looks = max(looks, 0)
+            if status.is_standby:
+                looks += 1
+                # The first look may come before an idle name was taken.
+                if looks == _LOOKS:
+                    say("standing by: another poller of this name works")
+            else:
+                if looks >= _LOOKS:
+                    say("took over: this poller works now")
+                looks = 0
             self._line.draw([_state(status), *_facts(status)])
             await asyncio.sleep(_DRAW_SECONDS)
 

@@ -296,23 +296,24 @@ class _Call(_Sending, Generic[T]):
 
     async def _repeated(self, refusal: AuthenticationError) -> T:
         """Repeat the call with another token; with a third if the second is a shared one."""
-        credentials = self._session.credentials
-        # It keeps its slot: if it queued again, the calls ahead of it could use up the new token
-        # before its turn came.
-        token = await self._next_token(ahead=True)
-        if self._watch is not None:
-            self._watch.retried(refusal, 0.0)
+        token = await self._token_after(refusal)
         try:
             return await self.send(token.headers, self._read)
         except AuthenticationError as error:
             # The token of another process may have been revoked together with the first.
-            if not token.is_shared or not credentials.invalidate(token):
+            if not token.is_shared or not self._session.credentials.invalidate(token):
                 raise
             refusal = error
+        token = await self._token_after(refusal)
+        return await self.send(token.headers, self._read)
+
+    async def _token_after(self, refusal: AuthenticationError) -> Token:
+        # The call keeps its slot: if it queued again, the calls ahead of it could use up the new
+        # token before its turn came.
         token = await self._next_token(ahead=True)
         if self._watch is not None:
             self._watch.retried(refusal, 0.0)
-        return await self.send(token.headers, self._read)
+        return token
 
     def _ready_token(self) -> Token | None:
         """Return the token to send, None while the gate or the token has to be waited for."""

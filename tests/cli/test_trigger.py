@@ -276,7 +276,7 @@ HERE: Final = json.dumps({"url": NOBODY, "USERNAME": "a", "PASSWORD": "b"}).enco
 
 
 def test_an_announcement_of_somebody_else_is_not_believed(user: dict[str, str]) -> None:
-    """Whoever can write the file would choose where credentials and callbacks go."""
+    """Anyone who can write the file could choose where credentials and callbacks go."""
     with announcing(user, "emulate", HERE):
         assert "nobody answers" in run("trigger", env=user).stderr
     with announcing(user, "emulate", HERE, mode=0o622):

@@ -1,4 +1,4 @@
-"""Checkpoints in PostgreSQL: the contract of a store, and what becomes of faults."""
+"""Checkpoints in PostgreSQL: the contract of a store, and its faults."""
 
 import asyncio
 import sys

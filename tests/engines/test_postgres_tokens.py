@@ -59,7 +59,7 @@ async def test_one_process_claims_the_renewal(pool: Any, tokens: PostgresTokenSt
     assert await others[0].claim(10)
     assert not await tokens.claim(10)
     await tokens.save(TOKEN)
-    assert await others[1].claim(10), "a save ends the claim, whoever made it"
+    assert await others[1].claim(10), "a save ends the claim of any process"
     assert await PostgresTokenStore(pool, "staging").claim(10), "each key has its own"
 
 

@@ -340,7 +340,7 @@ async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
 
 
 async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader() -> None:
-    """The time that a standby has watched the other counts, whoever waits for it."""
+    """The time that a standby has watched the other counts, also after its waiter is cancelled."""
     async with cluster() as made:
         leader = made.add(interval=3600.0)
         leader.start()

@@ -1,4 +1,4 @@
-"""The endpoint on real servers: what it gets of a request, and what becomes of its answer."""
+"""The endpoint on real servers: the requests it gets, and the answers that are sent."""
 
 import gzip
 import ssl

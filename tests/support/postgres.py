@@ -56,7 +56,7 @@ class PostgresServer:
         spec = find_spec(_PACKAGE)
         assert spec is not None
         assert spec.origin is not None
-        # Where the package is, folders may be closed to whoever runs the server.
+        # Where the package is, folders may be closed to the user of the server.
         for name in (_PROGRAMS, _LIBRARIES):
             source = Path(spec.origin).parents[1] / name
             if source.exists():
