@@ -32,7 +32,7 @@ class Event:
     - ``PollFailed``: a poll has failed (``name``, ``failures``, ``lag``, ``status``, ``error``,
       ``is_last``).
     - ``CheckpointCommitted``: the store has a poller's checkpoint (``name``, ``reached``).
-    - ``DeadLettered``: something could not be read (``name``, ``letter``).
+    - ``DeadLettered``: something could not be read (``name``, ``letter``, ``is_new``).
     - ``FileFinished``: a document's file is complete, or has failed (``application_id``,
       ``document_id``, ``size``, ``was_there``, ``attempts``, ``seconds``, ``error``).
     """
@@ -208,6 +208,8 @@ class DeadLettered(Event):
     """Of the poller."""
     letter: DeadLetter
     """What, and why."""
+    is_new: bool = True
+    """Whether it has become a dead letter now; else it was one already, and was tried again."""
 
 
 class OnEvent(Protocol):

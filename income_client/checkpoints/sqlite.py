@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +19,7 @@ from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
-from .store import Change, CheckpointStore, StoredCheckpoint, check_name, in_order
+from .store import Change, ForgettingStore, StoredCheckpoint, check_name, checked_keys, in_order
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ _RETRYABLE_ERRNOS: Final = frozenset(
 _CREATING: Final = threading.Lock()
 
 
-class SQLiteCheckpointStore(CheckpointStore):
+class SQLiteCheckpointStore(ForgettingStore):
     """Keep checkpoints in an SQLite file; see `CheckpointStore`.
 
     A save that has returned survives the end of the process. A power failure may undo the
@@ -135,6 +135,12 @@ class SQLiteCheckpointStore(CheckpointStore):
         check_name(name)
         return await self._run(partial(self._load_letters, name))
 
+    async def forget(  # noqa: D102 - likewise
+        self, name: str, keys: Iterable[str]
+    ) -> tuple[str, ...]:
+        check_name(name)
+        return await self._run(partial(self._forget, name, checked_keys(keys)))
+
     async def _run(self, work: Callable[[], T]) -> T:
         try:
             return await self._unlocked(work)
@@ -179,6 +185,16 @@ class SQLiteCheckpointStore(CheckpointStore):
                 connection.execute(_SAVE_LETTER, _row(name, letter))
             connection.execute("COMMIT")
         return version
+
+    def _forget(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+        with self._opened("BEGIN IMMEDIATE") as connection:
+            if connection is None:
+                return ()
+            removed = [
+                key for key in keys if connection.execute(_REMOVE_LETTER, (name, key)).rowcount
+            ]
+            connection.execute("COMMIT")
+        return tuple(removed)
 
     @contextmanager
     def _opened(self, begin: str, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:

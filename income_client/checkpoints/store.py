@@ -31,6 +31,10 @@ class CheckpointStore(Protocol):
     Every save is one atomic compare-and-set: it changes everything or nothing, and only if
     the store is still at the version that the caller has loaded. A poller saves once at its
     start; from then on every older poller of the name gets a conflict.
+
+    A store may also have ``async def forget(self, name: str, keys: Iterable[str])``, as those
+    of this package have. It removes dead letters at any time and leaves the version as it is:
+    a save for that version succeeds before and after it. A poller notices what was removed.
     """
 
     async def load(self, name: str) -> StoredCheckpoint:
@@ -86,6 +90,31 @@ class CheckpointStore(Protocol):
         ...
 
 
+class ForgettingStore(CheckpointStore, Protocol):
+    """A checkpoint store whose dead letters can be forgotten."""
+
+    async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
+        """Remove dead letters whose applications need not be read any more.
+
+        The checkpoint and its version stay as they are, so that it disturbs no poller of the
+        name. One that runs forgets them when its next poll begins; if it is storing one of them
+        at this very moment, that one may come back once. An application that is listed later
+        and cannot be read becomes a new dead letter.
+
+        Args:
+            name: the poller's.
+            keys: of the dead letters, as `DeadLetter.key` has them; unknown ones are ignored.
+
+        Returns:
+            The keys of those that it has removed: all of them at once, or none.
+
+        Raises:
+            CheckpointError: the store failed; only `dead_letters` shows what was removed.
+            ConfigurationError: an argument is invalid.
+        """
+        ...
+
+
 @frozen
 class Change:
     """The arguments of one save."""
@@ -132,6 +161,15 @@ def check_name(name: object, argument: str = "name") -> None:
         raise ConfigurationError(f"{argument} must be a str that is not empty")
 
 
+def checked_keys(keys: object) -> tuple[str, ...]:
+    """Return keys of dead letters, each once; raise `ConfigurationError` for anything else."""
+    if isinstance(keys, Iterable) and not isinstance(keys, str):
+        given = tuple(keys)
+        if all(map(_is_text, given)):
+            return tuple(dict.fromkeys(given))
+    raise ConfigurationError("keys must be keys of dead letters")
+
+
 def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
     """Return dead letters by the time of their first attempt."""
     return tuple(sorted(letters, key=attrgetter("first_tried_at", "key")))
@@ -168,7 +206,7 @@ def in_whole_seconds(letter: DeadLetter) -> DeadLetter:
     )
 
 
-class MemoryCheckpointStore(CheckpointStore):
+class MemoryCheckpointStore(ForgettingStore):
     """Keep checkpoints as long as this object lives: for tests, and pollers that may begin anew."""
 
     def __init__(self) -> None:
@@ -204,3 +242,11 @@ class MemoryCheckpointStore(CheckpointStore):
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
         check_name(name)
         return in_order(self._letters.get(name, {}).values())
+
+    async def forget(  # noqa: D102 - likewise
+        self, name: str, keys: Iterable[str]
+    ) -> tuple[str, ...]:
+        check_name(name)
+        keys = checked_keys(keys)
+        letters = self._letters.get(name, {})
+        return tuple(key for key in keys if letters.pop(key, None) is not None)

@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, TypeVar
@@ -30,7 +30,6 @@ from nats.js.kv import KeyValue
 
 from income_client import (
     CheckpointError,
-    CheckpointStore,
     ConfigurationError,
     DeadLetter,
     IncomeClientError,
@@ -38,7 +37,14 @@ from income_client import (
     StoredToken,
     TokenStore,
 )
-from income_client.checkpoints.store import Change, check_name, in_order, in_whole_seconds
+from income_client.checkpoints.store import (
+    Change,
+    ForgettingStore,
+    check_name,
+    checked_keys,
+    in_order,
+    in_whole_seconds,
+)
 from income_client.settings import check_positive
 
 from .relay import UpdateEvent
@@ -47,6 +53,8 @@ T = TypeVar("T")
 
 _SECONDS: Final = 10.0
 """How long the server may take to answer."""
+_TRIES: Final = 100
+"""Writes of a value while others write the same key: saves and removals of dead letters."""
 _CLOSED: Final = (
     "the connection is closed for good: make a new one, max_reconnect_attempts=-1 keeps it"
 )
@@ -69,7 +77,7 @@ class _Token(msgspec.Struct):
     """How often its renewal was claimed since it was saved."""
 
 
-class NatsCheckpointStore(CheckpointStore):
+class NatsCheckpointStore(ForgettingStore):
     """Keep checkpoints in a key-value bucket of NATS JetStream; see `CheckpointStore`.
 
     Each name is a key, which holds the checkpoint and the dead letters. Make the bucket with
@@ -112,6 +120,12 @@ class NatsCheckpointStore(CheckpointStore):
         _, value = await _answered(self._load(name))
         return in_order(value.dead_letters)
 
+    async def forget(  # noqa: D102 - likewise
+        self, name: str, keys: Iterable[str]
+    ) -> tuple[str, ...]:
+        check_name(name)
+        return await _answered(self._forget(name, checked_keys(keys)))
+
     async def _load(self, name: str) -> tuple[int, _Value]:
         if not self._is_checked:
             await self._check()
@@ -123,23 +137,40 @@ class NatsCheckpointStore(CheckpointStore):
         return entry.revision or 0, _read(entry.value or b"")
 
     async def _save(self, change: Change) -> int:
-        revision, value = await self._load(change.name)
-        if value.version != change.version:
-            raise change.conflict(value.version)
-        letters = {letter.key: letter for letter in value.dead_letters}
-        for key in change.resolved:
-            letters.pop(key, None)
-        letters |= {letter.key: in_whole_seconds(letter) for letter in change.dead_letters}
-        new = _Value(change.version + 1, change.checkpoint, [*letters.values()])
-        key, content = _key_of(change.name), _written(new)
+        for _ in range(_TRIES):
+            revision, value = await self._load(change.name)
+            if value.version != change.version:
+                raise change.conflict(value.version)
+            letters = {letter.key: letter for letter in value.dead_letters}
+            for key in change.resolved:
+                letters.pop(key, None)
+            letters |= {letter.key: in_whole_seconds(letter) for letter in change.dead_letters}
+            new = _Value(change.version + 1, change.checkpoint, [*letters.values()])
+            if await self._has_replaced(change.name, revision, new):
+                return new.version
+        raise _contended()
+
+    async def _forget(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+        for _ in range(_TRIES):
+            revision, value = await self._load(name)
+            letters = {letter.key: letter for letter in value.dead_letters}
+            removed = tuple(key for key in keys if letters.pop(key, None) is not None)
+            new = _Value(value.version, value.checkpoint, [*letters.values()])
+            if not removed or await self._has_replaced(name, revision, new):
+                return removed
+        raise _contended()
+
+    async def _has_replaced(self, name: str, revision: int, new: _Value) -> bool:
+        """Write a value over this revision; return False if the key has another one by now."""
+        key, content = _key_of(name), _written(new)
         try:
             if revision:
                 await self._kv.update(key, content, last=revision)
             else:
                 await self._kv.create(key, content)
         except KeyWrongLastSequenceError:
-            raise change.conflict(change.version + 1) from None
-        return new.version
+            return False
+        return True
 
     async def _check(self) -> None:
         """Refuse a bucket that would lose a checkpoint, or answer with an old one."""
@@ -297,6 +328,10 @@ async def _answered(work: Awaitable[T]) -> T:
     except (NatsError, TimeoutError, OSError) as error:
         failure = _failure(error)
     raise failure
+
+
+def _contended() -> CheckpointError:
+    return CheckpointError("NATS bucket: others write the key all the time", retryable=True)
 
 
 def _failure(error: Exception) -> CheckpointError:

@@ -8,7 +8,7 @@ codes (SQLSTATE) are looked at.
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -16,7 +16,14 @@ from typing import Any, Final, Protocol, TypeVar
 from attrs import field, frozen
 
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
-from income_client.checkpoints.store import Change, check_name, in_order, in_whole_seconds
+from income_client.checkpoints.store import (
+    Change,
+    ForgettingStore,
+    check_name,
+    checked_keys,
+    in_order,
+    in_whole_seconds,
+)
 from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
 from income_client.http.tokens import StoredToken, TokenStore
 from income_client.records.dead_letters import DeadLetter
@@ -117,6 +124,9 @@ _LOAD_LETTERS: Final = """
         first_tried_at, last_tried_at
     FROM income_dead_letters WHERE name = $1
 """
+_FORGET: Final = """
+    DELETE FROM income_dead_letters WHERE name = $1 AND digest = ANY ($2::text[]) RETURNING digest
+"""
 _LOAD_SHARED: Final = """
     SELECT access_token, expires_at, lifetime FROM income_tokens
     WHERE key = $1 AND access_token IS NOT NULL
@@ -181,7 +191,7 @@ class _Database(Protocol):
         ...
 
 
-class _Checkpoints(CheckpointStore):
+class _Checkpoints(ForgettingStore):
     """The methods of a checkpoint store, wherever their statements are run."""
 
     def __init__(self, database: _Database) -> None:
@@ -208,6 +218,10 @@ class _Checkpoints(CheckpointStore):
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
         check_name(name)
         return await self._database.run(partial(_load_letters, name))
+
+    async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
+        check_name(name)
+        return await self._database.run(partial(_forget, name, checked_keys(keys)))
 
 
 class PostgresCheckpointStore(_Checkpoints):
@@ -383,6 +397,13 @@ async def _load_letters(name: str, connection: Any) -> tuple[DeadLetter, ...]:
         )
         for row in rows
     )
+
+
+async def _forget(name: str, keys: Sequence[str], connection: Any) -> tuple[str, ...]:
+    by_digest = {_digest(key): key for key in keys}
+    rows = await connection.fetch(_FORGET, name, list(by_digest))
+    removed = {row["digest"] for row in rows}
+    return tuple(key for digest, key in by_digest.items() if digest in removed)
 
 
 async def _save(change: Change, connection: Any) -> int:

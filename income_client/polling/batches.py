@@ -197,10 +197,8 @@ class Batches:
         persist: Callable[[Save], Awaitable[None]],
     ) -> Batch | None:
         """Make a batch, whose commit `persist` retries; without records store what was reached."""
-        if dead := letters.unsaved:
-            await self._lease.save_letters(dead)
-            letters.saved(dead, ())
-            self._monitor.dead_lettered(dead)
+        if letters.unsaved:
+            await self._store_letters(letters)
         new = _Commit(progress.checkpoint(), letters.resolved)
         if records:
             self._number += 1
@@ -221,6 +219,16 @@ class Batches:
         if are_committed and (new.resolved or new.checkpoint.progress > self._lease.progress):
             await self._store(new, letters)
         return None
+
+    async def _store_letters(self, letters: DeadLetters) -> None:
+        if len(letters.new) < len(letters.unsaved):
+            # One that was forgotten while it was tried again must not come back.
+            letters.forget(await self._lease.letters())
+        dead, new = letters.unsaved, letters.new
+        if dead:
+            await self._lease.save_letters(dead)
+            letters.saved(dead, ())
+            self._monitor.dead_lettered(dead, new)
 
     async def _commit(self, number: int, new: _Commit, letters: DeadLetters) -> None:
         async with self._lock:

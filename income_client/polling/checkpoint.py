@@ -200,7 +200,11 @@ class DeadLetters:
 
     def __init__(self, letters: Iterable[DeadLetter] = ()) -> None:
         self._letters = {letter.key: letter for letter in letters}
+        self._stored = set(self._letters)
+        """Keys of those that the store has."""
         self._unsaved: dict[str, DeadLetter] = {}
+        self._listed: dict[str, DeadLetter] = {}
+        """Unsaved ones that the list has shown, as they are where the store has none of the key."""
         self._resolved: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -226,6 +230,11 @@ class DeadLetters:
         return tuple(self._unsaved.values())
 
     @property
+    def new(self) -> frozenset[str]:
+        """Keys of unsaved ones that the store has not had before."""
+        return frozenset(self._unsaved.keys() - self._stored)
+
+    @property
     def resolved(self) -> tuple[str, ...]:
         """Keys of those that the store may lose once what was read is delivered."""
         return tuple(self._resolved)
@@ -246,8 +255,12 @@ class DeadLetters:
         *,
         attempts: int,
         now: int,
+        is_retry: bool = False,
     ) -> None:
-        """Add a dead letter, or count further attempts; without an id it is about a second."""
+        """Add a dead letter, or count further attempts; without an id it is about a second.
+
+        With ``is_retry`` it was tried only because it is one, and not because it was listed.
+        """
         moment = EPOCH + timedelta(seconds=now)
         letter = DeadLetter(
             application_id=None if application_id is None else _storable(application_id),
@@ -257,6 +270,8 @@ class DeadLetters:
             first_tried_at=moment,
             last_tried_at=moment,
         )
+        if not is_retry:
+            self._listed[letter.key] = letter
         known = self._letters.get(letter.key)
         if known is not None:
             letter = evolve(
@@ -271,14 +286,28 @@ class DeadLetters:
         """Remove a dead letter whose application was read after all, if there is one."""
         if self._letters.pop(key, None) is not None:
             self._unsaved.pop(key, None)
+            self._listed.pop(key, None)
             self._resolved[key] = None
+
+    def forget(self, stored: Iterable[DeadLetter]) -> None:
+        """Drop those that the store has no more; one that was listed since is a new one."""
+        for key in self._stored - {letter.key for letter in stored}:
+            self._stored.remove(key)
+            if key in self._listed:
+                self._letters[key] = self._unsaved[key] = self._listed[key]
+            else:
+                self._letters.pop(key, None)
+                self._unsaved.pop(key, None)
 
     def saved(self, letters: Iterable[DeadLetter], resolved: Iterable[str]) -> None:
         """Note what the store has by now."""
         for letter in letters:
+            self._stored.add(letter.key)
             if self._unsaved.get(letter.key) is letter:
                 del self._unsaved[letter.key]
+                self._listed.pop(letter.key, None)
         for key in resolved:
+            self._stored.discard(key)
             self._resolved.pop(key, None)
 
 

@@ -159,7 +159,7 @@ class Poll:
             if self._second is None or isinstance(error, _ENDING):
                 raise
             # A saturated second that cannot be listed again holds nothing up.
-            self._put_second(self._second, reason_of(error))
+            self._put_second(self._second, reason_of(error), is_retry=True)
             self._second, self._planner = None, self._listing
         self._monitor.hear(self._service_time)
 
@@ -311,6 +311,7 @@ class Poll:
             reason_of(error),
             attempts=row.attempts,
             now=self._now,
+            is_retry=row.is_letter,
         )
 
     # Dead letters
@@ -346,12 +347,13 @@ class Poll:
         """Note whether a second that was saturated still is."""
         self._second = None
         if self._planner.saturated:
-            self._put_second(second, _OVERFULL)
+            self._put_second(second, _OVERFULL, is_retry=True)
         else:
             self._state.letters.resolve(key_of_second(second))
 
-    def _put_second(self, second: Window, reason: str) -> None:
-        self._state.letters.put(None, second, reason, attempts=1, now=self._now)
+    def _put_second(self, second: Window, reason: str, *, is_retry: bool = False) -> None:
+        letters = self._state.letters
+        letters.put(None, second, reason, attempts=1, now=self._now, is_retry=is_retry)
 
 
 def _doubtful(

@@ -132,7 +132,7 @@ class Lease:
                     self._watched = None
                     await self._clock.sleep(self._seconds / _LOOKS)
                 continue
-            letters = await _asked(self._letters)
+            letters = await self.letters()
             self._begin_renewing()
             return taken, letters
         raise CheckpointConflictError("other pollers keep taking over this name")
@@ -141,6 +141,10 @@ class Lease:
         """Raise `CheckpointConflictError` if another poller has taken over."""
         async with self._lock:
             await self._check()
+
+    async def letters(self) -> tuple[DeadLetter, ...]:
+        """Return the dead letters that the store has."""
+        return await _asked(self._letters)
 
     async def save(self, checkpoint: Checkpoint, resolved: Sequence[str] = ()) -> None:
         """Store a checkpoint, and remove dead letters by their keys."""

@@ -400,6 +400,8 @@ class Poller:
     async def _begin_poll(self, state: PollerState) -> None:
         await self._schedule.until_turn()
         await self._schedule.unless_stopped(self._lease.check())
+        if state.letters:
+            state.letters.forget(await self._schedule.unless_stopped(self._lease.letters()))
         now = self._clock.monotonic()
         self._schedule.begin(now)
         self._is_over = False

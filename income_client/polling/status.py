@@ -1,7 +1,7 @@
 """What a poller counts, logs and reports to listeners of events."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -135,14 +135,14 @@ class Monitor:
         if (emit := self._instrumentation.emit) is not None:
             emit(CheckpointCommitted(name=self._name, reached=reached))
 
-    def dead_lettered(self, letters: Iterable[DeadLetter]) -> None:
-        """Log and report dead letters that the store has now."""
+    def dead_lettered(self, letters: Iterable[DeadLetter], new: Container[str]) -> None:
+        """Log and report dead letters that the store has now, and those that it had not before."""
         emit = self._instrumentation.emit
         for letter in letters:
-            facts = {"application_id": letter.application_id, "attempts": letter.attempts}
-            _LOGGER.warning("could not be read and became a dead letter", extra=facts)
+            is_new = letter.key in new
+            _log_dead_letter(letter, is_new=is_new)
             if emit is not None:
-                emit(DeadLettered(name=self._name, letter=letter))
+                emit(DeadLettered(name=self._name, letter=letter, is_new=is_new))
 
     def status(
         self,
@@ -168,3 +168,26 @@ class Monitor:
             is_standby=is_standby,
             next_poll_at=None if wait is None else datetime.now(UTC) + timedelta(seconds=wait),
         )
+
+
+def _log_dead_letter(letter: DeadLetter, *, is_new: bool) -> None:
+    second = None
+    fault = f"application {letter.application_id!r} could not be read"
+    if letter.application_id is None:
+        second = letter.window.starts_at.isoformat()
+        fault = f"the second {second} of the list could not be read completely"
+    outcome = "became a dead letter" if is_new else "remains a dead letter"
+    _LOGGER.log(
+        logging.WARNING if is_new else logging.INFO,
+        "%s and %s (%s)",
+        fault,
+        outcome,
+        letter.reason,
+        extra={
+            "application_id": letter.application_id,
+            "second": second,
+            "attempts": letter.attempts,
+            "reason": letter.reason,
+            "is_new": is_new,
+        },
+    )

@@ -17,6 +17,8 @@ _SAVERS: Final = 8
 async def check_checkpoint_store(make_store: MakeStore) -> None:
     """Check that a store keeps the rules of `CheckpointStore`; for your own tests.
 
+    Those of ``forget`` are checked where the store has that method.
+
     >>> import asyncio
     >>> from income_client import MemoryCheckpointStore
     >>> asyncio.run(check_checkpoint_store(MemoryCheckpointStore))
@@ -138,6 +140,41 @@ async def _removes_before_it_adds(store: CheckpointStore) -> None:
     await _has_letters(store, again)
 
 
+async def _forgets_dead_letters(store: CheckpointStore) -> None:
+    forget = getattr(store, "forget", None)
+    if forget is None:
+        return
+    letters = [_letter(1), _letter(2), _letter(3, window=True)]
+    _check(tuple(await forget("default", [letters[0].key])), ())
+    await _holds(store, None, 0)
+    await store.save("default", "one", version=0, dead_letters=letters)
+    await store.save("other", "of other", version=0, dead_letters=letters)
+    keys = [letters[2].key, "application:unknown", letters[0].key, letters[2].key]
+    _check(tuple(await forget("default", keys)), (letters[2].key, letters[0].key))
+    await _holds(store, "one", 1)
+    await _has_letters(store, letters[1])
+    await _has_letters(store, *letters, name="other")
+    _check(await store.save("default", "two", version=1, dead_letters=[letters[0]]), 2)
+    await _has_letters(store, *letters[:2])
+
+
+async def _forgets_beside_saves(store: CheckpointStore) -> None:
+    forget = getattr(store, "forget", None)
+    if forget is None:
+        return
+    old = [_letter(number) for number in range(_SAVERS)]
+    new = [_letter(number) for number in range(_SAVERS, 2 * _SAVERS)]
+    await store.save("default", "none", version=0, dead_letters=old)
+
+    async def save_all() -> None:
+        for version, letter in enumerate(new, start=1):
+            await store.save("default", letter.key, version=version, dead_letters=[letter])
+
+    await asyncio.gather(save_all(), *(forget("default", [letter.key]) for letter in old))
+    await _holds(store, new[-1].key, 1 + _SAVERS)
+    await _has_letters(store, *new)
+
+
 _RULES: Final = (
     ("an unknown name has no checkpoint, version 0 and no dead letters", _is_empty_at_first),
     ("a save returns the next version, and the text comes back unchanged", _loads_what_was_saved),
@@ -147,4 +184,6 @@ _RULES: Final = (
     ("dead letters come back by their first attempts, then keys", _orders_dead_letters),
     ("of several dead letters with one key the last one is kept", _replaces_dead_letters),
     ("resolved keys are removed before letters are added", _removes_before_it_adds),
+    ("forgotten keys are removed at once, and nothing else changes", _forgets_dead_letters),
+    ("a save succeeds while dead letters are forgotten, and both are kept", _forgets_beside_saves),
 )

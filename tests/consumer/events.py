@@ -71,8 +71,9 @@ def hears_of_progress(event: Event) -> None:
             assert_type(lag, float | None)
         case CheckpointCommitted(reached=reached):
             assert_type(reached, int)
-        case DeadLettered(letter=letter):
+        case DeadLettered(letter=letter, is_new=is_new):
             assert_type(letter, DeadLetter)
+            assert_type(is_new, bool)
         case _:
             pass
 

@@ -110,6 +110,7 @@ async def test_the_rights_named_in_the_sql_are_enough(postgres: PostgresServer, 
         await store.create_schema()
         saved = await store.save("default", "one", version=0, dead_letters=[letter(1)])
         await store.save("default", "two", version=saved, resolved=[letter(1).key])
+        assert await store.forget("default", [letter(1).key]) == ()
         assert await tokens.claim(10)
         assert await tokens.load() is None
 

@@ -18,6 +18,7 @@ from income_client.checkpoints import (
     SQLiteCheckpointStore,
     StoredCheckpoint,
 )
+from income_client.checkpoints.store import ForgettingStore
 from income_client.errors import CheckpointConflictError, ConfigurationError
 from income_client.testing import check_checkpoint_store
 from tests.support.leaks import held_by
@@ -94,6 +95,25 @@ async def test_wrong_arguments_are_refused(store: CheckpointStore, wrong: dict[s
     with pytest.raises(ConfigurationError):
         await store.save(**arguments)
     assert await store.load("default") == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("", []),
+        (5, []),
+        *(("default", keys) for keys in ("application:app-1", [5], ["a\0"], 5, None)),
+    ],
+)
+async def test_wrong_keys_are_not_forgotten(
+    make_store: Callable[[], ForgettingStore], name: Any, keys: Any
+) -> None:
+    """A lone key is no list of keys; nothing is removed."""
+    store = make_store()
+    await store.save("default", "one", version=0, dead_letters=[letter(1)])
+    with pytest.raises(ConfigurationError, match=r"name|keys"):
+        await store.forget(name, keys)
+    assert await store.dead_letters("default") == (letter(1),)
 
 
 @pytest.mark.parametrize("name", ["", None, "\ud800"])

@@ -1,6 +1,7 @@
 """What the test kit says of stores that break a rule."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import pytest
@@ -80,12 +81,49 @@ class Unlucky(MemoryCheckpointStore):
             raise CheckpointError("conflict") from error
 
 
+class Disturbing(MemoryCheckpointStore):
+    """Counts a removal as a save."""
+
+    async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
+        """Remove dead letters, and save."""
+        removed = await super().forget(name, keys)
+        stored = await self.load(name)
+        if removed:
+            await self.save(name, stored.checkpoint or "", version=stored.version)
+        return removed
+
+
+class Stubborn(MemoryCheckpointStore):
+    """Says that it has forgotten, and has not."""
+
+    async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
+        """Return those that are there."""
+        letters = {letter.key for letter in await self.dead_letters(name)}
+        return tuple(key for key in dict.fromkeys(keys) if key in letters)
+
+
+class Unrefreshed(MemoryCheckpointStore):
+    """Writes back what it has read before it waited."""
+
+    async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
+        """Remove dead letters from an old copy."""
+        copy = dict(self._letters.get(name, {}))
+        await asyncio.sleep(0)
+        removed = await super().forget(name, keys)
+        if removed:
+            self._letters[name] = {key: one for key, one in copy.items() if key not in removed}
+        return removed
+
+
 BROKEN: Final[Sequence[tuple[Callable[[], CheckpointStore], str]]] = (
     (Forgetful, "the text comes back unchanged: expected .*lines.*, found"),
     (Careless, "another version than the stored one changes nothing"),
     (Shared, "each name has its own"),
     (Backwards, "by their first attempts"),
     (Hoarding, "each name has its own"),
+    (Disturbing, "nothing else changes"),
+    (Stubborn, "forgotten keys are removed"),
+    (Unrefreshed, "while dead letters are forgotten"),
 )
 
 
@@ -100,6 +138,19 @@ async def test_another_error_than_a_conflict_is_left_as_it_is() -> None:
     """Its author sees where it was raised."""
     with pytest.raises(CheckpointError, match=r"^conflict$"):
         await check_checkpoint_store(Unlucky)
+
+
+class Plain:
+    """A store with the three methods that a poller needs, and no other."""
+
+    def __init__(self) -> None:
+        kept = MemoryCheckpointStore()
+        self.load, self.save, self.dead_letters = kept.load, kept.save, kept.dead_letters
+
+
+async def test_a_store_needs_no_forget() -> None:
+    """It keeps the rules without."""
+    await check_checkpoint_store(Plain)
 
 
 async def test_a_store_may_be_made_by_a_coroutine() -> None:
