@@ -36,6 +36,7 @@ from .checkpoint import Checkpoint, read_checkpoint
 T = TypeVar("T")
 
 _LOGGER: Final = logging.getLogger("income_client.poller")
+_LEASE_LOGGER: Final = logging.getLogger("income_client.poller.lease")
 _MOST_RIVALS: Final = 20
 _LOOKS: Final = 10
 """How often a standby looks at the store while the lease of another lasts."""
@@ -91,6 +92,8 @@ class Lease:
         self._watched: int | None = None
         self._watched_since = 0.0
         self._is_over = False  # another poller has taken over, or it was released
+        self._held: float | None = None
+        """Seconds that the consumer had held a batch when the lease was given up for it."""
         self._renewal: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self.is_lost: bool = False
@@ -252,9 +255,19 @@ class Lease:
     async def renew(self, seconds: float) -> bool:
         """Save the checkpoint again unless that was done lately; return False if it is given up."""
         now = self._clock.monotonic()
-        if self.idle_since is not None and now - self.idle_since > self._longest_absence:
+        held = 0.0 if self.idle_since is None else now - self.idle_since
+        if held > self._longest_absence:
             self._renewal = None  # which this is
+            _LEASE_LOGGER.warning(
+                "poller %r gives its lease up, so that a standby can take over: its consumer has "
+                "held a batch for %.0f s, more than ten leases of %g s",
+                self._name,
+                held,
+                self._seconds,
+                extra={"poller": self._name, "seconds": held, "lease": self._seconds},
+            )
             await self.release()
+            self._held = held
             return False
         async with self._lock:
             if now - self._saved_at >= seconds:
@@ -272,6 +285,11 @@ class Lease:
         if stored.version != self._version:
             self.is_lost = self._is_over = True
             reason = reason_of_conflict(stored.version, self._version)
+            if self._held is not None and stored.version > self._version:
+                reason = (
+                    f"this poller gave its lease up after its consumer had held a batch for "
+                    f"{self._held:.0f} s, and another has taken over"
+                )
             raise CheckpointConflictError(f"checkpoint {self._name!r}: {reason}")
 
     def _text_of(self, checkpoint: Checkpoint) -> str:
@@ -300,7 +318,7 @@ class Lease:
     async def _write(
         self, checkpoint: Checkpoint, letters: Sequence[DeadLetter], resolved: Sequence[str]
     ) -> _Write:
-        if self._unsure is not None:
+        if self._unsure is not None or self._held is not None:
             await self._check()
         text = self._text_of(checkpoint)
         stored = StoredCheckpoint(checkpoint=text, version=self._version + 1)

@@ -251,6 +251,47 @@ async def test_the_lease_is_renewed_while_the_consumer_works() -> None:
         await batches.aclose()
 
 
+async def test_a_lease_that_is_given_up_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    """In the log when it is given up, and in the conflict of the commit that comes too late."""
+    async with cluster() as made:
+        leader = made.add()
+        made.place.touch(1)
+        batches = leader.poller.batches()
+        batch = await made.result(anext(batches))
+        standby = made.add()
+        standby.start()
+        await made.pass_time(int(10 * LEASE))
+        assert [line for line in caplog.records if hasattr(line, "lease")] == []
+        await made.pass_time(int(LEASE))
+        assert not standby.poller.status.is_standby
+        (line,) = [line for line in caplog.records if hasattr(line, "lease")]
+        facts = line.__dict__
+        assert (line.levelname, facts["poller"], facts["lease"]) == ("WARNING", "default", LEASE)
+        assert 10 * LEASE < facts["seconds"] < 11 * LEASE
+        held = f"{facts['seconds']:.0f} s"
+        assert held in line.getMessage()
+        with pytest.raises(CheckpointConflictError, match=f"gave its lease up .* {held}"):
+            await batch.commit()
+        await batches.aclose()
+
+
+async def test_a_lease_that_nobody_has_taken_since_it_was_given_up_still_commits() -> None:
+    """A consumer that comes back late keeps its work where no standby waits."""
+    async with cluster() as made:
+        leader = made.add()
+        made.place.touch(1)
+        batches = leader.poller.batches()
+        batch = await made.result(anext(batches))
+        await made.pass_time(int(11 * LEASE))
+        await batch.commit()
+        standby = made.add()
+        standby.start()
+        await made.pass_time(10)
+        assert not standby.poller.status.is_standby
+        assert standby.records == []
+        await batches.aclose()
+
+
 async def test_a_lease_that_could_not_be_renewed_is_tried_again() -> None:
     """A store that fails for a moment costs no leadership."""
     store = FailingStore()
