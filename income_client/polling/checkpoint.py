@@ -71,7 +71,7 @@ class Checkpoint:
     """How many pollers have taken over the name."""
     lease: float | None = None
     """Seconds after which a standby may take over from a poller that renews it no more; 0 for one
-    that has given it up, None for one that has never renewed it."""
+    that has given it up, None for one that works and renews none."""
     seen: Mapping[bytes, Seen] = field(factory=dict, repr=False)
     """By the key of the application: versions delivered that the list may show again. Each takes
     about twenty bytes of the text."""

@@ -191,10 +191,9 @@ class Lease:
                 self._confirm(written)
 
     async def release(self) -> None:
-        """Give it up if there are standbys, so that one takes over at once."""
-        is_stored = self._seconds is not None and self._saved is not None
+        """Give it up for good, so that a standby takes over at once."""
         self.abandon()
-        if is_stored and not self._is_over:
+        if self._saved is not None and not self._is_over:
             self._is_over = True
             with suppress(IncomeClientError):
                 async with self._lock:
@@ -293,9 +292,8 @@ class Lease:
             raise CheckpointConflictError(f"checkpoint {self._name!r}: {reason}")
 
     def _text_of(self, checkpoint: Checkpoint) -> str:
-        if self._seconds is None:
-            return checkpoint.text
-        return evolve(checkpoint, lease=0 if self.is_lost else self._seconds).text
+        lease = 0 if self.is_lost or self._is_over else self._seconds
+        return checkpoint.text if lease is None else evolve(checkpoint, lease=lease).text
 
     async def _letters(self) -> tuple[DeadLetter, ...]:
         letters = tuple(await self._store.dead_letters(self._name))

@@ -206,7 +206,7 @@ class Poller:
         )
 
     async def aclose(self) -> None:
-        """Stop, and give up the lease that standbys wait for."""
+        """Stop, and give up the name, so that a standby takes over at once."""
         self.stop()
         await self._lease.release()
 
@@ -236,7 +236,8 @@ class Poller:
         finally:
             self._is_waited_for = False
             self._lease.idle_since = self._clock.monotonic()
-        await self._lease.release()
+        if self._has_standby:
+            await self._lease.release()
         raise failure
 
     async def _next(self) -> Batch | None:

@@ -20,10 +20,12 @@ from income_client import (
     CheckpointStore,
     ConfigurationError,
     IncomeClient,
+    IncomeClientError,
     MemoryCheckpointStore,
     Poller,
     SQLiteCheckpointStore,
 )
+from income_client.emulator import Fault
 from tests.support.pollers import StandingClock
 from tests.support.polling import NOW_TEXT, FailingStore, Scene, ids_of, scene
 from tests.support.service import client_tasks, quiet
@@ -188,6 +190,84 @@ async def test_a_poller_that_ends_gives_its_lease_up(ending: str) -> None:
         await leader.task
         await made.pass_time(2)
         assert not standby.poller.status.is_standby
+
+
+@pytest.mark.parametrize("ending", ["stop", "aclose", "once"])
+async def test_after_a_poller_without_standbys_has_ended_one_takes_over_at_once(
+    ending: str,
+) -> None:
+    """It does not wait a lease for somebody who has ended, and nothing comes again."""
+    async with cluster() as made:
+        single = made.add(standby=False, once=ending == "once")
+        updated = made.place.touch(1, 2)
+        single.start()
+        await made.pass_time(2)
+        match ending:
+            case "stop":
+                single.poller.stop()
+            case "aclose":
+                await single.poller.aclose()
+        assert single.task is not None
+        await single.task
+        assert sorted(ids_of(single.records)) == sorted(updated)
+        standby = made.add()
+        standby.start()
+        again = made.place.touch(3)
+        await made.pass_time(2)
+        assert not standby.poller.status.is_standby
+        assert ids_of(standby.records) == again
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_what_a_poller_without_standbys_has_left_comes_again(is_closed: bool) -> None:
+    """At once if it was closed, else after a lease; a batch in hand is never passed over."""
+    async with cluster() as made:
+        single = made.add(standby=False)
+        updated = made.place.touch(1, 2)
+        batches = single.poller.batches()
+        batch = await made.result(anext(batches))
+        await batches.aclose()
+        if is_closed:
+            await single.poller.aclose()
+        standby = made.add()
+        standby.start()
+        await made.pass_time(3)
+        assert standby.poller.status.is_standby is not is_closed
+        await made.pass_time(int(LEASE))
+        assert sorted(ids_of(standby.records)) == sorted(updated)
+        with pytest.raises(CheckpointConflictError):
+            await batch.commit()
+
+
+async def test_a_batch_is_committed_after_its_poller_was_closed() -> None:
+    """Where no other has taken over; what is stored says all the same that nobody works."""
+    async with cluster() as made:
+        single = made.add(standby=False)
+        made.place.touch(1)
+        batches = single.poller.batches()
+        batch = await made.result(anext(batches))
+        await single.poller.aclose()
+        await batch.commit()
+        await batches.aclose()
+        standby = made.add()
+        standby.start()
+        await made.pass_time(3)
+        assert not standby.poller.status.is_standby
+        assert standby.records == []
+
+
+async def test_a_poller_without_standbys_continues_after_an_error() -> None:
+    """It has not ended, and so has not given up its name."""
+    async with cluster() as made:
+        single = made.add(standby=False, once=True)
+        path = "/v1/income/applications"
+        made.place.service.faults.add(Fault("status", status=401, path=path))
+        with pytest.raises(IncomeClientError):
+            await made.result(anext(single.poller))
+        text = (await made.place.store.load("default")).checkpoint
+        assert "lease" not in json.loads(text or "")
+        updated = made.place.touch(1)
+        assert ids_of([await made.result(anext(single.poller))]) == updated
 
 
 async def test_a_leader_that_was_paused_can_store_nothing_and_waits_again() -> None:
@@ -358,7 +438,7 @@ async def test_no_task_is_left(ending: str) -> None:
 
 
 async def test_what_is_stored_says_who_holds_the_lease() -> None:
-    """Seconds while it is held, 0 once it was given up, nothing without standby."""
+    """Seconds while it is renewed, nothing while a poller without standby works, 0 afterwards."""
     async with cluster() as made:
         found = []
         for standby in (True, False):
@@ -369,7 +449,7 @@ async def test_what_is_stored_says_who_holds_the_lease() -> None:
                 text = (await made.place.store.load("default")).checkpoint
                 found.append(json.loads(text or "").get("lease"))
                 await replica.poller.aclose()
-        assert found == [LEASE, 0, None, None]
+        assert found == [LEASE, 0, None, 0]
 
 
 @pytest.mark.parametrize("options", [{"lease": 0}, {"lease": -1.0}, {"lease": "1"}, {"standby": 1}])
