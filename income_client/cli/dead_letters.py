@@ -1,7 +1,7 @@
-"""``income-client dead-letters``: lists what a poller could not read, and changes nothing."""
+"""``income-client dead-letters``: lists what a poller could not read, or forgets some of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from income_client import ConfigurationError
 
 from .exit_status import ExitStatus
-from .output import say
+from .output import counted, say
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
@@ -39,20 +39,27 @@ async def dead_letters(
     *,
     store: Annotated[Path, Parameter(metavar="FILE")],
     name: Annotated[str, Parameter(metavar="NAME")] = "default",
+    forget: Annotated[
+        tuple[str, ...], Parameter(metavar="KEY", negative=(), show_default=False)
+    ] = (),
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
     """List what a poller could not read, and tries again later.
 
     These are ids of applications, or seconds that hold more than the service can
-    list. Times are the service's. The poller may be running. Exits with 1 if
-    there is no such store or name.
+    list. Times are the service's. The poller may be running.
+
+    With --forget, remove those that need no further try, such as applications that
+    were deleted, and list what was removed. What is updated later and cannot be
+    read comes back. Exits with 1 if there is no such store, name or key.
 
     Example: income-client dead-letters --store polls.db
 
     Args:
         store: File that poll --store keeps.
         name: Name of the poller in that file.
+        forget: Remove this one: its application's id, or its key in JSON. Repeatable.
         output: Format of the output.
         quiet: Print ids of applications only, one a line.
     """
@@ -62,13 +69,30 @@ async def dead_letters(
     if not await _is_known(checkpoints, name):
         return _failed(f"no poller {name!r} in {store}")
     letters = await checkpoints.dead_letters(name)
+    missing: list[str] = []
+    if forget:
+        wanted = {one: _key_of(one, letters) for one in forget}
+        removed = await checkpoints.forget(name, filter(None, wanted.values()))
+        letters = tuple(letter for letter in letters if letter.key in removed)
+        missing = [one for one, key in wanted.items() if key not in removed]
     with RowWriter(_COLUMNS, output, quiet="application_id" if quiet else None) as rows:
         for letter in letters:
             if letter.application_id is not None or not quiet:
                 rows.write(_row(letter))
-    if not letters and not quiet:
+    if letters and forget and not quiet:
+        say(f"forgot {counted(len(letters), 'dead letter')}")
+    elif not letters and not forget and not quiet:
         say("no dead letters")
-    return ExitStatus.DONE
+    for one in missing:
+        say(f"no dead letter {one!r} of {name!r} in {store}")
+    return ExitStatus.FAILED if missing else ExitStatus.DONE
+
+
+def _key_of(text: str, letters: Iterable["DeadLetter"]) -> str | None:
+    """Return the key of the dead letter with this key, or about this application."""
+    keys = {letter.key for letter in letters}
+    ids = {letter.application_id: letter.key for letter in letters}
+    return text if text in keys else ids.get(text)
 
 
 def _existing(store: Path) -> "SQLiteCheckpointStore | None":
@@ -93,6 +117,7 @@ def _row(letter: "DeadLetter") -> Mapping[str, object]:
     window = letter.window
     return {
         "application_id": letter.application_id,
+        "key": letter.key,
         "subject": letter.application_id or f"second {window.starts_at.isoformat(' ')}",
         "window_after": window.starts_at,
         "window_before": window.ends_at,

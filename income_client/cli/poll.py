@@ -21,7 +21,6 @@ from income_client import (
     ApplicationRecord,
     CheckpointConflictError,
     CheckpointError,
-    CheckpointStore,
     ConfigurationError,
     DeadLetter,
     DeadLettered,
@@ -113,7 +112,7 @@ async def poll(
     checkpoints, is_known = await opened_store(store, name)
     if not line.disable:
         say_where_it_begins(name, start, is_known=is_known)
-    watch = Watch(checkpoints, name, line)
+    watch = Watch(line)
     async with connect(connection, on_event=watch.take) as client:
         poller = client.poll(
             checkpoints,
@@ -238,13 +237,10 @@ def ending_status(poller: "Poller", received: signal.Signals | None, *, once: bo
 class Watch:
     """Shows how far a poller is, and prints its failures and dead letters."""
 
-    _store: CheckpointStore
-    _name: str
     _line: StatusLine
     losses: int = 0
     """Dead letters that were printed."""
     _poller: "Poller | None" = None
-    _known: set[str] = field(factory=set)
     _new: list[DeadLetter] = field(factory=list)
 
     def take(self, event: Event) -> None:
@@ -252,8 +248,7 @@ class Watch:
         match event:
             case PollFailed(is_last=False) if self._poller is not None:
                 say(_failure(self._poller.status))
-            case DeadLettered(letter=letter) if letter.key not in self._known:
-                self._known.add(letter.key)
+            case DeadLettered(letter=letter, is_new=True):
                 self._new.append(letter)
                 # They come many at a time, and are printed together.
                 asyncio.get_running_loop().call_soon(self._print_losses)
@@ -261,7 +256,6 @@ class Watch:
     @asynccontextmanager
     async def over(self, poller: "Poller") -> AsyncIterator[None]:
         """Watch a poller while the block inside iterates over it."""
-        self._known = {one.key for one in await self._store.dead_letters(self._name)}
         self._poller = poller
         drawing = asyncio.create_task(self._draw(poller))
         try:

@@ -119,7 +119,7 @@ async def relay(
             checkpoints, is_known = await opened_store(store or Path(), name)
         if not line.disable:
             say_where_it_begins(name, start, is_known=is_known)
-        watch = Watch(checkpoints, name, line)
+        watch = Watch(line)
         async with connect(connection, on_event=watch.take) as client:
             poller = client.poll(
                 checkpoints,

@@ -47,6 +47,7 @@ def test_each_is_a_row(store: str, cli: Cli) -> None:
     first, second, third = map(json.loads, ran.lines)
     assert first == {
         "application_id": "app-1",
+        "key": "application:app-1",
         "subject": "app-1",
         "window_after": "1970-01-01T00:16:41",
         "window_before": "1970-01-01T00:16:42",
@@ -62,6 +63,33 @@ def test_each_is_a_row(store: str, cli: Cli) -> None:
     assert cli("dead-letters", "--store", store, "-q").lines == ["app-1", "app-2"]
     rows = csv.DictReader(cli("dead-letters", "--store", store, "-o", "csv").lines)
     assert [row["subject"] for row in rows] == ["app-1", "app-2", "second 1970-01-01 00:16:43"]
+
+
+def test_some_are_forgotten(store: str, cli: Cli, income_run: LoopRunner) -> None:
+    """By the id or the key that is shown; what was removed is listed and counted."""
+    keys = [json.loads(line)["key"] for line in cli("dead-letters", "--store", store).lines]
+    before = income_run(SQLiteCheckpointStore(store).load("default"))
+    ran = cli("dead-letters", "--store", store, "--forget", "app-2", "--forget", keys[2])
+    assert (ran.status, ran.stderr) == (0, "income-client: forgot 2 dead letters\n")
+    assert [json.loads(line)["key"] for line in ran.lines] == keys[1:]
+    assert cli("dead-letters", "--store", store, "-q").lines == ["app-1"]
+    assert income_run(SQLiteCheckpointStore(store).load("default")) == before
+    ran = cli("dead-letters", "--store", store, "--forget", keys[0], "-q")
+    assert (ran.status, ran.stdout, ran.stderr) == (0, "app-1\n", "")
+    assert income_run(SQLiteCheckpointStore(store).dead_letters("default")) == ()
+
+
+@pytest.mark.parametrize("form", [(), ("-o", "json"), ("-o", "csv"), ("-q",)], ids=spelt)
+def test_a_key_that_is_not_there_is_named(store: str, form: tuple[str, ...], cli: Cli) -> None:
+    """The others are forgotten all the same; the exit status says that one was missing."""
+    wanted = ("--forget", "app-9", "--forget", "app-1")
+    ran = cli("dead-letters", "--store", store, *wanted, *form)
+    assert ran.status == 1
+    assert "no dead letter 'app-9' of 'default'" in ran.stderr
+    assert "'app-1'" not in ran.stderr
+    assert cli("dead-letters", "--store", store, "-q").lines == ["app-2"]
+    again = cli("dead-letters", "--store", store, "--forget", "app-1", "-o", "json")
+    assert (again.status, json.loads(again.stdout)) == (1, [])
 
 
 def test_a_table_gives_the_whole_reason(tmp_path: Path, income_run: LoopRunner, cli: Cli) -> None:
