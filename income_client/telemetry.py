@@ -63,7 +63,7 @@ class Telemetry:
         self._records = count("income_client.records", "{record}", "Records handed out.")
         self._bytes = count("income_client.file.bytes", "By", "Bytes of files that came whole.")
         self._polls = count("income_client.polls", "{poll}", "Polls that ended or failed.")
-        self._dead = count("income_client.dead_letters", "{letter}", "What could not be read.")
+        self._dead = count("income_client.dead_letters", "{letter}", "New dead letters.")
         self._lag = meter.create_gauge(
             "income_client.poll.lag", "s", "From the checkpoint to the service's present."
         )
@@ -133,7 +133,7 @@ class Telemetry:
             case PollFailed(name=name, lag=lag, error=error):
                 self._polls.add(1, _of_poller(name) | {"error.type": error})
                 self._set_lag(name, lag)
-            case DeadLettered(name=name):
+            case DeadLettered(name=name, is_new=True):
                 self._dead.add(1, _of_poller(name))
             case _:
                 pass

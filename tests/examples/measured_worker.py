@@ -17,7 +17,7 @@ from income_client import (
 LAG = Gauge("income_poll_lag_seconds", "How far the checkpoint is behind the service.")
 POLLS = Counter("income_polls", "Polls that succeeded.")
 FAILURES = Counter("income_poll_failures", "Polls that failed.")
-DEAD_LETTERS = Counter("income_dead_letters", "How often something could not be read.")
+DEAD_LETTERS = Counter("income_dead_letters", "New dead letters.")
 
 
 def measure(event: Event) -> None:
@@ -27,7 +27,7 @@ def measure(event: Event) -> None:
             LAG.set(lag or 0)
         case PollFailed():
             FAILURES.inc()
-        case DeadLettered():
+        case DeadLettered(is_new=True):
             DEAD_LETTERS.inc()
 
 

@@ -16,7 +16,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from income_client.emulator import Emulator
+from income_client import DeadLetter, SQLiteCheckpointStore, Window
+from income_client.emulator import Emulator, Fault
+from income_client.records.window import EPOCH
 from tests.support.examples import RunExample, python, started, until, variables
 from tests.support.processes import COMMAND, ROOT, environment
 
@@ -127,6 +129,31 @@ async def _shell(service: Emulator, folder: Path, line: str) -> list[str]:
     return output.decode().splitlines()
 
 
+async def forgets(service: Emulator, path: Path) -> None:
+    """What is gone is forgotten; what fails otherwise, and a second, stay dead letters."""
+    store, broken = SQLiteCheckpointStore(path.parent / "nightly.db"), service.world.ids[0]
+    fault = Fault("status", status=403, path=f"/v1/income/applications/{broken}", times=None)
+    service.faults.add(fault)
+    letters = [
+        DeadLetter(
+            application_id=application_id,
+            window=Window(1, 2),
+            reason="not read",
+            attempts=2,
+            first_tried_at=EPOCH,
+            last_tried_at=EPOCH,
+        )
+        for application_id in ("app-gone", broken, None)
+    ]
+    await store.save("default", "{}", version=0, dead_letters=letters)
+    assert await python(service, path.parent, path.name) == ["app-gone"]
+    assert {letter.application_id for letter in await store.dead_letters("default")} == {
+        broken,
+        None,
+    }
+
+
 RUN: Final[Mapping[str, RunExample]] = {
+    "forget_deleted.py": forgets,
     "nightly.py": polls_once,
 }

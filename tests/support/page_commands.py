@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from income_client import SQLiteCheckpointStore
+from income_client import DeadLetter, SQLiteCheckpointStore, Window
 from income_client.cli.app import command_line
 from income_client.emulator import Emulator
+from income_client.records.window import EPOCH
 from tests.slow import test_nginx, test_uvicorn
 from tests.support.example_callbacks import sends_by_command
 from tests.support.example_polling import polls_by_command
@@ -85,9 +86,20 @@ async def _downloads(service: Emulator, folder: Path, line: str) -> None:
 
 
 async def _lists_dead_letters(service: Emulator, folder: Path, line: str) -> None:
-    """It reads a store that is there."""
-    await SQLiteCheckpointStore(folder / "polls.db").save("default", "{}", version=0)
+    """It reads a store that is there, and forgets a dead letter that is there."""
+    letter = DeadLetter(
+        application_id=service.world.ids[0],
+        window=Window(1, 2),
+        reason="NotFoundError: 404 Not Found",
+        attempts=2,
+        first_tried_at=EPOCH,
+        last_tried_at=EPOCH,
+    )
+    store = SQLiteCheckpointStore(folder / "polls.db")
+    version = (await store.load("default")).version
+    await store.save("default", "{}", version=version, dead_letters=[letter])
     await runs(service, folder, line)
+    assert len(await store.dead_letters("default")) == ("--forget" not in line)
 
 
 async def _sends(_service: Emulator, folder: Path, line: str) -> None:
