@@ -41,7 +41,7 @@ AVOIDED: Final = re.compile(
 def test_the_pages_are_short() -> None:
     """An engineer reads it in ten minutes, and each page of the guide in five."""
     assert len(TEXT.splitlines()) <= 450
-    assert sum(len(page.read_text("utf-8").splitlines()) for page in PAGES[1:]) <= 1500
+    assert sum(len(page.read_text("utf-8").splitlines()) for page in PAGES[1:]) <= 1560
 
 
 def test_each_extra_is_in_its_table() -> None:
