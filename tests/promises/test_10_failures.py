@@ -88,6 +88,30 @@ async def test_a_dead_letter_is_tried_again_and_taken_out(name: str) -> None:
         assert await rest(place.poll()) == []
 
 
+async def test_a_dead_letter_is_kept_until_it_is_forgotten() -> None:
+    """After that it is not tried any more; if it fails when it is listed again, it is a new one."""
+    async with scene() as place:
+        store = place.store = MemoryCheckpointStore()
+        (bad,) = place.touch(1)
+        place.service.faults.add(Fault(path=path_of(bad), times=None, **FAULTS["deleted"]))
+        place.service.advance(10)
+        await rest(place.poll())
+        for _ in range(3):
+            place.service.advance(100_000)
+            await rest(place.poll())
+            assert await place.letters() == [bad]
+        assert await store.forget("default", [f"application:{bad}"]) == (f"application:{bad}",)
+        tries = len(asked_for(place, bad))
+        place.service.advance(100_000)
+        await rest(place.poll())
+        assert (await place.letters(), len(asked_for(place, bad))) == ([], tries)
+        place.touch(1)
+        place.service.advance(10)
+        await rest(place.poll())
+        (letter,) = await store.dead_letters("default")
+        assert (letter.application_id, letter.attempts) == (bad, 2)
+
+
 async def test_a_newer_version_that_is_read_removes_the_dead_letter() -> None:
     """A dead letter is removed once the newest version of its application is delivered."""
     async with scene() as place:
