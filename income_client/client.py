@@ -358,7 +358,8 @@ class IncomeClient:
     ) -> ApplicationPage:
         """Read one page of the list, just as the service gives it (contract section 4.1).
 
-        A page with ``limit`` rows may hide others; ``list_applications`` finds them all.
+        A page with ``limit`` rows may hide others; ``list_applications`` finds them all. One
+        malformed row makes the page a `DecodeError`, which names the row's place.
 
         Args:
             updated_after: lower bound, as for ``list_applications``; None leaves it to the
@@ -447,6 +448,9 @@ class IncomeClient:
         part: SpanPart | None = None,
     ) -> ApplicationPaginator:
         """List every application updated in a span, however many (contract section 4.1).
+
+        A malformed row is raised as a `DecodeError` that names it, after the other rows of its
+        page: iterate over the same paginator again to continue behind it.
 
         Args:
             updated_after: lower bound; None for the beginning of time. A bound is a date

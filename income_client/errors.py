@@ -190,7 +190,9 @@ class DecodeError(IncomeClientError):
     """The reply's content is not what contract section 2 says.
 
     Attributes:
-        faults: every fault of the payload.
+        faults: every fault of the payload; of a malformed row, those of the row.
+        subject: id of the application whose row of a list is malformed; None if its id cannot
+            be read, and for everything but a row.
     """
 
     _SHOWN = 5
@@ -200,6 +202,7 @@ class DecodeError(IncomeClientError):
         more = len(faults) - self._SHOWN
         super().__init__(shown + (f"; and {more} more" if more > 0 else ""), **facts)
         self.faults = faults
+        self.subject: str | None = None
 
 
 class SaturatedWindowError(IncomeClientError):

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from income_client.errors import (
     AuthenticationError,
     DecodeError,
+    IncomeClientError,
     InvalidRequestError,
     NotFoundError,
     PermissionDeniedError,
@@ -76,6 +77,28 @@ def read_reply(
         # It may be the answer to another request; the next one goes over another connection.
         raise _unexpected(request, response, "the reply is about another application")
     return payload
+
+
+def read_rows(request: Request, response: Response, *, keep_extra: bool = True) -> ApplicationPage:
+    """Read a page of the list, with a `MalformedRow` in place of each row that cannot be read.
+
+    ``keep_extra`` is as for `decode_rows`. A page that is malformed itself is an error.
+    """
+    try:
+        return read_reply(ApplicationPage, request, response)
+    except IncomeClientError:
+        # Imported when it is needed, since it reads records, see `income_client.wire.codec`.
+        from income_client.wire.rows import MalformedRow, decode_rows  # noqa: PLC0415
+
+        page = None
+        if response.status == _OK:
+            page = decode_rows(response.body, keep_extra=keep_extra)
+        if page is None:
+            raise
+    for row in page.applications:
+        if isinstance(row, MalformedRow):
+            _undecodable(request, response, row.error)
+    return page
 
 
 def read_found(reference: str, request: Request, response: Response) -> ApplicationPage:

@@ -11,32 +11,25 @@ has no id, is an error.
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 from functools import partial
-from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
-from income_client.errors import ClientClosedError, DecodeError, IncomeClientError
+from income_client.errors import ClientClosedError, IncomeClientError
 from income_client.http import endpoints
 from income_client.http.endpoints import LARGEST_LIMIT, Request, Response
-from income_client.http.replies import read_reply
+from income_client.http.replies import read_reply, read_rows
 from income_client.http.session import SessionManager
-from income_client.records.applications import (
-    Application,
-    ApplicationPage,
-    ApplicationSummary,
-)
+from income_client.records.applications import Application, ApplicationPage
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
-from income_client.records.window import EPOCH
 from income_client.walk.paginator import ask_page, ask_present
 from income_client.walk.windows import Answer, Bounds
-from income_client.wire.codec import decode
+from income_client.wire.rows import MalformedRow
 from income_client.wire.times import Rounding, service_second
 
 T = TypeVar("T")
@@ -61,42 +54,13 @@ _NO_ADDRESSES: Final = frozenset(
 """Members without addresses of files: an address in what was read or calculated is content."""
 
 
-class _ListedRow(msgspec.Struct):
-    application_id: str
-
-
-class _ListedPage(msgspec.Struct):
-    applications: list[_ListedRow]
-    updated_after: str
-    updated_before: str
-
-
 def read_page(request: Request, response: Response) -> ApplicationPage:
-    """Read a page of the list; one with invalid rows is read for their ids (section 2.1)."""
-    try:
-        return read_reply(ApplicationPage, request, response)
-    except IncomeClientError:
-        page = _read_ids(response.body) if response.status == HTTPStatus.OK else None
-        if page is None:
-            raise
-        return page
-
-
-def _read_ids(body: bytes) -> ApplicationPage | None:
-    try:
-        # A lenient parser: half a character in one row makes the whole invalid for the other.
-        page = msgspec.convert(json.loads(body), _ListedPage)
-        bounds = {"updated_after": page.updated_after, "updated_before": page.updated_before}
-        empty = decode(ApplicationPage, msgspec.json.encode({**bounds, "applications": []}))
-    except (ValueError, RecursionError, DecodeError):
-        return None
-    rows = (
-        ApplicationSummary(
-            application_id=row.application_id, application_reference_id="", application_date=EPOCH
-        )
-        for row in page.applications
-    )
-    return evolve(empty, applications=tuple(rows))
+    """Read a page of the list for the ids of its rows (section 2.1)."""
+    page = read_rows(request, response, keep_extra=False)
+    for row in page.applications:
+        if isinstance(row, MalformedRow) and not row.has_id:
+            raise row.error
+    return page
 
 
 @frozen

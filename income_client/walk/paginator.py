@@ -1,5 +1,6 @@
 """List applications over the session: one list call, and the walk over all of them."""
 
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import tzinfo
@@ -12,6 +13,7 @@ from income_client.clock import Clock
 from income_client.concurrency import BoundedTasks
 from income_client.errors import (
     ConfigurationError,
+    DecodeError,
     InvalidRequestError,
     SaturatedWindowError,
     UnexpectedResponseError,
@@ -23,12 +25,13 @@ from income_client.http.endpoints import (
     Response,
     list_applications,
 )
-from income_client.http.replies import read_found, read_reply, served_at
+from income_client.http.replies import read_found, read_rows, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.parts import SpanPart
 from income_client.records.window import Window
 from income_client.settings import check_choice, check_count, invalid
+from income_client.wire.rows import MalformedRow
 from income_client.wire.times import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -47,7 +50,6 @@ OnSaturated = Literal["raise", "report"]
 ReadPage = Callable[[Request, Response], ApplicationPage]
 
 _LEAST_LIMIT: Final = 2
-_READ_STRICTLY: Final[ReadPage] = partial(read_reply, ApplicationPage)
 _LONG_AGO: Final = 60
 """Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
 _BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
@@ -63,10 +65,13 @@ async def ask_page(
     zone: tzinfo,
     bounds: Bounds | None,
     *,
-    read: ReadPage = _READ_STRICTLY,
+    read: ReadPage = read_rows,
     reference: str | None = None,
 ) -> Answer:
-    """Make one list call (contract section 4.1); no bounds leave both to the service."""
+    """Make one list call (contract section 4.1); no bounds leave both to the service.
+
+    ``read`` reads the page, by default with a `MalformedRow` for each row that is malformed.
+    """
     after = None if bounds is None else bounds.after
     before = None if bounds is None else bounds.before
     if any(not FIRST_SECOND <= one <= LAST_SECOND for one in (after, before) if one is not None):
@@ -185,6 +190,9 @@ class ApplicationPaginator:
     Closing, cancelling and dropping the walk end those in flight; iterating again
     resumes where it stopped, and so does a new walk with ``resume=paginator.checkpoint``.
 
+    A malformed row is raised as a `DecodeError` once the other rows of its page were yielded;
+    iterating again continues behind it.
+
     Made by ``IncomeClient.list_applications``.
 
     Args:
@@ -247,6 +255,7 @@ class ApplicationPaginator:
         self._tasks: BoundedTasks[Question] = BoundedTasks()
         self._handed_out: Delivery | None = None
         self._rows: Iterator[ApplicationSummary] = iter(())
+        self._malformed: deque[DecodeError] = deque()
         self._covered_fraction = 0.0
 
     def __aiter__(self) -> Self:
@@ -258,6 +267,8 @@ class ApplicationPaginator:
         Raises:
             SaturatedWindowError: everything else was returned, and these windows
                 hold more rows than can be asked for.
+            DecodeError: a row is malformed, and ``retryable`` is false; the others of its
+                page were returned. Iterating again continues behind it.
             ClientClosedError: another task closed the walk meanwhile.
             ConfigurationError: another task waits for the next summary already.
             IncomeClientError: a request failed for good; iterating again tries again.
@@ -277,11 +288,13 @@ class ApplicationPaginator:
 
         Raises:
             SaturatedWindowError: as when iterating over summaries.
+            DecodeError: likewise, after the page that the malformed row is missing from.
             IncomeClientError: a request failed for good; iterating again tries again.
         """
         try:
             while (page := self._take_rest() or await self._next_page()) is not None:
-                yield page
+                if page.applications:
+                    yield page
         finally:
             await self.aclose()
 
@@ -301,8 +314,8 @@ class ApplicationPaginator:
     def checkpoint(self) -> str:
         """A short text from which a walk can resume.
 
-        It covers a row only once the consumer came back for the next one, and a
-        saturated window never.
+        It covers a row, and a malformed one that was raised, only once the consumer came
+        back for the next one, and a saturated window never.
         """
         return write_checkpoint(self._planner.bounds, self._planner.covered)
 
@@ -319,7 +332,11 @@ class ApplicationPaginator:
         await self._tasks.cancel()
 
     async def _next_page(self) -> ApplicationPage | None:
+        """Return the next page without its malformed rows, which are raised one by one after it."""
         self._tasks.check_is_free()
+        if self._malformed:
+            await self.aclose()
+            raise self._malformed.popleft()
         if self._handed_out is not None:
             self._acknowledge(self._handed_out)
             self._handed_out = None
@@ -335,7 +352,16 @@ class ApplicationPaginator:
             raise
         self._start_requests()
         self._handed_out = delivery
-        return delivery.page
+        return self._without_malformed(delivery.page)
+
+    def _without_malformed(self, page: ApplicationPage) -> ApplicationPage:
+        """Put the errors of malformed rows aside, and return the page of the others."""
+        malformed = [row for row in page.applications if isinstance(row, MalformedRow)]
+        if not malformed:
+            return page
+        self._malformed.extend(row.error for row in malformed)
+        rows = tuple(row for row in page.applications if not isinstance(row, MalformedRow))
+        return evolve(page, applications=rows)
 
     def _take_ready(self) -> Delivery | None:
         ready = self._planner.ready

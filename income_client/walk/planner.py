@@ -20,6 +20,7 @@ from attrs import define, evolve
 from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationSummary
 from income_client.records.window import Window
+from income_client.wire.rows import MalformedRow
 
 from .density import Density
 from .edges import Cuts, Edges
@@ -277,11 +278,14 @@ class WalkPlanner:
             self._deliver(window, bounds, second.answer, second.rows)
             return
         self.saturated.append(window)
-        if self._keep_saturated:
+        rows: Rows = second.rows
+        if not self._keep_saturated:
+            # Withheld are rows that can be read. Each of the others has an error of its own.
+            rows = {key: row for key, row in rows.items() if isinstance(row, MalformedRow)}
+            self.withheld.update((key, row) for key, row in second.rows.items() if key not in rows)
+        if rows:
             nothing = Window(window.after, window.after)
-            self._deliver(nothing, bounds, second.answer, second.rows)
-        else:
-            self.withheld.update(second.rows)
+            self._deliver(nothing, bounds, second.answer, rows)
 
     def _receive_tail(self, bounds: Bounds, answer: Answer) -> None:
         start = self._tail.reached

@@ -10,14 +10,17 @@ import contextlib
 import decimal
 import functools
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from itertools import islice
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault
+from income_client.records.fields import shown_key
 
 from .scalars import TOO_DEEP, UnusualNumber, exactly, kept
 
@@ -25,6 +28,11 @@ T = TypeVar("T")
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOT_JSON: Final = "not JSON, or cut short"
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_HALF_ESCAPED: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF_A_CHARACTER: Final = "half a surrogate pair, which is no character"
+_UNREADABLE: Final = "a number too large to be read, or not a number"
+_MOST_HALVES: Final = 1000
 
 
 def _any_number(text: str) -> Decimal:
@@ -91,7 +99,79 @@ def _parsed(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         reason = "a number too large to be read"
     except ValueError:
         reason = _NOT_JSON
+    if reason == _NOT_JSON and (halves := _halves_in(body)):
+        raise DecodeError(halves)
     raise DecodeError((PayloadFault("$", reason),), retryable=reason == _NOT_JSON)
+
+
+def _halves_in(body: bytes) -> tuple[PayloadFault, ...]:
+    """Return where a text that is whole JSON otherwise holds halves of surrogate pairs."""
+    if _HALF_ESCAPED.search(body) is None:
+        return ()
+    try:
+        text = body.removeprefix(_BYTE_ORDER_MARK).decode()
+        tree = json.loads(text, parse_float=str, parse_int=str, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(islice(flaws_of(tree), _MOST_HALVES))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def parse_leniently(body: bytes) -> Any:
+    """Return what a text means in which single values need not be JSON.
+
+    Halves of surrogate pairs, numbers beyond all limits, NaN and Infinity are kept, for
+    `flaws_of` to find: they spoil what they are part of, and not the whole text.
+
+    Raises:
+        ValueError: the text is not whole even so.
+        RecursionError: it is nested too deeply.
+    """
+    text = body.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogatepass")
+    return json.loads(
+        text, parse_float=_some_number, parse_int=_some_integer, parse_constant=_no_number
+    )
+
+
+def _some_number(text: str) -> Decimal:
+    try:
+        return _any_number(text)
+    except ArithmeticError:
+        return _no_number(text)
+
+
+def _some_integer(text: str) -> int | Decimal:
+    try:
+        return int(text)
+    except ValueError:  # beyond the digits that are converted
+        return _no_number(text)
+
+
+def _no_number(_: str) -> Decimal:
+    return UnusualNumber("NaN")
+
+
+def flaws_of(tree: Any, path: str = "$") -> Iterator[PayloadFault]:
+    """Yield where a leniently parsed value holds what JSON cannot carry."""
+    left = [(path, tree)]
+    while left:
+        place, value = left.pop()
+        match value:
+            case str() if _HALF.search(value):
+                yield PayloadFault(place, _HALF_A_CHARACTER)
+            case Decimal() if value.is_nan():
+                yield PayloadFault(place, _UNREADABLE)
+            case list():
+                left += [(f"{place}[{index}]", item) for index, item in enumerate(value)][::-1]
+            case dict():
+                for key in value:
+                    if _HALF.search(key):
+                        yield PayloadFault(f"{place}.{shown_key(key)}", _HALF_A_CHARACTER)
+                items = [(f"{place}.{shown_key(key)}", item) for key, item in value.items()]
+                left += items[::-1]
 
 
 def render(tree: Any) -> bytes:

@@ -58,7 +58,8 @@ _RECORDS: Final = frozenset(
 _BY_TYPE: Final[Any] = attrs.fields(ApplicationDocuments).documents.type
 """The type of the documents of an application, by their own type."""
 
-_MOST_FAULTS: Final = 1000
+MOST_FAULTS: Final = 1000
+"""Most that an error names of the faults of one kind."""
 
 _document_types: Final[dict[str, type]] = {"paystub": Paystub}
 """The class that holds the data of a document type."""
@@ -428,9 +429,9 @@ def _indented(lines: str) -> str:
     return indent(lines, "    ")
 
 
-def faults_of(cls: Any, value: Any) -> tuple[PayloadFault, ...]:
+def faults_of(cls: Any, value: Any, path: str = "$") -> tuple[PayloadFault, ...]:
     """Return the first thousand faults of a parsed value that should be of a record class."""
-    return tuple(islice(_faults("$", cls, value), _MOST_FAULTS))
+    return tuple(islice(_faults(path, cls, value), MOST_FAULTS))
 
 
 def _faults(path: str, kind: Any, value: Any) -> Iterator[PayloadFault]:

@@ -39,7 +39,20 @@ from income_client import (
 from tests.support import strategies
 from tests.support.export_records import known_record, records
 from tests.support.leaks import held_by
+from tests.support.listing import ListService, rows_at, serving
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
+from tests.support.walk_data import (
+    BASE,
+    LIMITS,
+    MALFORMED,
+    WALKERS,
+    WITHOUT_ID,
+    collect,
+    read_on,
+    readings,
+    update_seconds,
+    walk,
+)
 
 T = TypeVar("T")
 _PIECE = 2**16
@@ -301,7 +314,8 @@ def _page_with(member: str) -> bytes:
         (PAGE_TEXT.encode("utf-16"), True),
         (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\xff"), True),
         (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\xed\xa0\x80"), True),
-        (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\\ud800"), True),
+        (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\\ud800"), False),
+        (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\\ud800")[:-1], True),
         (b"<html>log in</html>", True),
         (b"[" * 2000 + b"]" * 2000, False),
         (_page_with('"x": NaN'), True),
@@ -552,3 +566,50 @@ async def test_a_body_of_just_the_limit_is_read() -> None:
     body = text_of(APPLICATION)
     async with _answering(body) as (url, _), _client(url, max_response_bytes=len(body)) as client:
         assert (await client.get_application("app-1")).application_id == "app-1"
+
+
+@given(data=st.data(), limit=LIMITS, walkers=WALKERS, is_open=st.booleans())
+async def test_malformed_rows_hide_no_other_row_of_a_walk(
+    data: st.DataObject, limit: int, walkers: int, is_open: bool
+) -> None:
+    """Wherever they are, each is raised once, and every other row is yielded once.
+
+    Also by a walk that is resumed from its checkpoint: the other rows are complete.
+    """
+    times = data.draw(update_seconds(limit))
+    last = max([*times, BASE + 5]) + 5
+    rules = data.draw(readings(last - BASE, oldest=None, future="accept"))
+    service = ListService(rows=rows_at(times), now=last, rules=rules)
+    kinds = data.draw(st.fixed_dictionaries({}, optional=_kinds_of(service)), "malformed")
+    service.malformed = {key: MALFORMED[kind](key) for key, kind in kinds.items()}
+    options: dict[str, Any] = {"limit": limit, "concurrency": walkers}
+    found: list[str] = []
+    errors: list[DecodeError] = []
+    again: list[str] = []
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, None if is_open else last, **options)
+        checkpoint, held = paginator.checkpoint, 0
+        for _ in range(data.draw(st.integers(0, len(kinds)), "errors before the checkpoint")):
+            with contextlib.suppress(DecodeError):
+                await collect(paginator, found)
+                break
+            checkpoint, held = paginator.checkpoint, len(found)
+        first = found[:held]
+        resumed = client.list_applications(resume=checkpoint, **options)
+        await read_on(resumed, again, [], most=len(kinds))
+        found.clear()
+        await read_on(
+            walk(client, BASE - 1, None if is_open else last, **options), found, errors, len(kinds)
+        )
+    listed = service.truth(BASE - 1, last + is_open)
+    assert len(found) == len(set(found))
+    assert set(found) == listed - kinds.keys()
+    assert {*first, *again} == set(found)
+    with_ids = {key for key in listed & kinds.keys() if kinds[key] not in WITHOUT_ID}
+    assert sorted(error.subject for error in errors if error.subject) == sorted(with_ids)
+    assert len(errors) == len(listed & kinds.keys())
+    assert not any(error.retryable or "ref-" in held_by(error) for error in errors)
+
+
+def _kinds_of(service: ListService) -> dict[str, st.SearchStrategy[str]]:
+    return {key: st.sampled_from(list(MALFORMED)) for key in service.rows}

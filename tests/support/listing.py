@@ -129,6 +129,8 @@ class ListService:
     """How it reads the contract."""
     dates: Callable[[str], str] = lambda key: "2020-01-01T00:00:00"
     """Gives the application date of a row, as text."""
+    malformed: dict[str, str] = field(factory=dict)
+    """JSON that is written in place of the rows of some applications."""
     chance: Random = field(factory=lambda: Random(0))
     """Decides on random order and on slowness."""
     before_answer: Callable[[], None] = lambda: None
@@ -285,7 +287,8 @@ class ListService:
 
     def _body(self, page: Page) -> bytes:
         rows = ",".join(
-            f'{{"application_id":"{key}","application_reference_id":"ref-{key}",'
+            self.malformed.get(key)
+            or f'{{"application_id":"{key}","application_reference_id":"ref-{key}",'
             f'"application_date":"{self.dates(key)}"}}'
             for key in page.ids
         )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from income_client import ApplicationPaginator, ApplicationSummary, IncomeClient
+from income_client import ApplicationPaginator, ApplicationSummary, DecodeError, IncomeClient
 
 from .listing import Rules, text_of
 
@@ -24,6 +24,20 @@ MEANINGS: Final[dict[str, dict[str, Any]]] = {
 """The four meanings of the bounds."""
 _MOST_CUTS: Final = 30
 """Windows into which a service may cut the span, so that an example stays short."""
+
+DATE: Final = '"application_date":"2020-01-01T00:00:00"'
+MALFORMED: Final[dict[str, Callable[[str], str]]] = {
+    "no date": lambda key: f'{{"application_id":"{key}","application_reference_id":"ref-{key}"}}',
+    "null": lambda key: f'{{"application_id":"{key}","application_reference_id":null,{DATE}}}',
+    "half a character": lambda key: (
+        f'{{"application_id":"{key}","application_reference_id":"ref-\\ud800-{key}",{DATE}}}'
+    ),
+    "no id": lambda key: f'{{"application_reference_id":"ref-{key}",{DATE}}}',
+    "no object": lambda key: f'["ref-{key}",NaN]',
+}
+"""Rows that are not what the contract says, by what is wrong with them."""
+WITHOUT_ID: Final = ("no id", "no object")
+"""Those whose id cannot be read."""
 
 
 @st.composite
@@ -85,6 +99,18 @@ def walk(
 async def ids_of(rows: AsyncIterator[ApplicationSummary]) -> list[str]:
     """Walk to the end and return the ids in the order in which they came."""
     return [row.application_id async for row in rows]
+
+
+async def read_on(
+    paginator: ApplicationPaginator, found: list[str], errors: list[DecodeError], most: int = 999
+) -> None:
+    """Walk to the end and iterate again behind each malformed row, of which there are so many."""
+    while True:
+        try:
+            return await collect(paginator, found)
+        except DecodeError as error:
+            errors.append(error.with_traceback(None))
+            assert len(errors) <= most
 
 
 async def collect(rows: AsyncIterator[ApplicationSummary], into: list[str]) -> None:

@@ -1,0 +1,94 @@
+"""Read a page of the list row by row, where it cannot be read as a whole.
+
+A malformed row does not hide the others: it keeps its place on the page, so that a full page stays
+a full page, and its id, by which neighbouring pages recognise it.
+"""
+
+import hashlib
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from income_client.errors import DecodeError
+from income_client.records.applications import ApplicationPage, ApplicationSummary
+from income_client.records.window import EPOCH
+
+from .codec import flaws_of, parse_leniently
+from .readers import MOST_FAULTS, faults_of, reader_of
+from .times import parse_service_time
+
+_BOUNDS: Final = ("updated_after", "updated_before")
+_LONGEST_SHOWN: Final = 512
+
+
+@frozen(kw_only=True)
+class MalformedRow(ApplicationSummary):
+    """Stands for a row that cannot be read; it has an id and a date only."""
+
+    error: DecodeError
+    """Names the row, and what is wrong with it."""
+    has_id: bool
+    """Whether ``application_id`` is the row's own; otherwise it is a digest of the row."""
+
+
+def decode_rows(body: bytes, *, keep_extra: bool) -> ApplicationPage | None:
+    """Read a page with a `MalformedRow` in place of each row that cannot be read.
+
+    Without ``keep_extra`` the page's own unknown fields are left out, so that they cannot be
+    malformed.
+
+    Returns:
+        The page; None if the page itself is malformed, or not whole.
+    """
+    try:
+        tree = parse_leniently(body)
+    except (ValueError, RecursionError):
+        return None
+    rows = tree.get("applications") if isinstance(tree, dict) else None
+    if not isinstance(rows, list):
+        return None
+    names = tree if keep_extra else [name for name in _BOUNDS if name in tree]
+    head = {**{name: tree[name] for name in names}, "applications": []}
+    if _faults_of(ApplicationPage, head, "$"):
+        return None
+    page: ApplicationPage = reader_of(ApplicationPage)(head, ApplicationPage)
+    return evolve(page, applications=tuple(map(_row, range(len(rows)), rows)))
+
+
+def _row(place: int, row: Any) -> ApplicationSummary:
+    faults = _faults_of(ApplicationSummary, row, f"$.applications[{place}]")
+    if not faults:
+        summary: ApplicationSummary = reader_of(ApplicationSummary)(row, ApplicationSummary)
+        return summary
+    fields = row if isinstance(row, dict) else {}
+    found = fields.get("application_id")
+    has_id = isinstance(found, str)
+    application_id = str(found) if has_id else _digest(row)
+    error = DecodeError(faults)
+    if has_id and application_id.isprintable() and 0 < len(application_id) <= _LONGEST_SHOWN:
+        error.subject = application_id
+        error.message = f"application {application_id}: {error.message}"
+    return MalformedRow(
+        application_id=application_id,
+        application_reference_id="",
+        application_date=_date(fields.get("application_date")),
+        error=error,
+        has_id=has_id,
+    )
+
+
+def _faults_of(cls: type, value: Any, path: str) -> tuple[Any, ...]:
+    return (*islice(flaws_of(value, path), MOST_FAULTS), *faults_of(cls, value, path))
+
+
+def _digest(row: Any) -> str:
+    """Return what distinguishes a row without an id: on every page it has the same content."""
+    content = repr(row).encode("utf-8", "surrogatepass")
+    return f"row {hashlib.blake2b(content, digest_size=16).hexdigest()}"
+
+
+def _date(value: Any) -> datetime:
+    """Return the date if it can be read: a hint, of which a blank one says nothing."""
+    return (parse_service_time(value) if isinstance(value, str) else None) or EPOCH

@@ -1,0 +1,211 @@
+"""A walk reports a row that cannot be read, and continues behind it when it is iterated again."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from income_client import (
+    BasicAuth,
+    DecodeError,
+    IncomeClient,
+    SaturatedWindowError,
+)
+from tests.support.leaks import held_by, package_frames
+from tests.support.listing import ListService, Rules, rows_at, serving
+from tests.support.scripted_server import always, reply
+from tests.support.scripted_server import serving as serving_bytes
+from tests.support.walk_data import BASE, MALFORMED, WITHOUT_ID, collect, ids_of, read_on, walk
+
+LATER = BASE + 100_000
+PAGE = {"updated_after": "2024-01-01T00:00:00", "updated_before": "2024-02-01T00:00:00"}
+GOOD = {
+    "application_id": "app-1",
+    "application_reference_id": "loan-1",
+    "application_date": "2024-01-05T09:30:00",
+}
+HALF = GOOD | {"application_id": "app-2", "application_reference_id": "loan-2\ud800"}
+
+
+def service_of(*kinds: str, times: list[int] | None = None, **options: Any) -> ListService:
+    """Return a service whose first rows are malformed in these ways."""
+    times = [BASE + 10 * number for number in range(12)] if times is None else times
+    service = ListService(rows=rows_at(times), now=LATER, **options)
+    service.malformed = {
+        key: MALFORMED[kind](key) for key, kind in zip(service.rows, kinds, strict=False)
+    }
+    return service
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+async def test_the_error_names_the_row_and_not_its_value(kind: str) -> None:
+    """It has the application's id, the place and the reason, and no retry was made."""
+    service = service_of(kind)
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + 200)
+        found: list[str] = []
+        with pytest.raises(DecodeError) as caught:
+            await collect(paginator, found)
+        error = caught.value
+        assert len(service.queries) == 1
+        (malformed,) = service.malformed
+        assert set(found) == service.ids - {malformed}
+        assert await ids_of(paginator) == []
+    assert not error.retryable
+    assert error.status == 200
+    assert error.__cause__ is error.__context__ is None
+    assert "ref-" not in held_by(error.again()) + str(package_frames(error))
+    (fault, *_) = error.faults
+    assert fault.path.startswith("$.applications[0]")
+    if kind in WITHOUT_ID:
+        assert error.subject is None
+        assert error.message.startswith(f"list_applications: {fault.path}: ")
+    else:
+        assert error.subject == malformed
+        assert error.message == f"list_applications: application {malformed}: {fault}"
+
+
+async def test_each_malformed_row_is_raised_once() -> None:
+    """All good rows of the page come first; then each new iteration raises one, and then ends."""
+    service = service_of(*MALFORMED)
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + 200)
+        found: list[str] = []
+        for _ in MALFORMED:
+            with pytest.raises(DecodeError):
+                await collect(paginator, found)
+            assert len(found) == len(service.ids) - len(MALFORMED)
+        await collect(paginator, found)
+        assert len(service.queries) == 1
+    assert set(found) == service.ids - service.malformed.keys()
+    assert paginator.progress.rows == len(service.ids)
+    assert paginator.progress.covered_fraction == 1.0
+
+
+async def test_pages_leave_malformed_rows_out_and_raise_them_afterwards() -> None:
+    """A page of nothing else is not yielded, and its row is raised all the same."""
+    service = service_of("null", times=[BASE])
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + 200)
+        pages = paginator.pages()
+        with pytest.raises(DecodeError):
+            await anext(pages)
+        assert [page async for page in paginator.pages()] == []
+
+
+async def test_rows_that_were_taken_before_are_not_in_the_page() -> None:
+    """A malformed row is raised once, whichever way the rest of its page is read."""
+    service = service_of("null", "no date", times=[BASE + number for number in range(6)])
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + 200)
+        found = [(await anext(paginator)).application_id]
+        pages = paginator.pages()
+        found += [row.application_id for row in (await anext(pages)).applications]
+        errors: list[DecodeError] = []
+        with pytest.raises(DecodeError):
+            await anext(pages)
+        await read_on(paginator, found, errors)
+    assert sorted(found) == sorted(service.ids - service.malformed.keys())
+    assert len(errors) == 1
+
+
+async def test_the_checkpoint_covers_a_malformed_row_once_it_was_raised_and_passed() -> None:
+    """Before the consumer came back for more, a resumed walk raises it again; afterwards not."""
+    service = service_of("null")
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, BASE + 200)
+        with pytest.raises(DecodeError):
+            await ids_of(paginator)
+        before = paginator.checkpoint
+        assert await ids_of(paginator) == []
+        after = paginator.checkpoint
+        errors: list[DecodeError] = []
+        found: list[str] = []
+        await read_on(client.list_applications(resume=before), found, errors)
+        assert len(errors) == 1
+        assert set(found) == service.ids - service.malformed.keys()
+        assert await ids_of(client.list_applications(resume=after)) == []
+
+
+@pytest.mark.parametrize("on_saturated", ["raise", "report"])
+@pytest.mark.parametrize("kind", MALFORMED)
+async def test_a_malformed_row_of_a_saturated_second_is_raised_too(
+    kind: str, on_saturated: Any
+) -> None:
+    """It is no row of the error about the second, since it cannot be read."""
+    rules = Rules(order="oldest")
+    service = service_of(kind, times=[BASE] * 4 + [BASE + 50], rules=rules)
+    found: list[str] = []
+    errors: list[DecodeError] = []
+    carried: list[str] = []
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 3, BASE + 100, limit=3, on_saturated=on_saturated)
+        try:
+            await read_on(paginator, found, errors)
+            assert on_saturated == "report"
+        except SaturatedWindowError as error:
+            carried = [row.application_id for row in error.applications]
+        await read_on(paginator, found, errors)
+    assert len(errors) == 1
+    assert len(paginator.saturated) == 1
+    good = service.ids - service.malformed.keys()
+    assert set(found) | set(carried) <= good
+    assert len({*found, *carried}) == 3
+
+
+async def test_nothing_is_in_flight_after_a_malformed_row() -> None:
+    """The iteration has ended with the error: its requests end with it, and are made again."""
+    times = [BASE + 100 * number for number in range(60)]
+    service = service_of("null", times=times)
+    async with serving(service) as client:
+        before = asyncio.all_tasks()
+        paginator = walk(client, BASE - 1, BASE + 7_000, limit=5, concurrency=4)
+        found: list[str] = []
+        with pytest.raises(DecodeError):
+            await collect(paginator, found)
+        assert {task for task in asyncio.all_tasks() - before if "_ask" in repr(task)} == set()
+        await collect(paginator, found)
+    assert sorted(found) == sorted(service.ids - service.malformed.keys())
+
+
+@pytest.mark.parametrize("call", ["page", "application", "documents", "find"])
+async def test_half_a_character_is_wrong_content_and_not_a_cut_body(call: str) -> None:
+    """The text is whole: the error has the path, and no retry would help."""
+    subject = HALF | {"application_id": "app-1"}
+    bodies = {
+        "page": PAGE | {"applications": [GOOD, HALF]},
+        "find": PAGE | {"applications": [GOOD, HALF]},
+        "application": subject,
+        "documents": subject,
+    }
+    body = reply(body=json.dumps(bodies[call]).encode())
+    async with serving_bytes(always(body)) as server:
+        auth = BasicAuth("partner", "invented")
+        async with IncomeClient(server.url, auth=auth) as client:
+            calls: dict[str, Any] = {
+                "page": client.get_application_page,
+                "find": lambda: client.find_application("loan-1"),
+                "application": lambda: client.get_application("app-1"),
+                "documents": lambda: client.get_documents("app-1"),
+            }
+            with pytest.raises(DecodeError) as caught:
+                await calls[call]()
+        assert server.api_requests == 1
+    place = "$.applications[1]" if call in ("page", "find") else "$"
+    assert [fault.path for fault in caught.value.faults] == [f"{place}.application_reference_id"]
+    assert not caught.value.retryable
+    error = caught.value
+    assert "loan-2" not in held_by(error.again()) + str(package_frames(error))
+
+
+async def test_a_body_that_is_cut_short_is_retried_although_half_a_character_is_in_it() -> None:
+    """What is left of it may be read the next time."""
+    text = json.dumps(PAGE | {"applications": [GOOD, HALF]}).encode()
+    whole = json.dumps(PAGE | {"applications": [GOOD]}).encode()
+    async with serving_bytes(always(reply(body=text[:-2]), reply(body=whole))) as server:
+        client = IncomeClient(server.url, auth=BasicAuth("partner", "invented"))
+        page = await client.get_application_page()
+        await client.aclose()
+    assert len(page.applications) == 1
+    assert server.api_requests == 2
