@@ -9,7 +9,7 @@ import copy
 import os
 import ssl as tls
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,6 @@ from .records.applications import Application, ApplicationPage, ApplicationSumma
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .records.files import DownloadedFile
 from .records.parts import SpanPart
-from .records.window import EPOCH
 from .settings import (
     Auth,
     DownloadPolicy,
@@ -337,17 +336,16 @@ class IncomeClient:
         Takes one request as a rule, and a few more if the service cuts windows short.
 
         Returns:
-            The time without zone (naive), in whole seconds of ``service_timezone``.
+            The time in ``service_timezone`` (aware), in whole seconds: its difference from
+            ``last_updated_at`` is how old a record is.
 
         Raises:
             UnexpectedResponseError: the service does not say what time it is.
             IncomeClientError: a request failed after its retries.
         """
-        from .polling.reading import read_page
-        from .walk.paginator import ask_page, ask_present
+        from .walk.paginator import read_present
 
-        ask = partial(ask_page, self._session, 1, self._zone, read=read_page)
-        return EPOCH + timedelta(seconds=(await ask_present(ask)).present)
+        return await read_present(self._session, self._zone)
 
     async def get_application_page(
         self,

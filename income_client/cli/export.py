@@ -316,9 +316,10 @@ class _Export:
 
     async def _begin(self) -> None:
         """Fix the span for this run and all that resume it."""
-        present = await self._stop.wait_for(self._client.service_time())
-        if present is None:
+        now = await self._stop.wait_for(self._client.service_time())
+        if now is None:
             raise _StoppedError
+        present = service_time(now)
         after, before = (
             default if text is None else read_moment(text).seen_from(present)
             for text, default in (

@@ -141,7 +141,7 @@ async def span_between(
     """
     present = BEGINNING
     if after not in (None, Moment()) or (before is not None and before.back is not None):
-        present = await client.service_time()
+        present = service_time(await client.service_time())
     bounds = Bounds(
         after=None if after is None else after.seen_from(present),
         before=None if before is None else before.seen_from(present),

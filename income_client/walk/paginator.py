@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Final, Literal, Self
 
@@ -36,6 +36,7 @@ from income_client.wire.times import (
     FIRST_SECOND,
     LAST_SECOND,
     Rounding,
+    aware_time,
     service_second,
     wire_time,
 )
@@ -137,6 +138,25 @@ async def ask_present(
         else:
             high = min(high, guess)
     raise UnexpectedResponseError("list_applications: the service sends no time")
+
+
+async def read_present(session: SessionManager, zone: tzinfo) -> datetime:
+    """Return the service's present as an aware time of its zone."""
+    dates: list[datetime | None] = []
+
+    def read(request: Request, response: Response) -> ApplicationPage:
+        dates.append(served_at(response))
+        # Nothing of the page counts but its bounds.
+        return read_rows(request, response, keep_extra=False)
+
+    reply, date = await ask_present(partial(ask_page, session, 1, zone, read=read)), dates[-1]
+    if date is None:
+        return aware_time(reply.present, zone, near=None)
+    if reply.echo.before > END_OF_TIME:
+        return date.astimezone(zone)
+    echo = aware_time(reply.echo.before, zone, near=date)
+    # In UTC, since times of one zone are compared as they are written.
+    return min(echo.astimezone(UTC), date).astimezone(zone)
 
 
 async def find_by_reference(

@@ -87,6 +87,20 @@ def wire_time(second: int) -> str:
     return (EPOCH + timedelta(seconds=second)).isoformat()
 
 
+def aware_time(second: int, zone: tzinfo, near: datetime | None) -> datetime:
+    """Return a second since 1970 of the service's frame as an aware time of its zone.
+
+    In the hour that the end of summer time repeats, it is of the pass that is closer to
+    ``near``, an aware time; of the first one if that is unknown.
+    """
+    moment = (EPOCH + timedelta(seconds=second)).replace(tzinfo=zone)
+    if near is None:
+        return moment
+    known = near.astimezone(UTC)
+    passes = (moment.replace(fold=fold) for fold in (0, 1))
+    return min(passes, key=lambda one: abs(one.astimezone(UTC) - known))
+
+
 def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str = "the time") -> int:
     """Return a bound of a query as a whole second since 1970 in the service's frame.
 

@@ -1,16 +1,28 @@
 """The service's present, as the client learns it: never the end of a window that was cut short."""
 
-from datetime import datetime, timedelta
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any, Final, Literal
+from urllib.parse import parse_qsl
+from zoneinfo import ZoneInfo
 
 import pytest
 from attrs import evolve
 
-from income_client import MemoryCheckpointStore, ServerError, UnexpectedResponseError
+from income_client import (
+    BasicAuth,
+    IncomeClient,
+    MemoryCheckpointStore,
+    ServerError,
+    UnexpectedResponseError,
+)
+from tests.support import scripted_server
 from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving
+from tests.support.service import served
 
 NOW: Final = 1_782_820_800
-PRESENT: Final = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
+PRESENT: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
 DAY: Final = 86_400
 FUTURES: Final = ("accept", "lower", "refuse")
 DATES: Final = {
@@ -133,7 +145,49 @@ async def test_a_poller_without_start_begins_at_the_present(
         assert [record async for record in poller] == []
     reached = poller.status.reached
     assert reached is not None
-    assert abs(reached - PRESENT) <= timedelta(seconds=10)
+    assert abs(reached - PRESENT.replace(tzinfo=None)) <= timedelta(seconds=10)
+
+
+NEW_YORK: Final = ZoneInfo("America/New_York")
+CLOCKS_BACK: Final = datetime(2026, 11, 1, 6, tzinfo=UTC)
+"""The second at which 2:00 becomes 1:00 in New York."""
+CLOCKS_AHEAD: Final = datetime(2026, 3, 8, 7, tzinfo=UTC)
+"""The second at which 2:00 becomes 3:00."""
+WEEK: Final = timedelta(days=7)
+
+
+@pytest.mark.parametrize("shift", [CLOCKS_BACK, CLOCKS_AHEAD])
+@pytest.mark.parametrize("behind", [0, 1, -1, 30])
+@pytest.mark.parametrize("minutes", [-90, -61, -60, -30, -1, 0, 1, 30, 59, 60, 61, 90])
+async def test_the_present_is_aware_and_right_while_clocks_are_changed(
+    minutes: int, behind: int, shift: datetime
+) -> None:
+    """In each pass of the hour that comes twice it is the time of the reply's own Date.
+
+    It is a bound of a walk like any other: what was updated since is never cut off.
+    """
+    now = shift + timedelta(minutes=minutes)
+    echo = (now - timedelta(seconds=behind)).astimezone(NEW_YORK).replace(tzinfo=None)
+    page = {"updated_after": "2026-01-01T00:00:00", "updated_before": echo.isoformat()}
+    body = json.dumps({**page, "applications": []}).encode()
+    reply = scripted_server.reply(body=body, Date=format_datetime(now, usegmt=True))
+    async with scripted_server.serving(scripted_server.always(reply)) as server:
+        auth = BasicAuth("partner", "invented")
+        async with IncomeClient(server.url, auth=auth, service_timezone=NEW_YORK) as client:
+            present = await client.service_time()
+            await client.get_application_page(present - WEEK, limit=1)
+    assert present.tzinfo is NEW_YORK
+    assert present.astimezone(UTC) == now - timedelta(seconds=max(behind, 0))
+    sent = datetime.fromisoformat(dict(parse_qsl(server.seen[-1].query))["updated_after"])
+    assert present.replace(tzinfo=None) - WEEK - timedelta(hours=1) <= sent
+    assert sent <= present.replace(tzinfo=None) - WEEK
+
+
+async def test_the_age_of_a_record_is_a_difference() -> None:
+    """Both times are aware."""
+    async with served(1) as (service, client):
+        application = await client.get_application(service.world.ids[0])
+        assert await client.service_time() - application.last_updated_at > timedelta(0)
 
 
 def unbounded(_query: Query, page: Page) -> Reply:
