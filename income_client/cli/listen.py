@@ -51,6 +51,8 @@ from .rows import AlignedLines
 from .running import CALLBACK_PREFIX, Credentials, announced, credentials_from
 from .signals import StopSignals
 
+_EXACTLY: Final = msgspec.json.Encoder(decimal_format="number")
+_NOT_ASCII: Final = re.compile(r"[^ -~]")
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
 _SECRET_BYTES: Final = 24
 _NONCE_BYTES: Final = 16
@@ -249,7 +251,8 @@ def _json(callback: Callback, *, payload: bool) -> bytes:
     }
     if payload:
         facts["payload"] = callback.payload
-    return json.dumps(facts, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    text = _EXACTLY.encode(facts).decode()
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text).encode("ascii")
 
 
 def _masked(lines: AlignedLines, callback: Callback) -> bytes:
@@ -314,7 +317,7 @@ class _Forwarding:
         from income_client.emulator.callbacks import post
 
         headers = [("Content-Type", "application/json"), *self._authorization()]
-        body = b"" if callback.payload is None else msgspec.json.encode(callback.payload)
+        body = b"" if callback.payload is None else _EXACTLY.encode(callback.payload)
         answer = await post(self._url, body, headers=tuple(headers), seconds=_FORWARD_SECONDS)
         if answer.outcome != HTTPStatus.OK:
             is_status = isinstance(answer.outcome, int)

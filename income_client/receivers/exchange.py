@@ -129,7 +129,7 @@ class Refusal(enum.Enum):
     TOO_LARGE = (413, "the body is too large")
     TOO_SLOW = (408, "the body took too long")
     CUT_SHORT = (400, "the body ended early")
-    NOT_JSON = (400, "the body is not whole JSON in UTF-8, too deep, or has a key twice")
+    NOT_JSON = (400, "the body is not whole JSON in UTF-8, has a key twice, or is beyond limits")
     QUEUE_FULL = (503, "too many callbacks are waiting")
     HANDLER_FAILED = (503, "on_callback failed")
     HANDLER_SLOW = (503, "on_callback took too long")
@@ -220,7 +220,7 @@ def read_callback(body: bytes, *, received_at: datetime) -> Callback:
     An empty body is a callback that says nothing.
     """
     try:
-        payload = parse(body) if body.strip() else None
+        payload = parse(body, exactly=True) if body.strip() else None
     except DecodeError:
         raise RefusedError(Refusal.NOT_JSON) from None
     hints = payload if isinstance(payload, Mapping) else {}

@@ -23,7 +23,9 @@ class Callback:
     payload: Any = field(default=None, repr=False)
     """The whole JSON, None where the body was empty; it may hold personal data.
 
-    Integers keep all their digits, however many there are.
+    Numbers keep all their digits, however many there are: those with a fraction or an exponent
+    are `Decimal`, the others int. An exponent can be enormous, so compare a number before you
+    convert it: ``int(Decimal("1e999999999"))`` does not end.
     """
     received_at: datetime
     """When it came, by the clock of this machine, in UTC."""

@@ -52,8 +52,11 @@ class _GivenTwice(Exception):  # noqa: N818 - never leaves this module
     pass
 
 
-def parse(body: bytes) -> Any:
+def parse(body: bytes, *, exactly: bool = False) -> Any:
     """Return what a JSON text means, its numbers as int and float.
+
+    With ``exactly``, a number with a fraction or an exponent is a `Decimal` with the digits that
+    were sent.
 
     For texts that decide who is trusted: a key given twice in one object is refused, since two
     readers may disagree on which of the two counts.
@@ -62,9 +65,9 @@ def parse(body: bytes) -> Any:
         DecodeError: the text is not accepted; retryable if it is not whole JSON, as a reply that
             was cut short or written by a proxy is not.
     """
-    tree = _parsed(body, _PLAIN)
+    tree = _parsed(body, _TOLERANT if exactly else _PLAIN)
     try:
-        kept(tree)
+        tree = kept(tree)
         json.loads(body, object_pairs_hook=_refuse_repeated, parse_int=len, parse_float=len)
     except RecursionError:
         reason = TOO_DEEP

@@ -288,6 +288,22 @@ def test_client_certificates(
     listen(visit, *tls(papers, client=True), *names, env={})
 
 
+EXACT = b'{"event_type":"error","more":[99999999999999.99,1.10,1E+400]}'
+
+
+def test_fractions_are_written_and_handed_on_with_every_digit(listen: Listen) -> None:
+    """None of them becomes a float on the way."""
+
+    def visit(command: Listening) -> None:
+        assert command.fire(payload=EXACT).attempts == (200,)
+        assert command.lines(1)
+        assert '"more":[99999999999999.99,1.10,1E+400]' in command.running.stdout.text
+
+    with beside(serving(always(reply()))) as server:
+        listen(visit, "--payload", "--forward-to", f"{server.url}/hook")
+    assert server.seen[0].body == EXACT
+
+
 # Handed on
 
 

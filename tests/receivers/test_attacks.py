@@ -8,6 +8,7 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
+from decimal import Decimal
 from functools import cache, partial
 from typing import Any, Final, Literal
 
@@ -363,7 +364,7 @@ async def test_a_callback_wakes_the_poller(
 
 
 async def test_numbers_keep_every_digit() -> None:
-    """Between the emulator and ``on_callback``, integers may have any size."""
+    """Between the emulator and ``on_callback``, integers may have any size; fractions are exact."""
     payload: dict[str, Any] = {
         "beyond": 2**64,
         "below": -(2**63) - 1,
@@ -377,3 +378,4 @@ async def test_numbers_keep_every_digit() -> None:
             await service.fire_callback(payload=body, target=target)
     assert [callback.payload for callback in came] == [payload, payload]
     assert type(came[0].payload["beyond"]) is int
+    assert type(came[0].payload["inner"][1]) is Decimal

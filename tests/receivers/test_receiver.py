@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
@@ -403,6 +404,28 @@ def test_unknown_shapes_pass_without_hints(body: bytes) -> None:
     hints = (found.event_type, found.application_id, found.application_reference_id)
     assert hints == (None, None, None)
     assert body.strip() or found.payload is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("99999999999999.99", "1.10", "-0.0", "0." + "1" * 60, "1e400", "-1e-400", "2E+5"),
+        *("1e999999999", "1e-999999999", "0.5e-1"),
+    ],
+)
+def test_fractions_keep_every_digit(text: str) -> None:
+    """However large or small they are, they are exact, and nothing is computed from them."""
+    found = read(b'{"amounts":[' + text.encode() + b"]}").payload["amounts"][0]
+    assert type(found) is Decimal
+    assert found.as_tuple() == Decimal(text).as_tuple()
+
+
+def test_a_number_that_nothing_can_hold_is_refused_for_what_it_is() -> None:
+    """Its exponent alone has more digits than can be read."""
+    body = b'{"application_id":"app-1","x":1e99999999999999999999}'
+    refusal = refusal_of(read_callback, body, received_at=NOW)
+    assert refusal is Refusal.NOT_JSON
+    assert "beyond limits" in refusal.reason
 
 
 @pytest.mark.parametrize(
