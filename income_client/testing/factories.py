@@ -235,13 +235,17 @@ def make_record(
     Args:
         number: decides everything invented; another one each time unless given.
         applicants: how many, or which ones, or which ones by slot.
-        paystubs: pay slips of each applicant, the latest ones of this year.
+        paystubs: how many pay slips each applicant has: the latest ones, of this year and as
+            many before it as are needed.
         suspected: how many pay slips the service has doubts about, the first ones.
         **fields: of `Application`, in place of what is invented.
 
     Raises:
-        ConfigurationError: there is no such field, or there are fewer pay slips than that.
+        ConfigurationError: there is no such field, a number is negative, or ``suspected`` is
+            more than there are pay slips.
     """
+    _check_whole("paystubs", paystubs)
+    _check_whole("suspected", suspected)
     number = _numbered(number)
     application_id = fields.get("application_id", _application_id(number))
     people = _by_slot(number, applicants)
@@ -250,7 +254,7 @@ def make_record(
         for slot, person in people.items()
         for document in _slip_documents(number, application_id, slot, person, paystubs)
     ]
-    if not 0 <= suspected <= len(documents):
+    if suspected > len(documents):
         raise ConfigurationError(
             f"suspected must be from 0 to {len(documents)}, the number of pay slips"
         )
@@ -299,30 +303,40 @@ def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
     if isinstance(applicants, Mapping):
         return dict(applicants)
     if isinstance(applicants, int):
-        if applicants < 0:
-            raise ConfigurationError(f"applicants must be 0 or more, not {applicants}")
+        _check_whole("applicants", applicants)
         # The first applicant of an application is never the second of another.
         applicants = [_applicant(number + 10**6 * place) for place in range(applicants)]
     return {f"applicant{place}": each for place, each in enumerate(applicants, 1)}
 
 
+def _check_whole(name: str, value: int) -> None:
+    if type(value) is not int or value < 0:
+        raise ConfigurationError(f"{name} must be a whole number, 0 or more, not {value!r}")
+
+
 def _paystubs(
     number: int | str, slot: str, applicant: Applicant, how_many: int
 ) -> Iterator[Paystub]:
-    """Invent the latest pay slips of an applicant; their sums agree."""
+    """Invent the latest pay slips of an applicant, oldest first; the sums of each year agree."""
     rng = _random(number, "pay")
     payer = rng.choice(_EMPLOYERS)
+    employment = invent_employment(rng)
     today = START.date() - timedelta(days=1)
-    stubs = invent_paystubs(
-        rng,
-        invent_employment(rng),
-        year=today.year,
-        today=today,
-        count=how_many,
-        raised=0,
-        payer=payer,
-        applicants={},
-    )
+    stubs: list[dict[str, Any]] = []
+    while len(stubs) < how_many:
+        of_year = invent_paystubs(
+            rng,
+            employment,
+            year=today.year,
+            today=today,
+            count=how_many - len(stubs),
+            raised=0,
+            payer=payer,
+            applicants={},
+        )
+        stubs = of_year + stubs
+        # A slip of the year before is paid before its end, or its sums would be of another year.
+        today = date(today.year - 1, 12, 31)
     named = {slot: _named(applicant)}
     for stub in stubs:
         slip = from_json(Paystub, msgspec.json.encode(stub))

@@ -3,16 +3,21 @@
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client import (
     AmountPair,
+    ApplicationRecord,
     ConfigurationError,
     DocumentSource,
     IncomeClient,
     Paystub,
+    from_json,
     to_json,
 )
 from income_client.testing import (
@@ -98,12 +103,54 @@ def test_a_record_agrees_with_itself() -> None:
     assert files == {file for slip in slips for file in slip.file_ids}
 
 
+@given(
+    number=st.integers(0, 10**6),
+    paystubs=st.integers(0, 100),
+    applicants=st.integers(0, 3),
+    data=st.data(),
+)
+def test_a_record_has_as_many_of_everything_as_it_is_asked_for(
+    number: int, paystubs: int, applicants: int, data: st.DataObject
+) -> None:
+    """However many pay slips there are, they follow each other and their sums agree by year."""
+    suspected = data.draw(st.integers(0, paystubs * applicants))
+    record = make_record(
+        number=number, applicants=applicants, paystubs=paystubs, suspected=suspected
+    )
+    assert record.documents is not None
+    assert from_json(ApplicationRecord, to_json(record)) == record
+    documents = record.documents.documents.get("paystub", ())
+    assert len(record.application.applicants) == applicants
+    assert len({document.document_id for document in documents}) == paystubs * applicants
+    calculations = record.application.income_calculations
+    doubts = [one.suspected_fraudulent.document_ids for one in calculations.values()]
+    assert sum(map(len, doubts)) == suspected
+    slips = [entry.paystub for entry in record.documents.paystubs]
+    for slot, calculation in calculations.items():
+        own = [slip for slip in slips if slot in slip.applicants]
+        assert len(own) == paystubs
+        assert all(one.pay_end_date < other.pay_begin_date for one, other in pairwise(own))
+        assert all(one.pay_end_date < one.pay_date <= date(2026, 6, 30) for one in own)
+        for one, other in pairwise(own):
+            sums = [slip.gross_pay for slip in (one, other)]
+            assert all(pair.current is not None and pair.ytd is not None for pair in sums)
+            if one.pay_date.year == other.pay_date.year:
+                assert sums[1].ytd == (sums[0].ytd or 0) + (sums[1].current or 0)
+        latest = {slip.pay_date.year: slip.gross_pay.ytd for slip in own}
+        for income in calculation.incomes if own else ():
+            assert income.total == latest[income.year]
+        assert len(calculation.incomes) == max(len(latest), 1)
+
+
 def test_what_cannot_be_made_is_refused() -> None:
     """The message says what can."""
     with pytest.raises(ConfigurationError, match="suspected must be from 0 to 1"):
         make_record(suspected=2)
-    with pytest.raises(ConfigurationError, match="applicants must be 0 or more"):
-        make_application(applicants=-1)
+    counts: list[tuple[str, Any]] = [("applicants", -1), ("applicants", True)]
+    counts += [(name, wrong) for name in ("paystubs", "suspected") for wrong in (-1, 2.5, True)]
+    for name, wrong in counts:
+        with pytest.raises(ConfigurationError, match=f"{name} must be a whole number, 0 or more"):
+            make_record(**{name: wrong})
 
 
 @pytest.mark.income_service(applications=0)
