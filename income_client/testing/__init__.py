@@ -7,6 +7,7 @@ costs a test run nothing.
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from income_client.emulator import Fault
     from income_client.emulator.fault_scripts import (
         cut_body,
         expired_token,
@@ -32,6 +33,7 @@ else:
     from income_client._lazy import lazy_names
 
 __all__ = [
+    "Fault",
     "IncomeService",
     "JumpingClock",
     "LoopRunner",
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 NAMES: Final = {
+    ".emulator": "Fault",
     ".emulator.fault_scripts": "cut_body expired_token flaky outage script slow throttled",
     "clocks": "JumpingClock",
     "factories": "make_applicant make_application make_document make_paystub make_record",

@@ -16,8 +16,9 @@ from income_client import (
     MemoryCheckpointStore,
     Paystub,
 )
-from income_client.emulator import Fault, RecordedRequest
+from income_client.emulator import RecordedRequest
 from income_client.testing import (
+    Fault,
     IncomeService,
     JumpingClock,
     LoopRunner,
