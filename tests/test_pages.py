@@ -44,6 +44,18 @@ def test_the_pages_are_short() -> None:
     assert sum(len(page.read_text("utf-8").splitlines()) for page in PAGES[1:]) <= 1560
 
 
+def test_the_clients_that_are_made_in_code_can_be_made() -> None:
+    """The README shows one for each kind of credentials."""
+    shown = re.findall(r"`(IncomeClient\(base_url, auth=[^`]+\))`", TEXT)
+    assert len(shown) == 2
+    names = dict.fromkeys(("client_id", "client_secret", "username", "password"), "invented")
+    names["base_url"] = "https://service.example"
+    for line in shown:
+        offered = {name: getattr(income_client, name) for name in re.findall(r"[A-Z]\w+", line)}
+        client = eval(line, offered | names)
+        assert isinstance(client, income_client.IncomeClient)
+
+
 def test_each_extra_is_in_its_table() -> None:
     """Everything that can be installed in brackets is named there."""
     (table,) = re.findall(r"^\| extra \|.*\n\|[-| :]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import math
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from starlette.routing import Route
 
 from income_client import (
+    CallbackBasicAuth,
     ConfigurationError,
     IncomeClient,
     IncomeClientError,
@@ -18,6 +20,8 @@ from income_client import (
     SQLiteCheckpointStore,
     to_json,
 )
+from income_client.receivers import CallbackReceiver
+from income_client.receivers.asgi import Receiver
 
 logger = logging.getLogger(__name__)
 
@@ -31,18 +35,21 @@ async def follow(poller: Poller) -> None:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with IncomeClient.from_env() as client:
         poller = client.poll(SQLiteCheckpointStore("backend.db"), standby=True)
-        polling = asyncio.create_task(follow(poller))
+        app.state.client, app.state.poller = client, poller
+        app.state.polling = asyncio.create_task(follow(poller))
         try:
-            yield {"client": client, "poller": poller, "polling": polling}
+            yield
         finally:
             poller.stop()
-            await polling
+            await app.state.polling
 
 
-app = FastAPI(lifespan=lifespan)
+auth = CallbackBasicAuth("service", os.environ["INCOME_CALLBACK_PASSWORD"])
+receiver = CallbackReceiver(lambda _: app.state.poller.wake(), auth=auth)
+app: FastAPI = FastAPI(lifespan=lifespan, routes=[Route("/callbacks", Receiver(receiver))])
 
 
 @app.exception_handler(IncomeClientError)
@@ -57,14 +64,14 @@ async def refuse(request: Request, error: IncomeClientError) -> Response:
 
 
 @app.get("/applications/{application_id}")
-async def application(application_id: str, request: Request) -> Response:
-    found = await request.state.client.get_application(application_id)
+async def application(application_id: str) -> Response:
+    found = await app.state.client.get_application(application_id)
     return Response(to_json(found), media_type="application/json")
 
 
 @app.get("/health")
-async def health(request: Request, response: Response) -> dict[str, object]:
-    if request.state.polling.done():
+async def health(response: Response) -> dict[str, object]:
+    if app.state.polling.done():
         response.status_code = 503
-    status = request.state.poller.status
+    status = app.state.poller.status
     return {"lag": status.lag, "failures": status.failures}

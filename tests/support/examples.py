@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
@@ -108,7 +108,9 @@ async def passes(service: Emulator, path: Path) -> None:
         assert lines[-1].startswith("1 passed")
 
 
-async def asgi(app: Any, address: str, state: Mapping[str, Any], method: str = "GET") -> Answer:
+async def asgi(
+    app: Any, address: str, method: str = "GET", headers: Sequence[tuple[bytes, bytes]] = ()
+) -> Answer:
     """Call an ASGI application as a server does."""
     sent: list[Mapping[str, Any]] = []
 
@@ -127,13 +129,12 @@ async def asgi(app: Any, address: str, state: Mapping[str, Any], method: str = "
         "path": unquote(address),
         "raw_path": address.encode(),
         "query_string": b"",
-        "headers": [],
-        "state": dict(state),
+        "headers": list(headers),
     }
     await app(scope, receive, send)
-    headers = ((name.decode(), text.decode()) for name, text in sent[0]["headers"])
+    shown = ((name.decode(), text.decode()) for name, text in sent[0]["headers"])
     body = b"".join(message.get("body", b"") for message in sent)
-    return Answer(sent[0]["status"], CIMultiDict(headers), body)
+    return Answer(sent[0]["status"], CIMultiDict(shown), body)
 
 
 RunExample = Callable[[Emulator, Path], Awaitable[None]]
