@@ -740,7 +740,8 @@ class IncomeClient:
             ConfigurationError: an argument is invalid.
             UnsafeLinkError: the address is not allowed; nothing was sent there.
             DownloadError: the file arrived incomplete, another file is in its place, or
-                it could not be written.
+                it could not be written: ``disk_failed`` tells the disk from this file, and
+                ``in_place`` whether the file is whole at its place all the same.
             IncomeClientError: the documents could not be read again.
         """
         from .downloads.many import Job, the_one
@@ -811,7 +812,8 @@ class IncomeClient:
             overwrite: whether other files in their places are replaced.
             keep_partial: whether incomplete files are kept for the next call to resume.
             on_progress: called with a `DownloadProgress` now and then.
-            on_error: ``"raise"`` the first failure, or ``"yield"`` a `DownloadFailure`.
+            on_error: ``"raise"`` the first failure, or ``"yield"`` a `DownloadFailure`; where
+                its error has ``disk_failed``, other files fail as well.
 
         Returns:
             An asynchronous iterator over the files in their places.

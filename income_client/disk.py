@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 _NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 _CAN_OPEN_FOLDERS: Final = hasattr(os, "O_DIRECTORY")
@@ -36,7 +36,8 @@ def sync_folder(path: Path) -> None:
     try:
         sync_descriptor(descriptor)
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
 
 
 @contextmanager
@@ -76,10 +77,26 @@ def new_file(path: Path) -> int:
         if hasattr(os, "fchmod"):
             os.fchmod(descriptor, _PRIVATE)
     except BaseException:
-        os.close(descriptor)
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            os.close(descriptor)
+        remove(path)
         raise
     return descriptor
+
+
+def file_of(descriptor: int, mode: str) -> IO[bytes]:
+    """Return the file of a descriptor, which is closed if that fails."""
+    try:
+        return os.fdopen(descriptor, mode, buffering=0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def remove(path: Path) -> None:
+    """Remove a file of no use; one that the disk does not remove is left."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -92,7 +109,7 @@ def write_file(path: Path, content: bytes) -> None:
             file.flush()
             sync_descriptor(descriptor)
     except BaseException:
-        path.unlink(missing_ok=True)
+        remove(path)
         raise
 
 

@@ -236,6 +236,10 @@ class DownloadError(IncomeClientError):
     Attributes:
         document_id: whose file it is.
         code: what the storage calls the failure, such as ``SignatureDoesNotMatch``.
+        disk_failed: whether this machine's disk is full, over a quota, read-only or failing, so
+            that other files fail as well.
+        in_place: whether the file is whole at its place all the same: only the last step after
+            that failed, which the message names.
     """
 
     def __init__(
@@ -244,11 +248,15 @@ class DownloadError(IncomeClientError):
         *,
         document_id: str | None = None,
         code: str | None = None,
+        disk_failed: bool = False,
+        in_place: bool = False,
         **facts: Any,
     ) -> None:
         super().__init__(message, **facts)
         self.document_id = document_id
         self.code = code
+        self.disk_failed = disk_failed
+        self.in_place = in_place
 
 
 class LinkRefusal(enum.Enum):

@@ -5,25 +5,35 @@ import hashlib
 import inspect
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from attrs import frozen
 
-from income_client.disk import check_folder, make_folder, make_private, open_file, size_of_file
+from income_client.disk import (
+    check_folder,
+    file_of,
+    make_folder,
+    make_private,
+    open_file,
+    size_of_file,
+)
 from income_client.errors import ConfigurationError, DownloadError
 
 from .naming import FileFacts, FileName, NameTemplate, extension_of
-from .part_file import BLOCK, PartFile, Spool, adopt, create, on_disk, parts_of
+from .part_file import BLOCK, PartFile, Spool, adopt, create, disk_fault, on_disk, parts_of
 
 ANOTHER: Final = "another file is there already; overwrite=True would replace it"
 """Error message for a place that is taken."""
 
 _MOST_FOLDERS: Final = 4096
 _STOPPED: Final = "the copy was stopped"
+_UNREADABLE: Final = "what is in the file's place cannot be read"
+_BESIDE: Final = "the file is in its place, but the older one beside it cannot be removed"
 _NO_THREAD: Final = "no thread can be started to write to the stream"
 
 
@@ -157,7 +167,10 @@ class DiskPlace:
     def _look(self) -> _Folder:
         names: set[str] = set()
         try:
-            with os.scandir(check_folder(self._top, self._name.folders)) as entries:
+            with (
+                _looking(),
+                os.scandir(check_folder(self._top, self._name.folders)) as entries,
+            ):
                 names.update(entry.name for entry in entries)
         except FileNotFoundError:
             if not self._makes_folders:
@@ -205,9 +218,12 @@ class DiskPlace:
                 file.publish(target, overwrite=overwrite)
             except FileExistsError:
                 continue  # it came meanwhile: look at that
-            for path in there:
-                if path != target:
-                    path.unlink(missing_ok=True)
+            try:
+                for path in there:
+                    if path != target:
+                        path.unlink(missing_ok=True)
+            except OSError as error:
+                raise disk_fault(error, _BESIDE, in_place=True) from None
             known = self._seen.get(self._folder)
             if known is not None:
                 known.names.add(target.name)
@@ -217,8 +233,9 @@ class DiskPlace:
 
 def _sizes_of(paths: Iterable[Path]) -> dict[Path, int]:
     """Return which of these files are there, with their lengths in bytes."""
-    found = ((path, size_of_file(path)) for path in paths)
-    return {path: size for path, size in found if size is not None}
+    with _looking():
+        found = ((path, size_of_file(path)) for path in paths)
+        return {path: size for path, size in found if size is not None}
 
 
 def _sha256_of(path: Path) -> str:
@@ -230,12 +247,24 @@ def _sha256_of(path: Path) -> str:
 def _read_through(path: Path, *digests: "hashlib._Hash") -> int:
     """Read a file through these hashes, and return its size."""
     size = 0
-    with os.fdopen(open_file(path, os.O_RDONLY), "rb", buffering=0) as file:
+    with _looking(), file_of(open_file(path, os.O_RDONLY), "rb") as file:
         while block := file.read(BLOCK):
             size += len(block)
             for digest in digests:
                 digest.update(block)
     return size
+
+
+@contextmanager
+def _looking() -> Iterator[None]:
+    """Raise what fails as an error of reading, unless it shows that no file is there."""
+    try:
+        yield
+    except (FileExistsError, FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        # The file may be there from an earlier run: that it cannot be kept would be untrue.
+        raise disk_fault(error, _UNREADABLE) from None
 
 
 class BinaryStream(Protocol):

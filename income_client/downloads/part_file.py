@@ -21,8 +21,10 @@ from typing import IO, Final, Self, TypeVar
 
 from income_client.concurrency import outlast, run_to_the_end
 from income_client.disk import (
+    file_of,
     new_file,
     open_file,
+    remove,
     size_of_file,
     sync_descriptor,
     sync_folder,
@@ -46,7 +48,11 @@ _TRIES: Final = 16
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK},
 )
+_OF_THE_DISK: Final = frozenset({errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS})
+"""Errors that other files on the same disk meet as well."""
 _CLOSED: Final = "the file is closed"
+_NOT_KEPT: Final = "the file cannot be kept"
+_NOT_SYNCED: Final = "the file is in its place, but may be lost in a power cut"
 
 
 def digits_of(*texts: object) -> str:
@@ -100,7 +106,7 @@ class PartFile:
     @property
     def is_closed(self) -> bool:
         """Whether it is published, kept or discarded."""
-        return self._file.closed
+        return self._path is None and self._file.closed
 
     @property
     def sha256(self) -> str:
@@ -128,7 +134,11 @@ class PartFile:
             yield self._file.read(min(size, self.size - start))
 
     def publish(self, target: Path, *, overwrite: bool) -> None:
-        """Bring it to the disk and put it in its place; `FileExistsError` if that is taken."""
+        """Bring it to the disk and put it in its place; `FileExistsError` if that is taken.
+
+        Raises:
+            DownloadError: it is in its place, but the disk may not know that yet.
+        """
         part = self._path
         if part is None:
             raise ValueError("a file without a name has no place")
@@ -139,29 +149,29 @@ class PartFile:
             part.replace(target)
         else:
             _name_once(part, target)
-        self._path = None
-        # The file is whole at its place: what fails from here on is its durability.
+        # The file is whole at its place. A second name that stays is removed by the next run.
+        self.discard()
         try:
-            if not overwrite:
-                part.unlink(missing_ok=True)
             sync_folder(target.parent)
-        finally:
-            self.close()
+        except OSError as error:
+            # A power cut could still take the name from it.
+            raise disk_fault(error, _NOT_SYNCED, in_place=True) from None
 
     def discard(self) -> None:
-        """Close and remove it; once it is published, does nothing."""
+        """Close it, and remove its part if the disk lets it; again does nothing."""
         path, self._path = self._path, None
-        try:
-            if path is not None:
+        if path is not None:
+            with suppress(OSError):
                 self._let_go()
-                path.unlink(missing_ok=True)
-        finally:
+            remove(path)
+        with suppress(OSError):
             self.close()
 
     def keep(self) -> None:
         """Close it, and leave it for the next process if that can continue it."""
         if self.version is None or self.size == 0 or not self._is_locked:
             self.discard()
+        self._path = None
         self.close()
 
     def close(self) -> None:
@@ -195,9 +205,11 @@ def create(folder: Path, target: str, version: str | None) -> PartFile:
     beginning = f".{digits_of(target)}.{version or _NO_VERSION}"
     for _ in range(_TRIES):
         path = folder / f"{beginning}.{secrets.token_hex(4)}{_PART}"
+        descriptor = new_file(path)
         with ExitStack() as stack:
-            file = stack.enter_context(os.fdopen(new_file(path), "r+b", buffering=0))
-            # Between these two lines another process may have taken it for an abandoned one.
+            stack.callback(remove, path)
+            file = stack.enter_context(file_of(descriptor, "r+b"))
+            # Meanwhile another process may have taken it for an abandoned one.
             with suppress(BlockingIOError):
                 is_locked = _lock(file.fileno())
                 if _is_at(path, file.fileno()):
@@ -223,7 +235,7 @@ def _left(path: Path) -> PartFile | None:
     # What fails is a link, a folder, gone, another user's, or locked by a process at work.
     with suppress(OSError), ExitStack() as stack:
         descriptor = open_file(path, os.O_RDWR)
-        file = stack.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
+        file = stack.enter_context(file_of(descriptor, "r+b"))
         facts = os.fstat(descriptor)
         # Where there are no locks, there may be a process at work, and no users either.
         is_free = _lock(descriptor) and _is_at(path, descriptor)
@@ -420,7 +432,11 @@ async def on_disk(
         raise disk_fault(error) from None
 
 
-def disk_fault(error: OSError) -> DownloadError:
+def disk_fault(error: OSError, what: str = _NOT_KEPT, *, in_place: bool = False) -> DownloadError:
     """Return the download error for one of the operating system; without a path, and final."""
     reason = error.strerror or os.strerror(error.errno or 0)
-    return DownloadError(f"the file cannot be kept: {reason[:1].lower()}{reason[1:]}")
+    return DownloadError(
+        f"{what}: {reason[:1].lower()}{reason[1:]}",
+        disk_failed=error.errno in _OF_THE_DISK,
+        in_place=in_place,
+    )

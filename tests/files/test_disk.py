@@ -63,6 +63,7 @@ def test_a_fault_has_the_words_of_the_system(number: int) -> None:
     words = os.strerror(number)
     assert str(fault) == f"the file cannot be kept: {words[0].lower()}{words[1:]}"
     assert not fault.retryable
+    assert fault.disk_failed is (number not in {errno.EACCES, errno.ENAMETOOLONG})
 
 
 def test_one_without_words_gets_them() -> None:

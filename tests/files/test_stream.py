@@ -1,7 +1,9 @@
 """Many files: whatever has documents is taken, bounded, and what fails is reported."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from income_client import (
     DownloadProgress,
 )
 from tests.support.downloads import Scene, files_below, scene
+from tests.support.limits import room_for
 from tests.support.service import client_tasks, until
 
 
@@ -124,6 +127,25 @@ async def test_failures_can_be_yielded(tmp_path: Path) -> None:
         assert (len(found), len(failures)) == (10, 2)
         assert all(isinstance(failure.error, DownloadError) for failure in failures)
         assert len(files_below(tmp_path)) == 8
+
+
+async def test_a_failing_disk_can_be_told_from_a_failing_file(tmp_path: Path) -> None:
+    """The loop is left at the first failure of the disk, and the other files are not asked for."""
+    async with scene() as play:
+        documents = await play.documents(20)
+        play.fail("status", status=400)
+        found = []
+        stream = play.client.download_all(documents, tmp_path, 1, on_error="yield")
+        with room_for(3, errno.ENOSPC):
+            async with aclosing(stream):
+                async for one in stream:
+                    found.append(one)
+                    match one:
+                        case DownloadFailure(error=DownloadError(disk_failed=True)):
+                            break
+        assert sum(isinstance(one, DownloadFailure) for one in found) == 2
+        assert (len(found), len(files_below(tmp_path))) == (5, 3)
+        assert len(play.asked) == 5
 
 
 async def test_a_name_that_cannot_be_made_is_a_failure_of_its_document(tmp_path: Path) -> None:

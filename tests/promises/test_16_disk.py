@@ -1,0 +1,104 @@
+"""Promise 16: whichever call on the disk fails, a place has the whole file or the one before."""
+
+import errno
+import hashlib
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import frozen
+
+from income_client import Document, DownloadedFile, DownloadError, IncomeClient
+from tests.support.disk_faults import FailingDisk, failing_disk
+from tests.support.folders import folder_in_memory, left_in
+from tests.support.places import PDF
+from tests.support.storage import storing
+
+OLD: Final = b"an older version"
+OF_THE_DISK: Final = ("EDQUOT", "EIO", "ENOSPC", "EROFS")
+OTHERS: Final = ("EINTR", "EMFILE", "EPERM", "ESTALE")
+IN_PLACE: Final = "the file is in its place, but "
+MD5: Final = f'"{hashlib.md5(PDF).hexdigest()}"'
+"""An entity tag that tells whether a file is the same; any other does not."""
+
+
+@frozen
+class Case:
+    """What is there before a download, and whether that may be replaced."""
+
+    before: dict[str, bytes]
+    """The files in the folder."""
+    overwrite: bool
+    """What the call says."""
+    etag: str = MD5
+    """The entity tag of the file."""
+
+
+CASES: Final = {
+    "new": Case({}, overwrite=False),
+    "new, with leave to overwrite": Case({}, overwrite=True),
+    "there already": Case({"doc-1.pdf": PDF}, overwrite=False),
+    "there already, as its content shows": Case({"doc-1.pdf": PDF}, overwrite=False, etag='"v1"'),
+    "another file": Case({"doc-1.pdf": OLD}, overwrite=True),
+    "another kind of file": Case({"doc-1.png": OLD}, overwrite=True),
+}
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["locks", "no locks"])
+@pytest.mark.parametrize("error", [*OF_THE_DISK, *OTHERS])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_a_disk_may_fail_at_any_call(case: Case, error: str, locks: bool) -> None:
+    """The file is whole, the old one or absent; no part is left; what the error says is true."""
+    number = 0
+    async with storing() as (storage, client):
+        document = storage.store("/doc-1", PDF, etag=case.etag)
+        while True:
+            with folder_in_memory() as folder:
+                for name, content in case.before.items():
+                    (folder / name).write_bytes(content)
+                    (folder / name).chmod(0o600)
+                with failing_disk(folder, number, getattr(errno, error), locks=locks) as disk:
+                    outcome = await downloaded(client, document, folder, overwrite=case.overwrite)
+                    assert disk.opened == []
+                check(outcome, folder, case, disk)
+                # With the disk in order, the next run completes it and tidies up.
+                last = await downloaded(client, document, folder, overwrite=True)
+                assert isinstance(last, DownloadedFile)
+                kinds = {name for name in left_in(folder) if name != "doc-1.png"}
+                assert kinds == {"doc-1.pdf"}
+            if disk.failed is None:
+                assert isinstance(outcome, DownloadedFile)
+                break
+            number += 1
+    assert number > (8 if case.before == {"doc-1.pdf": PDF} else 12)
+
+
+async def downloaded(
+    client: IncomeClient, document: Document, folder: Path, *, overwrite: bool
+) -> DownloadedFile | DownloadError:
+    """Download the file of a document into a folder; return it, or the error."""
+    try:
+        return await client.download(
+            document, f"{folder}/", names="{document_id}.{ext}", overwrite=overwrite
+        )
+    except DownloadError as error:
+        return error
+
+
+def check(
+    outcome: DownloadedFile | DownloadError, folder: Path, case: Case, disk: FailingDisk
+) -> None:
+    """Check what is in a folder after a download, and what is said of it."""
+    left = left_in(folder)
+    parts = [left.pop(name) for name in list(left) if name.endswith(".part")]
+    assert parts == [] or (disk.failed == "unlink" and len(parts) == 1), disk
+    if isinstance(outcome, DownloadedFile):
+        assert left == {"doc-1.pdf": PDF}
+        assert (outcome.path, outcome.size) == (folder / "doc-1.pdf", len(PDF))
+        return
+    assert left == case.before or (left == {**case.before, "doc-1.pdf": PDF} and outcome.in_place)
+    assert outcome.in_place is outcome.message.partition(": ")[2].startswith(IN_PLACE)
+    if left.get("doc-1.pdf") == PDF and case.etag == MD5:
+        assert "cannot be kept" not in outcome.message
+    assert outcome.disk_failed is (errno.errorcode[disk.error] in OF_THE_DISK)
+    assert not outcome.retryable

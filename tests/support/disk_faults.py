@@ -1,0 +1,118 @@
+"""A disk that fails at one call, of all the calls that are about the files below a folder."""
+
+import errno
+import fcntl
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import define, field
+
+_CALLS: Final = (
+    *("chmod", "close", "fchmod", "fdatasync", "fstat", "fsync", "link", "lstat", "mkdir", "open"),
+    *("posix_fadvise", "rename", "replace", "scandir", "stat", "unlink", "write"),
+)
+"""Functions of `os` that may fail, beside locks and the opening, reading and closing of files."""
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+
+
+@define
+class FailingDisk:
+    """Counts the calls about a folder, and fails one of them."""
+
+    folder: Path
+    number: int
+    """The call that fails, counted from 0."""
+    error: int
+    """How it fails, as in `errno`."""
+    calls: list[str] = field(factory=list)
+    """The names of the calls so far."""
+
+    @property
+    def failed(self) -> str | None:
+        """The name of the call that failed; None if there were not so many."""
+        return self.calls[self.number] if len(self.calls) > self.number else None
+
+    @property
+    def opened(self) -> list[Path]:
+        """What is open below the folder."""
+        paths = [_path_of(int(one.name)) for one in _DESCRIPTORS.iterdir()]
+        return [path for path in paths if path is not None and self._holds(path)]
+
+    def reach(self, name: str, place: object) -> None:
+        """Count a call if it is about the folder, and fail if it is the one to fail."""
+        path = _path_of(place) if isinstance(place, int) else Path(str(place))
+        if path is not None and self._holds(path):
+            self.calls.append(name)
+            if len(self.calls) == self.number + 1:
+                raise OSError(self.error, os.strerror(self.error))
+
+    def _holds(self, path: Path) -> bool:
+        return path == self.folder or self.folder in path.parents
+
+
+@contextmanager
+def failing_disk(folder: Path, number: int, error: int, *, locks: bool) -> Iterator[FailingDisk]:
+    """Fail the call with this number, of those about a folder.
+
+    Args:
+        folder: the folder, without a link in its path.
+        number: which call, counted from 0.
+        error: how it fails, as in `errno`.
+        locks: whether the file system has locks.
+    """
+    disk = FailingDisk(folder, number, error)
+    real_flock = fcntl.flock
+
+    class File(io.FileIO):
+        def read(self, size: int | None = -1, /) -> Any:
+            disk.reach("read", self.fileno())
+            return super().read(size)
+
+        def close(self) -> None:
+            path = None if self.closed else _path_of(self.fileno())
+            super().close()
+            disk.reach("close", path)
+
+    def fdopen(descriptor: int, *_: Any, **__: Any) -> File:
+        disk.reach("fdopen", descriptor)
+        return File(descriptor, "r+b")
+
+    def flock(descriptor: int, operation: int) -> None:
+        disk.reach("flock", descriptor)
+        if not locks:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        real_flock(descriptor, operation)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _CALLS:
+            patch.setattr(os, name, _counted(disk, name, getattr(os, name)))
+        patch.setattr(os, "fdopen", fdopen)
+        patch.setattr(fcntl, "flock", flock)
+        yield disk
+
+
+def _counted(disk: FailingDisk, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(place: Any, *arguments: Any, **options: Any) -> Any:
+        if name != "close":
+            disk.reach(name, place)
+            return call(place, *arguments, **options)
+        # Whatever it says, the descriptor is gone.
+        path = _path_of(place)
+        call(place)
+        return disk.reach(name, path)
+
+    return counted
+
+
+def _path_of(descriptor: int) -> Path | None:
+    try:
+        target = str((_DESCRIPTORS / str(descriptor)).readlink())
+    except FileNotFoundError:
+        return None
+    return Path(target.removesuffix(" (deleted)"))
