@@ -1,5 +1,6 @@
 """``income-client download``: the files, their list, and what a person sees meanwhile."""
 
+import errno
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.cli import FULL, Cli, Running, when
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
-from tests.support.limits import no_room_above
+from tests.support.limits import no_room_above, room_for
 from tests.support.served import documents_of, served
 from tests.support.streams import Terminal, closed_pipe
 
@@ -132,6 +133,36 @@ def test_failures_leave_the_others_alone(download: Download) -> None:
     ran = download("app-\x1b[2J\x07\u202e")
     assert ran.status == 1
     assert ran.stderr.replace("\n", "").isprintable()
+
+
+@pytest.mark.income_service(applications=12)
+@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EROFS", "EIO"])
+def test_a_failing_disk_ends_it(error: str, download: Download) -> None:
+    """The first file that the disk does not take is named, and no further one is asked for."""
+    documents = documents_of(download.service)
+    with room_for(5, getattr(errno, error)):
+        ran = download("--concurrency", "1")
+    assert ran.status == 1
+    failed, summary = ran.stderr.splitlines()
+    assert failed.lower().endswith(f"cannot be kept: {os.strerror(getattr(errno, error))}".lower())
+    assert summary.endswith("stopped by the disk, run it again to resume")
+    assert counts_of(summary) == {"new": 5, "there": 0, "failed": 1}
+    assert download.file_requests == 6 < len(documents)
+    assert all(download.is_whole(entry["document_id"]) for entry in download.listed)
+    assert (len(ran.lines), len(download.listed), download.parts) == (5, 5, [])
+    ran = download()
+    assert ran.status == 0
+    assert counts_of(ran.stderr) == {"new": len(documents) - 5, "there": 5, "failed": 0}
+
+
+@pytest.mark.income_service(applications=12)
+def test_a_failure_of_one_file_on_the_disk_leaves_the_others_alone(download: Download) -> None:
+    """A name that is too long for the disk, say, is that of one file."""
+    documents = documents_of(download.service)
+    with room_for(5, errno.ENAMETOOLONG):
+        ran = download()
+    assert ran.status == 1
+    assert counts_of(ran.stderr) == {"new": 5, "there": 0, "failed": len(documents) - 5}
 
 
 def test_names_can_be_chosen(download: Download) -> None:

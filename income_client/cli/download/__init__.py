@@ -32,6 +32,7 @@ import income_client
 from income_client import (
     AuthenticationError,
     ConfigurationError,
+    DownloadError,
     DownloadPolicy,
     IncomeClientError,
     LinkRefusal,
@@ -127,9 +128,9 @@ async def download(
     command again to resume: files that are listed and unchanged are not downloaded
     again, and parts of others are kept, in hidden files beside their places.
 
-    A failure does not stop the other files. The exit status is 0 if all files are
-    there, and 1 if something failed or no document has a type that was asked for
-    (paystub may be missing).
+    A failure does not stop the other files, unless the disk is full, read-only or
+    failing. The exit status is 0 if all files are there, and 1 if something failed or
+    no document has a type that was asked for (paystub may be missing).
 
     Example: income-client download app-000001 app-000002 --to files --type paystub
     income-client applications -q | income-client download - --to files
@@ -189,11 +190,16 @@ async def download(
                 on_error="yield",
             )
             async with aclosing(files):
-                while (outcome := await stop.wait_for(anext(files, None))) is not None:
+                while not run.disk_failed:
+                    outcome = await stop.wait_for(anext(files, None))
+                    if outcome is None:
+                        break
                     await run.take(outcome)
-    run.say_what_failed(is_stopped=stop.is_stopped)
+    is_cut_short = stop.is_stopped or run.disk_failed
+    run.say_what_failed(is_cut_short=is_cut_short)
     if not quiet:
-        say(run.summary + "; interrupted, run it again to resume" * stop.is_stopped)
+        why = "interrupted" if stop.is_stopped else "stopped by the disk"
+        say(run.summary + f"; {why}, run it again to resume" * is_cut_short)
     if signals.received is not None:
         return ExitStatus.of_signal(signals.received)
     return ExitStatus.DONE if run.is_complete else ExitStatus.FAILED
@@ -247,6 +253,8 @@ class _Run:
         self._to_come: Counter[str | None] = Counter()
         """Files by application."""
         self._new = self._there = self._failed = self._unread = self._size = 0
+        self.disk_failed: bool = False
+        """Whether no other file can be kept either."""
         self._refused: Counter[str] = Counter()
         self._refusals: dict[LinkRefusal, None] = {}
 
@@ -304,11 +312,11 @@ class _Run:
         key = _key(outcome.application_id, outcome.document_type, outcome.document_id)
         self._end_file(outcome.application_id, key)
 
-    def say_what_failed(self, *, is_stopped: bool) -> None:
+    def say_what_failed(self, *, is_cut_short: bool) -> None:
         """Say in the end what was not said of a single file."""
         for window in self._chosen.saturated:
             say(overfull(window))
-        if self._types.missing is not None and not is_stopped:
+        if self._types.missing is not None and not is_cut_short:
             say(self._types.missing)
         for kind, count in self._refused.items():
             if count > 1:
@@ -358,6 +366,7 @@ class _Run:
 
     def _say_failed(self, failure: "DownloadFailure") -> None:
         error = failure.error
+        self.disk_failed = isinstance(error, DownloadError) and error.disk_failed
         if isinstance(error, UnsafeLinkError):
             # What is said without the document names the host.
             kind = error.message.rpartition(f"({failure.document_id}): ")[2]
