@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -191,6 +191,11 @@ class SocketLimits:
         self.middlewares: Final = (self._send,)
         self.read: Final = timeouts.read
         self._silences = Deadlines(timeouts.read)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """Return itself: libraries that mock aiohttp copy the arguments of a request."""
+        # A copy of the timer would begin a copy of the event loop, and fail half-way.
+        return self
 
     async def _send(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
