@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         throttled,
     )
 
+    from .cassettes import cassette_filters
     from .clocks import JumpingClock
     from .factories import (
         make_applicant,
@@ -39,6 +40,7 @@ __all__ = [
     "LoopRunner",
     "Requests",
     "ServiceFaults",
+    "cassette_filters",
     "check_checkpoint_store",
     "cut_body",
     "expired_token",
@@ -57,6 +59,7 @@ __all__ = [
 NAMES: Final = {
     ".emulator": "Fault",
     ".emulator.fault_scripts": "cut_body expired_token flaky outage script slow throttled",
+    "cassettes": "cassette_filters",
     "clocks": "JumpingClock",
     "factories": "make_applicant make_application make_document make_paystub make_record",
     "loops": "LoopRunner",

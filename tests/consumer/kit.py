@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import assert_type
+from typing import Any, assert_type
 
 from income_client import (
     Applicant,
@@ -24,6 +24,7 @@ from income_client.testing import (
     LoopRunner,
     Requests,
     ServiceFaults,
+    cassette_filters,
     check_checkpoint_store,
     cut_body,
     expired_token,
@@ -53,6 +54,7 @@ def plays(income_service: IncomeService, income_clock: JumpingClock) -> None:
     income_service.advance(60)
     income_service.touch(income_service.ids[0])
     assert_type(income_clock.slept, list[float])
+    assert_type(cassette_filters(), dict[str, Any])
     requests = income_service.requests
     assert_type(requests, Requests)
     assert_type(requests[0], RecordedRequest)
