@@ -205,9 +205,10 @@ class Configuration:
     def placed(self, fault: str) -> str:
         """Return a message that begins with a key, with the place where that key is set."""
         key, _, rest = fault.partition(" ")
-        return f"{self._place(key)} {rest}" if key in self.sources else fault
+        return f"{self.place(key)} {rest}" if key in self.sources else fault
 
-    def _place(self, key: str) -> str:
+    def place(self, key: str) -> str:
+        """Return how a message names a key that is set: its variable, or the key and its file."""
         source = self.sources[key]
         return source if source == variable(key) else f"{key} in {source}"
 
@@ -218,7 +219,7 @@ class Configuration:
         try:
             return _trusting(self.account.ca_file)
         except ConfigurationError as error:
-            failure = f"{self._place('ca_file')}: {error.message}"
+            failure = f"{self.place('ca_file')}: {error.message}"
         raise ConfigurationError(failure)
 
     def complete(self, options: ClientOptions) -> None:

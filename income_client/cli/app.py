@@ -28,13 +28,14 @@ from income_client import (
     __version__,
 )
 
+from .connection import is_refusal
 from .exit_status import ExitStatus
 from .output import Screen, error_screen, printable, say
 from .progress import show_log
 
-_REFUSALS: Final = (AuthenticationError, PermissionDeniedError)
 _FOR_DOCTOR: Final = (
-    *_REFUSALS, ServerError, TokenError, TransportError, UnexpectedResponseError,
+    AuthenticationError, PermissionDeniedError, ServerError, TokenError, TransportError,
+    UnexpectedResponseError,
 )  # fmt: skip
 _ABOUT: Final = """Read an income-verification service; try it on an emulated one.
 
@@ -156,7 +157,7 @@ def run(arguments: Sequence[str]) -> int:
 def _status_of(error: IncomeClientError) -> ExitStatus:
     if isinstance(error, ConfigurationError):
         return ExitStatus.MISUSED
-    return ExitStatus.REFUSED if isinstance(error, _REFUSALS) else ExitStatus.FAILED
+    return ExitStatus.REFUSED if is_refusal(error) else ExitStatus.FAILED
 
 
 def _explained(error: CycloptsError) -> object:

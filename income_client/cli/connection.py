@@ -10,13 +10,21 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
 
 from attrs import evolve, frozen
 from cyclopts import Parameter
 
-from income_client import ConfigurationError, IncomeClientError, Secret
+from income_client import (
+    AuthenticationError,
+    ConfigurationError,
+    IncomeClientError,
+    PermissionDeniedError,
+    Secret,
+    TokenError,
+)
 
 from .output import printable
 
@@ -119,6 +127,17 @@ def described(client: "IncomeClient", error: IncomeClientError) -> str:
     from .service_client import ServiceClient
 
     return client.described(error) if isinstance(client, ServiceClient) else str(error)
+
+
+def is_of_the_account(error: IncomeClientError) -> bool:
+    """Say whether the service refused the account as such, so that it refuses every other call."""
+    is_token_refused = isinstance(error, TokenError) and error.status == HTTPStatus.FORBIDDEN
+    return isinstance(error, AuthenticationError) or is_token_refused
+
+
+def is_refusal(error: IncomeClientError) -> bool:
+    """Say whether the service refused the account, or what it asked for (exit status 4)."""
+    return is_of_the_account(error) or isinstance(error, PermissionDeniedError)
 
 
 def authority_of(address: str) -> str:

@@ -9,7 +9,7 @@ from attrs import evolve
 from cyclopts import Parameter
 from rich.text import Text
 
-from .connection import Connection, connect, described
+from .connection import Connection, connect, described, is_of_the_account
 from .exit_status import ExitStatus
 from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
 from .output import counted, say
@@ -61,7 +61,7 @@ async def documents(
         quiet: Print ids of documents only, one a line.
         connection: The service.
     """
-    from income_client import AuthenticationError, FetchFailure
+    from income_client import FetchFailure
 
     line = StatusLine()
     chosen = Chosen(applications)
@@ -78,7 +78,7 @@ async def documents(
             with rows:
                 async for found in fetched:
                     if isinstance(found, FetchFailure):
-                        if isinstance(found.error, AuthenticationError):
+                        if is_of_the_account(found.error):
                             raise found.error  # the same of every other application
                         failures += 1
                         say(described(client, found.error))

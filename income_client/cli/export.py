@@ -18,9 +18,9 @@ from cyclopts.types import PositiveInt
 from rich.filesize import decimal
 
 import income_client
-from income_client import AuthenticationError, ConfigurationError, IncomeClientError
+from income_client import ConfigurationError, IncomeClientError
 
-from .connection import Connection, made_ready
+from .connection import Connection, is_of_the_account, made_ready
 from .exit_status import ExitStatus
 from .export_state import Part
 from .options import (
@@ -433,7 +433,7 @@ class _Export:
                 self._lines[outcome.application_id] = income_client.to_json(record)
             case income_client.FetchFailure(application_id, error):
                 self._failures_in_a_row += error.retryable
-                if isinstance(error, AuthenticationError) or self._failures_in_a_row >= _IN_A_ROW:
+                if is_of_the_account(error) or self._failures_in_a_row >= _IN_A_ROW:
                     raise error
                 reason = str(error)
                 self._missing[application_id] = reason

@@ -14,9 +14,9 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from income_client import AuthenticationError, IncomeClientError, PermissionDeniedError, StoredToken
+from income_client import IncomeClientError, StoredToken
 
-from .connection import Connection, made_ready
+from .connection import Connection, is_refusal, made_ready
 from .exit_status import ExitStatus
 from .options import Switch, TableOrJson
 from .output import duration, print_lines, printable, say, write_text
@@ -67,7 +67,7 @@ async def token(
     except IncomeClientError as error:
         if store.token is None:
             raise
-        if isinstance(error, AuthenticationError | PermissionDeniedError):
+        if is_refusal(error):
             status = ExitStatus.REFUSED
         say(f"a token was issued, and the service did not accept it: {error}")
     if store.token is None:

@@ -315,6 +315,16 @@ def test_a_person_learns_of_doctor_once(status: int, exit_status: int, shell: Cl
     assert HINT not in shell(*LIST).stderr
 
 
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "download"])
+def test_an_account_that_gets_no_token_is_refused(command: str, shell: Cli) -> None:
+    """403 of the token endpoint is about the account: said once, with the status of a refusal."""
+    shell.service.faults.add(Fault("status", path="/token", status=403, times=None))
+    ran = shell(command, *COMMANDS[command])
+    assert ran.status == 4
+    assert (ran.stdout + ran.stderr).count("token: 403") == 1
+
+
 def test_a_missing_address_comes_with_first_steps(cli: Cli) -> None:
     """Without an address, the message names what saves one and what to try without."""
     ran = cli(*LIST)

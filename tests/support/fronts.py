@@ -1,4 +1,4 @@
-"""What may be between a client and a service: TLS, a proxy, and something that changes bytes."""
+"""What may be between a client and a service: TLS, a proxy, what changes bytes or hangs up."""
 
 import asyncio
 import contextlib
@@ -65,6 +65,21 @@ async def changing(
         await asyncio.gather(relay(reader, down, requests), relay(up, writer, replies))
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+@contextlib.asynccontextmanager
+async def hanging_up(*, after: int) -> AsyncIterator[int]:
+    """Accept connections, and close each when some bytes have come; what is not read resets it."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(after)
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

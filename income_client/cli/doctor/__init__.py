@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Check = Callable[[], Awaitable[Finding]]
 
-_MOST_REQUESTS: Final = 40
+_MOST_REQUESTS: Final = 20
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 """Variables that name a proxy for other programs, in upper or lower case."""
 _SHOWN: Final = 3
@@ -55,15 +55,14 @@ async def doctor(
     """Check configuration, connection and service.
 
     One line for each check: the configuration and where each part of it comes from,
-    DNS, TLS, the credentials, the clock, the speed of the service, and what its
-    documentation leaves open about the list, such as whether its bounds are
-    inclusive. It makes at most 40 requests, one after the other, and changes
-    nothing.
+    DNS, TLS, the credentials, the clock, whether applications can be read, whether
+    pages of the list hide some, and which zone its times are in. It makes at most 20
+    requests, one after the other, and changes nothing.
 
     The output can be pasted into a ticket: it shows no secret, no borrower's data
     and no id but that of a failed request, by which the service's owner finds it.
     The exit status is 0 if nothing failed, 2 if the configuration is invalid, 4 if
-    the credentials were refused, else 1.
+    the service refused the credentials or the account, else 1.
 
     Example: income-client doctor --output json
 
@@ -127,10 +126,15 @@ async def _examine(service: "Service") -> dict[str, Finding]:
 
 async def _found(check: Check) -> Finding:
     """Return what a check finds; a request that fails is a finding too."""
+    from .service import LATER
+
     try:
         return await check()
-    except (UnansweredError, RateLimitedError) as error:
+    except UnansweredError as error:
         return Finding(Verdict.SKIPPED, error.message)
+    except RateLimitedError as error:
+        pause = "" if error.retry_after is None else f" (retry after {error.retry_after:g} s)"
+        return Finding(Verdict.WARNING, f"429 Too Many Requests{pause}", LATER)
     except IncomeClientError as error:
         return Finding(Verdict.WARNING, f"a request failed: {error.message}")
     except (OverflowError, ValueError):

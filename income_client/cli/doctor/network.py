@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from income_client import IncomeClientError
-from income_client.cli.output import reason_of
+from income_client.cli.output import counted, reason_of
 
 _STEP_SECONDS: Final = 5.0
+_SERVES_TLS: Final = "check that the port serves https, with TLS 1.2 or later"
 _TOO_SLOW: Final = f"no answer within {_STEP_SECONDS:g} s"
 _DAY: Final = 86_400
 _URGENT_DAYS: Final = 7
@@ -92,21 +93,8 @@ class Server:
                 _, writer = await asyncio.open_connection(
                     self._host, self._port, ssl=self._tls, happy_eyeballs_delay=0.25
                 )
-        except TimeoutError:
-            advice = "a firewall may block it: check that this machine may reach the host and port"
-            return Finding(Verdict.FAILED, _TOO_SLOW, advice)
-        except ssl.SSLCertVerificationError as error:
-            return Finding(Verdict.FAILED, error.verify_message, _about(error))
-        except ssl.SSLError as error:
-            reason = (error.reason or "TLS failed").replace("_", " ").lower()
-            advice = "check that the port serves https, with TLS 1.2 or later"
-            return Finding(Verdict.FAILED, reason, advice)
-        except ConnectionRefusedError as error:
-            advice = f"nothing listens on port {self._port}: check host and port in the address"
-            return Finding(Verdict.FAILED, reason_of(error), advice)
         except OSError as error:
-            advice = "check this machine's network"
-            return Finding(Verdict.FAILED, _words(error, "no address answers"), advice)
+            return Finding(Verdict.FAILED, *self._failure(error))
         seconds = time.perf_counter() - began
         peer: Any = writer.get_extra_info("peername")
         tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
@@ -115,6 +103,32 @@ class Server:
             self._certificate = tls.getpeercert()
         version = "plain http, allowed to this machine only" if tls is None else tls.version()
         return Finding(Verdict.OK, f"{peer[0]} in {milliseconds(seconds)}, {version}")
+
+    def _failure(self, error: OSError) -> tuple[str, str]:
+        """Return why no connection was made, and what to do about it."""
+        match error:
+            case TimeoutError():
+                text = _TOO_SLOW
+                advice = "a firewall may block it: check that this machine may reach host and port"
+            case ssl.SSLCertVerificationError():
+                text, advice = error.verify_message, _about(error)
+            case ssl.SSLError():
+                text = (error.reason or "TLS failed").replace("_", " ").lower()
+                advice = _SERVES_TLS
+            case ConnectionRefusedError():
+                text = reason_of(error)
+                advice = f"nothing listens on port {self._port}: check host and port in the address"
+            case ConnectionResetError():
+                # Without TLS nothing is sent that could end a connection once it is made.
+                text = "the server closed the connection during the TLS handshake"
+                advice = (
+                    f"{_SERVES_TLS}; the server may also want a client certificate, or let in "
+                    "other addresses only"
+                )
+            case _:
+                text = _words(error, "no address answers")
+                advice = "check this machine's network"
+        return text, advice
 
     async def check_certificate(self) -> Finding:
         """Say whose certificate the server has shown, and how long it is valid."""
@@ -126,7 +140,7 @@ class Server:
         issuer = _named(shown.get("issuer", ()), "organizationName", "commonName") or "-"
         left = ssl.cert_time_to_seconds(shown["notAfter"]) - time.time()
         days = int(left // _DAY)
-        text = f"{subject}, issued by {issuer}, valid for {days} days"
+        text = f"{subject}, issued by {issuer}, valid for {counted(days, 'day')}"
         if days < _URGENT_DAYS:
             return Finding(Verdict.WARNING, text, "ask the service's owner to renew it")
         return Finding(Verdict.OK if days >= _SOON_DAYS else Verdict.NOTE, text)

@@ -1,11 +1,22 @@
-"""What the service does: credentials, clock, speed, and what its list leaves open."""
+"""What the service does, as far as somebody can act on it.
+
+``credentials``: whether the first call succeeds, and what to change if it does not.
+``clock``: tokens and certificates depend on this machine's clock.
+``applications``: what cannot be read becomes a dead letter of polls.
+``limit``: a page that hides rows without being full loses applications in silence.
+``service time``: a zone or a clock that is not UTC moves what is given as a time, and polls.
+
+What the contract leaves open besides, such as whether bounds are inclusive, changes nothing for
+anybody: walks and polls find every application either way.
+"""
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
@@ -30,13 +41,14 @@ from income_client import (
     Timeouts,
     TokenError,
     TokenRenewed,
+    TransportError,
     UnexpectedResponseError,
 )
-from income_client.cli.connection import Ready
+from income_client.cli.connection import Ready, is_refusal
 from income_client.cli.options import BEGINNING
-from income_client.cli.output import counted, duration
+from income_client.cli.output import duration
 
-from .network import Finding, UnansweredError, Verdict, milliseconds
+from .network import Finding, UnansweredError, Verdict
 
 MOST_SECONDS: Final = 60.0
 LARGEST: Final = 1000
@@ -49,13 +61,10 @@ _TIMEOUTS: Final = Timeouts(connect=5.0, read=10.0, deadline=15.0)
 _SECOND: Final = timedelta(seconds=1)
 _FURTHEST_ZONE: Final = timedelta(hours=26)
 """No two zones are further apart: a bound beyond is not the present of any."""
-_DEFAULT_LIMIT: Final = 25
 _SMALL_LIMIT: Final = 5
 
 _EQUAL_CLOCKS: Final = 2.0
 _CLOSE_CLOCKS: Final = 30.0
-_QUICK: Final = 0.5
-_SLOW: Final = 2.0
 
 _QUARTER: Final = 900
 _LEAST_ZONE: Final = 600
@@ -63,10 +72,6 @@ _LEAST_ZONE: Final = 600
 
 _SAMPLES: Final = (0.0, 0.07, 0.26, 0.43, 0.78, 1.0)
 """Which rows of a page are read, as shares of its length."""
-_TRIALS: Final = 3
-_AROUND: Final = (-1, 1)
-_WINDOWS: Final = (_AROUND, (0, 1), (-1, 0), (-2, -1), (1, 2), _AROUND)
-"""Bounds, in seconds from a row's last update, between which it is looked for."""
 
 
 @frozen
@@ -99,20 +104,17 @@ class Service:
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.calls: int = 0
+        self._configuration = ready.configuration
         self.is_refused: bool = False
         self._is_basic = isinstance(ready.auth, BasicAuth)
         self._ends_at = time.monotonic() + MOST_SECONDS - _TIMEOUTS.deadline
         self._end: UnansweredError | None = None
-        self._seconds: list[float] = []
-        self._throttled: RateLimitedError | None = None
         self._token_lifetime: float | None = None
         # Seen by the client's hooks
         self._dates: list[_Offset] = []
         # Learnt from one check for the next
         self._presents: list[_Offset] = []
         self._samples: list[tuple[str, datetime]] = []
-        self._shift = 0
         self.client: IncomeClient = ready.client(
             timeouts=_TIMEOUTS,
             retry=RetryPolicy(max_attempts=1),
@@ -127,7 +129,7 @@ class Service:
             self._token_lifetime = event.lifetime
 
     def _trace(self) -> aiohttp.TraceConfig:
-        host = urlsplit(self.ready.configuration.account.base_url or "").hostname
+        host = urlsplit(self._configuration.account.base_url or "").hostname
 
         async def on_start(_: Any, context: SimpleNamespace, __: Any) -> None:
             context.sent_at = time.time()
@@ -153,17 +155,11 @@ class Service:
             self._end = UnansweredError(reason)
         if self._end is not None:
             raise self._end
-        self.calls += 1
-        began = time.perf_counter()
         try:
-            answer = await method(*args, **kwargs)
-        except RateLimitedError as error:
-            self._throttled = error
+            return await method(*args, **kwargs)
+        except RateLimitedError:
             self._end = UnansweredError("not asked: the service wants fewer requests")
             raise
-        if self.calls > 1:  # the first one requests the token and opens the connection
-            self._seconds.append(time.perf_counter() - began)
-        return answer
 
     async def _page(
         self, after: datetime | None, before: datetime | None, limit: int | None
@@ -181,9 +177,8 @@ class Service:
         try:
             self._first = await self._page(None, None, None)
         except IncomeClientError as error:
-            self.is_refused = isinstance(error, AuthenticationError | PermissionDeniedError)
-            number = f" (request id {error.request_id})" if error.request_id else ""
-            return Finding(Verdict.FAILED, error.message + number, self._advice(error))
+            self.is_refused = is_refusal(error)
+            return Finding(Verdict.FAILED, str(error), self._advice(error))
         if self._is_basic:
             return Finding(Verdict.OK, "user name and password are accepted")
         lifetime = self._token_lifetime or 0.0
@@ -191,19 +186,29 @@ class Service:
         return Finding(Verdict.OK, f"an access token was issued and accepted; valid for {words}")
 
     def _advice(self, error: IncomeClientError) -> str:
-        if isinstance(error, AuthenticationError):
-            if self._token_lifetime is not None:
-                return (
-                    "a token was issued, and the service refused it: check that INCOME_AUTH_URL is "
-                    "of the same environment (staging, production)"
-                )
+        """Say what to do about a call that failed; settings are named where they are set."""
+        match error:
+            case AuthenticationError():
+                return self._about_credentials()
+            case TokenError():
+                has_own = "auth_url" in self._configuration.sources
+                address = self._configuration.place("auth_url" if has_own else "base_url")
+                return _about_tokens(error.status, address)
+            case TransportError() if self._configuration.account.proxy is not None:
+                return "check the proxy's address, and that it allows this host"
+            case _:
+                address = self._configuration.place("base_url")
+                return _ADVICE.get(type(error), _AGAIN).format(address=address)
+
+    def _about_credentials(self) -> str:
+        if self._token_lifetime is None:
             pair = "user name and password" if self._is_basic else "client id and secret"
             return f"check {pair}, and that they are for this environment (staging, production)"
-        if (advice := _ADVICE.get(type(error))) is not None:
-            return advice
-        if self.ready.configuration.account.proxy is not None:
-            return "check the proxy's address, and that it allows this host"
-        return "try again; the connection itself was good before"
+        refused = "a token was issued, and the service refused it"
+        if "auth_url" not in self._configuration.sources:
+            return f"{refused}: {_OWNER}"
+        address = self._configuration.place("auth_url")
+        return f"{refused}: check that {address} is of the same environment (staging, production)"
 
     async def check_clock(self) -> Finding:
         """Compare this machine's clock with the service's Date headers."""
@@ -237,20 +242,7 @@ class Service:
         ids = [row.application_id for row in self._large.applications]
         places = dict.fromkeys(round((len(ids) - 1) * share) for share in _SAMPLES)
         chosen = [ids[place] for place in places] if ids else []
-        problems: Counter[str] = Counter()
-        for application_id in chosen:
-            try:
-                application = await self._ask(self.client.get_application, application_id)
-            except UnansweredError:
-                if not problems:
-                    raise
-            except IncomeClientError as error:
-                problems[error.message.replace(application_id or "()", "…")] += 1
-            else:
-                updated_at = application.last_updated_at.astimezone(UTC)
-                self._samples.append(
-                    (application_id, updated_at.replace(microsecond=0, tzinfo=None))
-                )
+        problems = await self._problems_with(chosen)
         if not chosen:
             return Finding(Verdict.NOTE, "none is listed")
         if not problems:
@@ -261,6 +253,26 @@ class Service:
             f"{problems.total()} of {len(chosen)} not read, most often: {problem}",
             "what polls cannot read is kept as dead letters; tell the service's owner",
         )
+
+    async def _problems_with(self, application_ids: Iterable[str]) -> Counter[str]:
+        """Read applications; return what those that cannot be read fail with, without an id."""
+        problems: Counter[str] = Counter()
+        for application_id in application_ids:
+            try:
+                application = await self._ask(self.client.get_application, application_id)
+            except RateLimitedError:
+                raise
+            except UnansweredError:
+                if not problems:
+                    raise
+            except IncomeClientError as error:
+                problems[error.message.replace(application_id or "()", "…")] += 1
+            else:
+                updated_at = application.last_updated_at.astimezone(UTC)
+                self._samples.append(
+                    (application_id, updated_at.replace(microsecond=0, tzinfo=None))
+                )
+        return problems
 
     async def _large_page(self) -> ApplicationPage:
         page = await self._page(BEGINNING, None, LARGEST)
@@ -287,58 +299,6 @@ class Service:
         furthest = _FURTHEST_ZONE.total_seconds()
         return _offset_of(one for one in self._presents if abs(one.seconds - present) <= furthest)
 
-    async def check_bounds(self) -> Finding:
-        """Say whether the bounds are inclusive, by looking for rows at their very second."""
-        updated = {when: application_id for application_id, when in self._samples}
-        times = sorted(updated)
-        if not times:
-            return _undetermined("the service lists no application whose last update can be read")
-        if len(times) > _TRIALS + 1:
-            times = times[1:-1]  # the oldest and the latest may be special
-        self._shift = await self._shift_of(updated[times[0]], times[0])
-        seen = [await self._trial(updated[when], when) for when in times[:_TRIALS]]
-        meanings = {each for each in seen if not isinstance(each, str)}
-        if not meanings:
-            return _undetermined(next(each for each in seen if isinstance(each, str)))
-        if len(meanings) > 1:
-            return _undetermined("rows differ: fractions of seconds may count that are not shown")
-        ((lower, upper),) = meanings
-        rows = counted(sum(not isinstance(each, str) for each in seen), "row")
-        text = f"updated_after is {lower}, updated_before is {upper} ({rows} looked for)"
-        return Finding(Verdict.OK, text)
-
-    async def _shift_of(self, application_id: str, when: datetime) -> int:
-        """Return by how many seconds the list's times are ahead of an application's, in UTC."""
-        frame, utc = self._frame, self._utc
-        shift = 0 if frame is None or utc is None else _zone_shift(frame, utc)
-        if not shift:
-            return 0
-        page = await self._page(when - _SECOND, when + _SECOND, LARGEST)
-        return 0 if _has(page, application_id) else shift
-
-    async def _trial(self, application_id: str, when: datetime) -> tuple[str, str] | str:
-        """Return what a row says about either bound, or why it says nothing."""
-        when += self._shift * _SECOND
-        seen = []
-        for after, before in _WINDOWS:
-            window = (when + after * _SECOND, when + before * _SECOND)
-            try:
-                page = await self._page(*window, LARGEST)
-            except InvalidRequestError:
-                return "the service refuses bounds in the future"
-            if (page.updated_after, page.updated_before) != window:
-                return "the service answered for another window than it was asked for"
-            is_there = _has(page, application_id)
-            if not is_there and len(page.applications) >= LARGEST:
-                return "more rows share those seconds than one page holds"
-            seen.append(is_there)
-        around, lower, upper, below, above, again = seen
-        if not (around and again):
-            return "the list does not show the row at its last_updated_at, or it has changed"
-        if below or above:
-            return "the list shows the row in the seconds beside its last_updated_at too"
-        return _inclusive(lower), _inclusive(upper)
-
     async def check_limit(self) -> Finding:
         """Say whether pages hold what they were asked to hold (contract section 8)."""
         large, rows = self._large, len(self._large.applications)
@@ -361,14 +321,12 @@ class Service:
         if small < limit:
             problem = f"{small} rows where {limit} were asked for and there are more"
             return Finding(Verdict.WARNING, problem, _OWNER)
-        default = len(self._first.applications)
         text = f"asked for {LARGEST}, got {rows}"
         text += ", all that there are" if hidden == 0 else ""
         text += f"; asked for {limit}, got {small}" if limit else ""
-        text += f"; {default} without a limit"
         if rows < LARGEST and hidden is None:
             return Finding(Verdict.NOTE, f"{text}; whether there are more is not known")
-        return Finding(Verdict.OK if default <= _DEFAULT_LIMIT else Verdict.NOTE, text)
+        return Finding(Verdict.OK, text)
 
     async def _hidden(self) -> int:
         """Count the rows that two halves of the large page's window have, and it has not."""
@@ -384,19 +342,6 @@ class Service:
         again = await self._page(large.updated_after, large.updated_before, LARGEST)
         return len(more - _ids(large) - _ids(again))
 
-    async def check_default_window(self) -> Finding:
-        """Say which span a page without bounds is about."""
-        after, before = self._first.updated_after, self._first.updated_before
-        if abs(before - self._present) > _FURTHEST_ZONE:
-            text = "without bounds the list ends before the present"
-            return Finding(Verdict.NOTE, text, _GIVE_BOUNDS)
-        if after <= BEGINNING:
-            return Finding(Verdict.OK, "without bounds the list covers all time")
-        text = (
-            f"without bounds the list covers the last {duration((before - after).total_seconds())}"
-        )
-        return Finding(Verdict.NOTE, text, _GIVE_BOUNDS)
-
     async def check_service_time(self) -> Finding:
         """Compare the present that the list answers with the Date headers."""
         frame, utc = self._frame, self._utc
@@ -405,7 +350,7 @@ class Service:
         if utc is None:
             return Finding(Verdict.SKIPPED, "no Date header to compare upper bounds with")
         shift = _zone_shift(frame, utc)
-        if shift and self._samples and self._shift != shift:
+        if shift and await self._has_row_in_utc():
             text = f"the list's present is {duration(abs(shift))} from Date, and rows are not"
             advice = "the service's Date is wrong, or its zone changes with the seasons"
             return Finding(Verdict.WARNING, text, advice)
@@ -424,74 +369,63 @@ class Service:
         advice = f"polls use the earlier of both: keep --settle above {abs(apart):.0f} s"
         return Finding(Verdict.NOTE, text, advice)
 
-    async def check_latency(self) -> Finding:
-        """Say how long calls took."""
-        if not self._seconds:
-            return Finding(Verdict.SKIPPED, "one call only")
-        seconds = sorted(self._seconds)
-        middle = seconds[len(seconds) // 2]
-        text = (
-            f"median {milliseconds(middle)}, longest {milliseconds(seconds[-1])}, "
-            f"of {counted(len(seconds), 'call')} one at a time"
-        )
-        if middle < _QUICK:
-            return Finding(Verdict.OK, text)
-        advice = "allow more requests at a time (--concurrency), and run nearer to the service"
-        return Finding(Verdict.NOTE if middle < _SLOW else Verdict.WARNING, text, advice)
-
-    async def check_rate_limits(self) -> Finding:
-        """Say whether the service asked for fewer requests."""
-        if self._throttled is None:
-            return Finding(Verdict.OK, f"none met in {counted(self.calls, 'call')}")
-        after = self._throttled.retry_after
-        wait = "" if after is None else f"; it asks to wait {after:g} s"
-        text = f"429 Too Many Requests at call {self.calls}{wait}"
-        advice = "use --concurrency 1 (in code, the client's max_rate), then run doctor again"
-        return Finding(Verdict.WARNING, text, advice)
+    async def _has_row_in_utc(self) -> bool:
+        """Say whether the list shows an application at its last update, which is in UTC."""
+        times = sorted((when, application_id) for application_id, when in self._samples)
+        if not times:
+            return False
+        when, application_id = times[len(times) // 2]
+        page = await self._page(when - _SECOND, when + _SECOND, LARGEST)
+        return application_id in _ids(page)
 
 
 CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str, ...]]]] = {
     "credentials": (Service.check_credentials, ()),
     "clock": (Service.check_clock, ()),
     "applications": (Service.check_applications, ("credentials",)),
-    "bounds": (Service.check_bounds, ("applications",)),
     "limit": (Service.check_limit, ("applications",)),
-    "default window": (Service.check_default_window, ("credentials",)),
     "service time": (Service.check_service_time, ("credentials",)),
-    "latency": (Service.check_latency, ("credentials",)),
-    "rate limits": (Service.check_rate_limits, ()),
 }
 """Checks in their order, and those that they need; a connection if none."""
 
 _OWNER: Final = "tell the service's owner"
-_GIVE_BOUNDS: Final = "in code, a single page needs bounds to show more; all commands send them"
-_ADVICE: Final[dict[type[IncomeClientError], str]] = {
+LATER: Final = "try again later; another process may use the same credentials"
+_AGAIN: Final = "try again; the connection itself was good before"
+_ADVICE: Final[Mapping[type[IncomeClientError], str]] = {
     PermissionDeniedError: "the credentials are right, and do not allow this: ask the service's "
     "owner what the account may read, and from which addresses",
-    RateLimitedError: "try again later; another process may use the same credentials",
-    TokenError: "the token endpoint has a problem: check INCOME_AUTH_URL, and try again later",
-    UnexpectedResponseError: "something other than the service may answer: check the address",
+    RateLimitedError: LATER,
+    UnexpectedResponseError: "something other than the service may answer: check {address}",
     DecodeError: "the service's reply breaks the contract: tell its owner",
     InvalidRequestError: "the service refuses the request itself: tell its owner",
-    NotFoundError: "there is no list at this address: check the path of INCOME_BASE_URL",
+    NotFoundError: "there is no list at this address: check the path of {address}",
     ServerError: "the service has a problem: try again later, then tell its owner",
 }
+"""By class of error; the setting with the service's address is named."""
+
+
+def _about_tokens(status: int | None, address: str) -> str:
+    """Say what to do about a token endpoint that answers with something other than a token."""
+    match status:
+        case HTTPStatus.FORBIDDEN:
+            return (
+                "the token endpoint refuses this account: ask the service's owner whether it is "
+                "active, and from which addresses it may be used"
+            )
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return LATER
+        case int() if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return "the token endpoint has a problem: try again later, then tell its owner"
+        case _:
+            return f"something other than the token endpoint may answer: check {address}"
 
 
 def _undetermined(reason: str) -> Finding:
     return Finding(Verdict.NOTE, f"cannot be determined: {reason}")
 
 
-def _inclusive(is_inclusive: bool) -> str:
-    return "inclusive" if is_inclusive else "exclusive"
-
-
 def _ids(page: ApplicationPage) -> set[str]:
     return {row.application_id for row in page.applications}
-
-
-def _has(page: ApplicationPage, application_id: str) -> bool:
-    return application_id in _ids(page)
 
 
 def _offset_since(sent_at: float, moment: datetime) -> _Offset:
