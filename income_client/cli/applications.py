@@ -4,13 +4,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 from rich.text import Text
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
     Bounds,
+    Count,
     Moment,
     When,
     overfull,
@@ -36,7 +36,7 @@ async def applications(
     *,
     updated_after: When | None = None,
     updated_before: When | None = None,
-    limit: Annotated[PositiveInt | None, Parameter(show_default=False, metavar="COUNT")] = None,
+    limit: Annotated[Count | None, Parameter(show_default=False)] = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
     connection: Connection | None = None,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from attrs import define, field
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 from rich.bar import Bar
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,6 +15,7 @@ from rich.text import Text
 from income_client import ApplicationRecord, YearlyIncome
 
 from .exit_status import ExitStatus
+from .options import Count, Whole
 from .output import print_lines
 from .progress import Bars
 
@@ -34,8 +34,8 @@ _BAR_WIDTH: Final = 32
 
 async def demo(
     *,
-    applications: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 5000,
-    seed: Annotated[int, Parameter(metavar="NUMBER")] = 7,
+    applications: Count = 5000,
+    seed: Annotated[Whole, Parameter(metavar="NUMBER")] = 7,
 ) -> int:
     """Read an emulated service and check the result.
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from income_client.emulator.exchange import check_local_address
 from income_client.emulator.times import second_of, stamp
 
 from .exit_status import ExitStatus
-from .options import NOW, Switch, When, service_time
+from .options import NOW, Switch, When, Whole, service_time
 from .output import reason_of, say, write_text
 from .running import (
     CALLBACK_PREFIX,
@@ -58,15 +59,15 @@ def _size(_: Any, tokens: Sequence[Token]) -> int:
     parts = _SIZE.fullmatch(tokens[0].value.strip())
     if parts is None or parts[2].lower() not in _BYTES:
         raise ValueError("a size is a number of bytes, or one with kB, MB, GB, KiB, MiB or GiB")
-    size = round(float(parts[1]) * _BYTES[parts[2].lower()])
-    if not 1 <= size <= _LARGEST:
-        raise ValueError("a size is one byte to 2 GiB")
-    return size
+    size = Decimal(parts[1]) * _BYTES[parts[2].lower()]
+    if size % 1 or not 1 <= size <= _LARGEST:
+        raise ValueError("a size is a whole number of bytes, 1 to 2 GiB")
+    return int(size)
 
 
 Size = Annotated[int, Parameter(converter=_size, metavar="SIZE", n_tokens=1, show_default="20kB")]
-Seconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=0))]
-SomeSeconds = Annotated[int, Parameter(metavar="SECONDS", validator=Number(gte=1))]
+Seconds = Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=0))]
+SomeSeconds = Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=1))]
 Amount = Annotated[float, Parameter(validator=Number(gte=0))]
 File = Annotated[Path | None, Parameter(metavar="FILE")]
 Url = Annotated[str | None, Parameter(metavar="URL")]
@@ -93,7 +94,7 @@ class RuleOptions:
     """What is done with bounds in the future."""
     visibility_delay: Seconds = 0
     """Seconds until an update shows in the list."""
-    clock_offset: Annotated[int, Parameter(metavar="SECONDS", allow_leading_hyphen=True)] = 0
+    clock_offset: Annotated[Whole, Parameter(metavar="SECONDS", allow_leading_hyphen=True)] = 0
     """Seconds that the Date header is ahead of service time; behind it below 0."""
     token_lifetime: SomeSeconds = 3600
     """Seconds that a token is valid."""
@@ -105,7 +106,7 @@ class RuleOptions:
     """Never sign an address again, expired or not."""
     file_bytes: Annotated[Size, Parameter(name="--file-size")] = 20_000
     """Size of each file, such as 500kB or 3MB."""
-    file_redirects: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=0))] = 0
+    file_redirects: Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=0))] = 0
     """Redirects to another host before a file is sent."""
 
     def rules(self, present: datetime) -> ServiceRules:
@@ -122,9 +123,9 @@ class RuleOptions:
 
 async def emulate(
     *,
-    port: Annotated[int, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 0,
-    applications: Annotated[int, Parameter(metavar="COUNT", validator=Number(gte=0))] = 5000,
-    seed: Annotated[int, Parameter(metavar="NUMBER")] = 7,
+    port: Annotated[Whole, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 0,
+    applications: Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=0))] = 5000,
+    seed: Annotated[Whole, Parameter(metavar="NUMBER")] = 7,
     start: When = NOW,
     latency: Annotated[Amount, Parameter(metavar="SECONDS")] = 0.0,
     updates: Annotated[Amount, Parameter(metavar="COUNT")] = 0.0,

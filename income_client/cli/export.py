@@ -14,7 +14,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 from rich.filesize import decimal
 
 import income_client
@@ -25,6 +24,7 @@ from .exit_status import ExitStatus
 from .export_state import Part
 from .options import (
     BEGINNING,
+    Count,
     Moment,
     Switch,
     When,
@@ -91,7 +91,7 @@ async def export(
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     addresses: Switch = False,
-    concurrency: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 16,
+    concurrency: Count = 16,
     allow_missing: Switch = False,
     connection: Connection | None = None,
 ) -> int:

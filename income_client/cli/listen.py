@@ -44,7 +44,7 @@ from income_client.receivers import (
 )
 
 from .exit_status import ExitStatus
-from .options import Switch
+from .options import Switch, Whole
 from .output import OutputLines, UnwritableError, printable, reason_of, say
 from .progress import filter_log
 from .rows import AlignedLines
@@ -67,7 +67,7 @@ Check = CallbackBasicAuth | CallbackBearerAuth | CallbackClientCertificate | Cal
 
 async def listen(
     *,
-    port: Annotated[int, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 9000,
+    port: Annotated[Whole, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 9000,
     host: Annotated[str, Parameter(metavar="HOST")] = "127.0.0.1",
     path: Annotated[str, Parameter(metavar="PATH")] = "/callbacks",
     token_path: Annotated[str, Parameter(metavar="PATH")] = "/token",  # noqa: S107 - no secret

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from attrs import frozen
 from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
 from cyclopts.types import NonNegativeFloat
+from cyclopts.validators import Number
 
 from income_client import ConfigurationError, IncomeClientError
 
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 """An option without a value."""
 Seconds = NonNegativeFloat
+_WHOLE: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+def _whole(_: Any, tokens: Sequence[Token]) -> int:
+    text = tokens[0].value
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f'"{text}" is not a whole number')
+    return int(text)
+
+
+Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1, accepts_keys=False)]
+"""A whole number: cyclopts alone would round a fraction."""
+Count = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=1))]
+"""How many, at least one."""
 TableOrJson = Annotated[
     Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
 ]
@@ -48,10 +63,10 @@ _UNITS: Final = {
     "d": timedelta(days=1),
     "h": timedelta(hours=1),
     "min": timedelta(minutes=1),
-    "m": timedelta(minutes=1),
     "s": _SECOND,
 }
-_BACK: Final = re.compile(r"(\d{1,8})(s|min|m|h|d|w)", re.ASCII)
+_BACK: Final = re.compile(r"(\d{1,8})(s|min|h|d|w)", re.ASCII)
+_MINUTES_OR_MONTHS: Final = re.compile(r"(\d{1,8})[mM]", re.ASCII)
 _BEGINNING: Final = "beginning"
 _NOW: Final = "now"
 _TIMES: Final = "2026-01-31, 2026-01-31T12:00:00, 7d, 12h, now or beginning"
@@ -103,6 +118,9 @@ def read_moment(text: str) -> Moment:
         return Moment()
     if text == _NOW:
         return NOW
+    if span := _MINUTES_OR_MONTHS.fullmatch(text):
+        count = span[1]
+        raise ValueError(f"write {count}min for minutes; for months, count days, such as 30d")
     try:
         if span := _BACK.fullmatch(text):
             return Moment(back=int(span[1]) * _UNITS[span[2]])

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 
 from income_client import ConfigurationError, IncomeClientError
 
@@ -14,6 +13,7 @@ from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
     STANDARD_INPUT,
+    Count,
     Moment,
     When,
     read_input,
@@ -37,7 +37,7 @@ _COLUMNS: Final = (
 
 async def split(
     *,
-    parts: Annotated[PositiveInt, Parameter(metavar="COUNT", show_default=False)],
+    parts: Annotated[Count, Parameter(show_default=False)],
     updated_after: When | None = None,
     updated_before: When | None = None,
     output: OutputOption = None,

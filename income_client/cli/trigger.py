@@ -5,11 +5,11 @@ import os
 from typing import Annotated, Final
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials
 
 from .exit_status import ExitStatus
+from .options import Count
 from .output import say
 from .rows import Column, OutputOption, RowWriter
 from .running import announcement, credentials_from
@@ -31,7 +31,7 @@ async def trigger(
     *,
     event: Annotated[str, Parameter(metavar="EVENT")] = "income_calculations",
     update: Annotated[bool, Parameter(negative="--no-update", show_default=False)] = True,
-    count: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 1,
+    count: Count = 1,
     output: OutputOption = None,
 ) -> int:
     """Have a running emulator send callbacks, and show what came of each.

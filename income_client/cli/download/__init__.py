@@ -13,7 +13,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.progress import (
@@ -43,6 +42,7 @@ from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import (
     STANDARD_INPUT,
     Chosen,
+    Count,
     DocumentTypes,
     IdArgument,
     Moment,
@@ -108,7 +108,7 @@ async def download(
     names: Annotated[
         str, Parameter(validator=_check_names, metavar="TEMPLATE")
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
-    concurrency: Annotated[PositiveInt, Parameter(metavar="COUNT")] = 8,
+    concurrency: Count = 8,
     overwrite: Switch = False,
     allow_host: Annotated[
         tuple[str, ...],
