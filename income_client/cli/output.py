@@ -78,9 +78,27 @@ def _writing() -> Iterator[None]:
 
 
 def write_text(*lines: str) -> None:
-    """Write lines of text, and have them there before anything else happens."""
+    """Write lines of text in the encoding of the output, before anything else happens."""
     with _writing():
-        print(*lines, sep="\n", flush=True)
+        print(*map(_encodable, lines), sep="\n", flush=True)
+
+
+_BOX_DRAWING: Final = range(0x2500, 0x2580)
+_IN_ASCII: Final = (
+    dict.fromkeys(_BOX_DRAWING, "+")
+    | str.maketrans("•·─━╌═│┃╎║▏▎▍▌▋▊▉█", "*.---=||||########")
+    | str.maketrans({"→": "->", "…": "...", "±": "+-"})
+)
+"""What is drawn where an encoding has no lines, blocks and arrows."""
+
+
+def _encodable(line: str) -> str:
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        return line.translate(_IN_ASCII).encode(encoding, "replace").decode(encoding)
+    return line
 
 
 def discard_rest() -> None:
@@ -193,15 +211,12 @@ def error_screen() -> Screen:
 
 _WIDTH: Final = 100
 """Where the output is not a terminal; a ticket takes that."""
-_IN_ASCII: Final = str.maketrans("•·═▏▎▍▌▋▊▉█", "*.=########") | str.maketrans(
-    {"→": "->", "…": "...", "±": "+-"}
-)
 
 
 def print_lines(drawing: RenderableType) -> None:
-    """Print a drawing on standard output, with colour on a terminal and in its encoding."""
+    """Print a drawing on standard output, with colour on a terminal."""
     is_terminal = sys.stdout.isatty()
-    write_text(*map(_encodable, drawn(drawing, None if is_terminal else _WIDTH)))
+    write_text(*drawn(drawing, None if is_terminal else _WIDTH))
 
 
 def drawn(drawing: RenderableType, width: int | None) -> list[str]:
@@ -212,12 +227,3 @@ def drawn(drawing: RenderableType, width: int | None) -> list[str]:
     with screen.capture() as captured:
         screen.print(drawing)
     return [line.rstrip() for line in captured.get().splitlines()]
-
-
-def _encodable(line: str) -> str:
-    encoding = sys.stdout.encoding or "ascii"
-    try:
-        line.encode(encoding)
-    except UnicodeEncodeError:
-        return line.translate(_IN_ASCII).encode(encoding, "replace").decode(encoding)
-    return line

@@ -113,6 +113,29 @@ def test_a_wrong_option_is_named(name: str, cli: Cli) -> None:
 # Streams
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_any_encoding_will_do(form: Form, encoding: str, ready: Cli) -> None:
+    """In a locale that is not UTF-8, each command draws and prints with what there is."""
+    for terminal in (None, Terminal()):
+        env = {"PYTHONIOENCODING": encoding}
+        ran = ready(*form.line(ready.service), env=env, terminal=terminal)
+        for path in ready.folder.glob("all*"):  # an export is not overwritten
+            path.unlink()
+        # A service of another day is a finding of doctor.
+        assert ran.status in ((0, 1) if form.name == "doctor" else (0,))
+        assert "Traceback" not in ran.words
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("name", NAMES)
+def test_help_is_shown_in_any_encoding(name: str, encoding: str, cli: Cli) -> None:
+    """It has the same words as in UTF-8."""
+    shown = cli(name, "--help", env={"PYTHONIOENCODING": encoding})
+    assert (shown.status, shown.stderr) == (0, "")
+    assert f"Usage: income-client {name}" in shown.stdout
+
+
 @pytest.mark.parametrize("form", WITHOUT_SECRETS, ids=str)
 def test_output_is_plain_and_without_secrets(form: Form, ready: Cli) -> None:
     """A pipe gets no motion, NO_COLOR no colours, and no stream a secret, token or signature."""

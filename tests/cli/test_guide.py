@@ -59,6 +59,19 @@ def test_a_terminal_gets_the_page_drawn(page: str, columns: int, cli: Cli) -> No
     assert not any(mark in shown.screen for mark in ("\n## ", "](", "```", ".md)"))
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_shown_in_any_encoding(page: str, encoding: str, cli: Cli) -> None:
+    """Lines, bullets and arrows become ASCII, and no word is lost, on a terminal or in a pipe."""
+    env = {"PYTHONIOENCODING": encoding}
+    text = (GUIDE / f"{page}.md").read_text("utf-8")
+    for shown in (cli("guide", page, env=env), cli("guide", page, env=env, terminal=Terminal())):
+        assert shown.status == 0
+        assert "Traceback" not in shown.words
+        assert shown.words.count("?") == text.count("?"), "a character was lost"
+    assert "+-- " in cli("guide", "reading", env=env).stdout
+
+
 def test_an_unknown_page_is_a_mistake(cli: Cli) -> None:
     """The closest name is suggested."""
     shown = cli("guide", "poling")
