@@ -1,5 +1,6 @@
 """``income-client guide``: the pages of the guide, in a terminal and in a pipe."""
 
+import re
 from pathlib import Path
 from typing import Final, get_args
 
@@ -8,6 +9,7 @@ import pytest
 import income_client
 from income_client.cli.guide import Page, first_sentence
 from tests.support.cli import Cli
+from tests.support.commands import NAMES
 from tests.support.streams import Terminal
 
 GUIDE: Final = Path(income_client.__file__).parent / "guide"
@@ -57,6 +59,12 @@ def test_a_terminal_gets_the_page_drawn(page: str, columns: int, cli: Cli) -> No
     assert title.removeprefix("# ") in shown.screen
     assert first.split()[0].strip("`") in shown.screen
     assert not any(mark in shown.screen for mark in ("\n## ", "](", "```", ".md)"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_on_the_page_about_commands(name: str) -> None:
+    """A command that is not there is found by nobody."""
+    assert re.search(rf"(`|income-client ){name}\b", (GUIDE / "command-line.md").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
