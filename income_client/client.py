@@ -224,7 +224,8 @@ class IncomeClient:
         environment. A secret is used only with the name and the address beside it.
 
         Args:
-            profile: name of a table below ``profiles``; None for the top level alone.
+            profile: name of a table below ``profiles``; by default that of INCOME_PROFILE, and
+                the top level alone where that is not set.
             path: the file; by default that of INCOME_CONFIG, or
                 ``~/.config/income-client/config.toml``.
             options: other arguments of the constructor, by name, as for ``from_env``.

@@ -2,7 +2,7 @@
 
 An option given in code or on the command line comes before a named profile, that before the
 environment, and that before the file's top level. A file whose path is given comes before the
-environment as well.
+environment as well. INCOME_PROFILE names a profile as an option does, where none is given.
 """
 
 import os
@@ -145,6 +145,7 @@ class Account:
 
 
 KEYS: Final = tuple(fields_dict(Account))
+PROFILE_VARIABLE: Final = "INCOME_PROFILE"
 
 
 def variable(key: str) -> str:
@@ -164,6 +165,8 @@ class Configuration:
     unused: str | None = None
     """The place whose credentials are not used, since they are for another address."""
     profile: str | None = None
+    profiles: tuple[str, ...] = ()
+    """Profiles of the file that was read."""
 
     def auth(self) -> Auth:
         """Return the credentials, or raise a `ConfigurationError` that says what is missing."""
@@ -195,6 +198,9 @@ class Configuration:
         return f"set {variable(key)}{in_file}"
 
     def _explained(self, fault: str) -> str:
+        if self.profile is None and self.profiles and not self.account.is_complete:
+            names = ", ".join(map(_printable, self.profiles))
+            fault += f", or choose a profile of that file with {PROFILE_VARIABLE}: {names}"
         if self.unused is None or self.account.is_complete:
             return self.placed(fault)
         if self.profile is not None:
@@ -247,12 +253,20 @@ def from_file(
     """Return what the environment and a configuration file say together.
 
     Without a path, the file is that of INCOME_CONFIG or the user's own, which is not read
-    where the environment is complete and names no other.
+    where the environment is complete and names no other. Without a profile, it is that of
+    INCOME_PROFILE.
     """
+    of_variable = variables.get(PROFILE_VARIABLE) or None
+    is_of_variable = profile is None and of_variable is not None
+    profile = of_variable if profile is None else profile
     environment = Account.of_variables(variables)
     own = _own_file(variables)
     found = path or _file_to_read(profile, environment, own, variables)
-    top, chosen = (Account(), Account()) if found is None else read_file(found, profile)
+    top, chosen, profiles = (
+        FileSettings()
+        if found is None
+        else read_file(found, profile, is_of_variable=is_of_variable)
+    )
     has_own = bool(chosen.kinds) or chosen.auth_url is not None
     if path is None and has_own and chosen.base_url is None and environment.is_elsewhere(top):
         raise ConfigurationError(
@@ -273,7 +287,12 @@ def from_file(
         sources |= {key: place or variable(key) for key in added}
         account = both
     return Configuration(
-        account=account, sources=sources, file=name, unused=unused, profile=profile
+        account=account,
+        sources=sources,
+        file=name,
+        unused=unused,
+        profile=profile,
+        profiles=profiles,
     )
 
 
@@ -313,22 +332,34 @@ _SHOWN_KEY: Final = re.compile(r"[a-z_]{1,30}")
 _TOML_PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
-def read_file(path: Path, profile: str | None) -> tuple[Account, Account]:
+class FileSettings(NamedTuple):
+    """What a file says at its top level and in the chosen profile, and the profiles that it has."""
+
+    top: Account = Account()
+    chosen: Account = Account()
+    profiles: tuple[str, ...] = ()
+
+
+def read_file(path: Path, profile: str | None, *, is_of_variable: bool = False) -> FileSettings:
     """Return what a file says at its top level, and what it says in a profile.
 
     A symbolic link is followed: what counts is the owner and the mode of the opened file.
     """
     table = _table(path)
-    profiles = table.pop("profiles", {})
+    found = table.pop("profiles", {})
+    profiles: dict[str, Any] = found if isinstance(found, dict) else {}
     top = _account(table, path, "")
     if profile is None:
-        return top, Account()
-    chosen = profiles.get(profile) if isinstance(profiles, dict) else None
+        return FileSettings(top, profiles=tuple(profiles))
+    chosen = profiles.get(profile)
     if not isinstance(chosen, dict):
-        names = ", ".join(map(_printable, profiles)) if isinstance(profiles, dict) else ""
+        names = ", ".join(map(_printable, profiles))
         others = f"; there are {names}" if names else ""
-        raise ConfigurationError(f"{name_of(path)} has no profile {_printable(profile)}{others}")
-    return top, _account(chosen, path, f" of profile {_printable(profile)}")
+        origin = f" (of {PROFILE_VARIABLE})" if is_of_variable else ""
+        missing = f"{name_of(path)} has no profile {_printable(profile)}{origin}"
+        raise ConfigurationError(f"{missing}{others}")
+    account = _account(chosen, path, f" of profile {_printable(profile)}")
+    return FileSettings(top, account, tuple(profiles))
 
 
 def name_of(path: Path) -> str:

@@ -48,6 +48,7 @@ def configure(
 
     Args:
         profile: Save a profile of this name, for commands with --profile NAME.
+            Default: $INCOME_PROFILE, if it is set.
         base_url: Address of the service.
         auth_url: Address of the token endpoint's host. Default: that of the service.
         client_id: Client id, for OAuth 2.0 credentials.
@@ -56,8 +57,10 @@ def configure(
         config: Configuration file. Default: $INCOME_CONFIG or
             ~/.config/income-client/config.toml.
     """
-    from income_client.configuration import MAX_BYTES, default_file, name_of
+    from income_client.configuration import MAX_BYTES, PROFILE_VARIABLE, default_file, name_of
 
+    if profile is None:
+        profile = os.environ.get(PROFILE_VARIABLE) or None
     if profile is not None and not (profile and profile.isprintable()):
         raise ConfigurationError("--profile must be a name in printable characters")
     path = config or default_file()

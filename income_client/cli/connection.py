@@ -39,8 +39,10 @@ _CONFIG_HELP: Final = (
 _FIRST_STEPS: Final = (
     "(income-client configure asks for it; income-client emulate runs a service to try)"
 )
+_CHOICE: Final = "(--profile NAME chooses one too)"
 _PROFILE_HELP: Final = (
-    "Use [profiles.NAME] of the configuration file, which overrides the environment."
+    "Use [profiles.NAME] of the configuration file, which overrides the environment. "
+    "Default: $INCOME_PROFILE."
 )
 
 
@@ -101,7 +103,9 @@ def made_ready(connection: Connection | None = None) -> Ready:
     try:
         return Ready(configuration=configuration, auth=configuration.auth())
     except ConfigurationError as error:
-        if not configuration.account.base_url:
+        if configuration.profiles and not configuration.account.is_complete:
+            error.add_note(_CHOICE)
+        elif not configuration.account.base_url:
             error.add_note(_FIRST_STEPS)
         raise
 

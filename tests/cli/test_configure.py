@@ -57,6 +57,19 @@ def test_what_is_saved_is_read(
     assert "127.0.0.1" in repr(IncomeClient.from_config(profile[1] if profile else None, file))
 
 
+def test_the_profile_of_the_variable_is_saved(
+    cli: Cli, file: Path, income_service: IncomeService
+) -> None:
+    """INCOME_PROFILE is the profile that is saved and tried, as it is the one that is read."""
+    options, secret = options_of(income_service, "oauth2")
+    env = {"INCOME_PROFILE": "staging"}
+    ran = cli("configure", *options, stdin=f"{secret}\n", env=env)
+    assert (ran.status, ran.stdout) == (0, "")
+    assert "use it with --profile staging" in ran.stderr
+    assert file.read_text().startswith("[profiles.staging]\n")
+    assert sorted(cli("applications", "-q", env=env).lines) == sorted(income_service.ids)
+
+
 @pytest.mark.parametrize("kind", ["oauth2", "basic"])
 def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: Path) -> None:
     """A terminal asks for all that is missing, and does not show the secret."""

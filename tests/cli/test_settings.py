@@ -325,6 +325,22 @@ def test_an_account_that_gets_no_token_is_refused(command: str, shell: Cli) -> N
     assert (ran.stdout + ran.stderr).count("token: 403") == 1
 
 
+@pytest.mark.parametrize("top", [(), ('base_url = "https://income.example"',)], ids=len)
+def test_profiles_that_exist_are_named(top: tuple[str, ...], cli: Cli) -> None:
+    """Where settings are missing and the file has profiles, it says which and how to choose."""
+    path = cli.folder / "home/.config/income-client/config.toml"
+    path.parent.mkdir(parents=True)
+    keys = ('base_url = "https://x.example"', 'client_id = "x"', 'client_secret = "canary"')
+    written(path, *top, "[profiles.staging]", *keys, "[profiles.production]", *keys)
+    ran = cli(*LIST)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "with INCOME_PROFILE: staging, production" in ran.stderr
+    assert "--profile NAME" in ran.stderr
+    assert "canary" not in ran.stderr
+    path.unlink()
+    assert "profile" not in cli(*LIST).stderr
+
+
 def test_a_missing_address_comes_with_first_steps(cli: Cli) -> None:
     """Without an address, the message names what saves one and what to try without."""
     ran = cli(*LIST)
@@ -434,6 +450,10 @@ PRECEDENCE: Final[dict[str, tuple[tuple[str, ...], dict[str, str], str]]] = {
     "--profile over environment": (("--profile", "two"), NAMED, "profile"),
     "both over environment": ((*AS_HAND, "--profile", "two"), {}, "profile"),
     "--config over file of a variable": (AS_HAND, {"INCOME_CONFIG": "{other}"}, "top"),
+    "INCOME_PROFILE over environment": ((), {"INCOME_PROFILE": "two"}, "profile"),
+    "INCOME_PROFILE with --config": (AS_HAND, {"INCOME_PROFILE": "two"}, "profile"),
+    "--profile over INCOME_PROFILE": (("--profile", "two"), {"INCOME_PROFILE": "x"}, "profile"),
+    "INCOME_PROFILE that is empty": ((), {"INCOME_PROFILE": ""}, "environment"),
     "empty profile under environment": (("--profile", "three"), NAMED, "environment"),
     "--config with empty profile": ((*AS_HAND, "--profile", "three"), {}, "top"),
 }

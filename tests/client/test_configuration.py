@@ -97,6 +97,7 @@ def without_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for key in KEYS:
         monkeypatch.delenv(f"INCOME_{key.upper()}", raising=False)
     monkeypatch.delenv("INCOME_CONFIG", raising=False)
+    monkeypatch.delenv("INCOME_PROFILE", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
@@ -155,6 +156,21 @@ def test_the_file_of_the_variable_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     """INCOME_CONFIG names it."""
     monkeypatch.setenv("INCOME_CONFIG", str(written(tmp_path / "file", FILE)))
     assert repr(IncomeClient.from_config()) == "<IncomeClient of top.example>"
+
+
+def test_the_variable_chooses_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INCOME_PROFILE is what profile is where that is not given, over the other variables too."""
+    path = written(tmp_path / "config/income-client/config.toml", FILE)
+    for name, value in (BASIC | {"INCOME_BASE_URL": "https://variables.example"}).items():
+        monkeypatch.setenv(name, value)
+    for value, host in (("two", "two.example"), ("", "variables.example")):
+        monkeypatch.setenv("INCOME_PROFILE", value)
+        assert repr(IncomeClient.from_config()) == f"<IncomeClient of {host}>"
+        assert repr(IncomeClient.from_config("two")) == "<IncomeClient of two.example>"
+        assert repr(IncomeClient.from_env()) == "<IncomeClient of variables.example>"
+    monkeypatch.setenv("INCOME_PROFILE", "three")
+    with pytest.raises(ConfigurationError, match=r"no profile three \(of INCOME_PROFILE\); there"):
+        IncomeClient.from_config(path=path)
 
 
 UNUSABLE: Final = {
