@@ -69,7 +69,9 @@ class FilePool(Pool):
             "Accept-Encoding": "identity",
         }
         self._proxy = None if proxy is None else URL(proxy.reveal())
-        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(SocketLimits)
+        self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(
+            partial(SocketLimits, connections=self.connections)
+        )
 
     async def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> "FileReply":
         """Ask for a file once, and return the reply: a context that ends with its connection."""

@@ -51,11 +51,23 @@ class UsedConnectionError(Exception):
 
 
 class LostError(Exception):
-    """A connection that broke; unlike aiohttp's own errors, it makes aiohttp send nothing again."""
+    """A connection that broke; unlike aiohttp's own errors, it makes aiohttp send nothing again.
 
-    def __init__(self, fault: ConnectionFault) -> None:
+    ``was_used`` says that it had served before, and that nothing came in reply to this request.
+    """
+
+    def __init__(self, fault: ConnectionFault, *, was_used: bool = False) -> None:
         super().__init__()
         self.fault = fault
+        self.was_used = was_used
+
+
+class StaleConnectionError(Exception):
+    """A request went out on a used connection that was dead; the next one goes out on a new one."""
+
+    def __init__(self, failure: TransportError) -> None:
+        super().__init__()
+        self.failure = failure
 
 
 FAILURES: Final[tuple[type[Exception], ...]] = (
@@ -69,7 +81,7 @@ FAILURES: Final[tuple[type[Exception], ...]] = (
 UNASKED: Final = ConnectionFault("bytes came before anything was asked")
 _UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)
 _UNREACHABLE: Final = ConnectionFault("host not reachable")
-_SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededError)
+SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededError)
 _RESET: Final = ConnectionFault("connection reset")
 _CUT_SHORT: Final = ConnectionFault("body cut short or unreadable")
 _REFUSED_BY_PROXY: Final = ConnectionFault("proxy refused the connection")
@@ -95,7 +107,7 @@ _BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
     aiohttp.ClientProxyConnectionError: ConnectionFault("proxy not reachable"),
     aiohttp.ClientHttpProxyError: _REFUSED_BY_PROXY,
     aiohttp.ConnectionTimeoutError: ConnectionFault("no connection in time", DeadlineExceededError),
-    TimeoutError: _SILENT,
+    TimeoutError: SILENT,
     aiohttp.ServerDisconnectedError: ConnectionFault("connection closed without a reply"),
     aiohttp.ClientPayloadError: _CUT_SHORT,
     aiohttp.ClientResponseError: _NOT_HTTP,
@@ -128,7 +140,7 @@ _BY_NUMBER: Final[Mapping[int | None, ConnectionFault]] = {
     errno.ECONNREFUSED: ConnectionFault("connection refused"),
     errno.ECONNRESET: _RESET,
     errno.EPIPE: _RESET,
-    errno.ETIMEDOUT: _SILENT,
+    errno.ETIMEDOUT: SILENT,
     errno.EHOSTUNREACH: _UNREACHABLE,
     errno.ENETUNREACH: _UNREACHABLE,
 }

@@ -35,7 +35,7 @@ from income_client.settings import (
 )
 
 from .endpoints import Request, Response, token_request
-from .faults import without_frames
+from .faults import StaleConnectionError, without_frames
 from .replies import label
 from .retry import Chance, Deadline, Deadlines, FinalError, Gate, Pacer, Retrier, RetryBudget
 from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
@@ -152,7 +152,7 @@ class SessionManager:
 
     def _set_timeouts(self, timeouts: Timeouts) -> None:
         self.timeouts: Timeouts = timeouts
-        self.limits: SocketLimits = SocketLimits(timeouts)
+        self.limits: SocketLimits = SocketLimits(timeouts, self.transport.pool.connections)
         self.deadlines: Deadlines = Deadlines(timeouts.deadline)
 
 
@@ -167,6 +167,7 @@ class _Sending:
         self._deadline_at = self._now() + session.deadlines.seconds
         self._watch: CallWatch | None = None
         self._sent = 0
+        self._has_left_stale = False
 
     async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make attempts within the deadline, and report how that ends."""
@@ -209,7 +210,12 @@ class _Sending:
             del failure
 
     async def send(self, headers: Mapping[str, str], read: Read[T]) -> T:
-        """Send the request once, and report what comes of it."""
+        """Send the request once, and report what comes of it.
+
+        Raises `StaleConnectionError` if it is to be sent again at once: that a connection of the
+        pool was dead says nothing about the service. Once in a call, so that a request which the
+        service cannot answer is not repeated for long.
+        """
         session = self._session
         self._sent += 1
         started_at = self._now()
@@ -217,11 +223,21 @@ class _Sending:
             self._watch.sent()
         try:
             result = await session.transport.send(self._request, headers, session.limits, read)
+        except StaleConnectionError as stale:
+            failure = stale.failure
         except IncomeClientError as error:
             self._report(started_at, error.status, error)
             raise
-        self._report(started_at, _OK, result)
-        return result
+        else:
+            self._report(started_at, _OK, result)
+            return result
+        self._report(started_at, None, failure)
+        if self._has_left_stale:
+            raise failure
+        self._has_left_stale = True
+        if self._watch is not None:
+            self._watch.retried(failure, 0.0)
+        raise StaleConnectionError(failure)
 
     def _report(self, started_at: float, status: int | None, outcome: object) -> None:
         """Report how an attempt ended, to the listeners and the log."""
@@ -250,8 +266,12 @@ async def _new_token(
     }
 
     async def attempt() -> Token:
-        sent_at = session.clock.monotonic()
-        return await sending.send(headers, partial(read_token, sent_at=sent_at))
+        while True:
+            sent_at = session.clock.monotonic()
+            try:
+                return await sending.send(headers, partial(read_token, sent_at=sent_at))
+            except StaleConnectionError:
+                continue
 
     return await sending.run(attempt)
 
@@ -262,7 +282,7 @@ class _Call(_Sending, Generic[T]):
     def __init__(self, session: SessionManager, request: Request, read: Read[T]) -> None:
         super().__init__(session, request, session.gate)
         self._read = read
-        self._has_repeated = False
+        self._refusals = 0
 
     async def result(self) -> T:
         """Return what is read from the reply."""
@@ -283,37 +303,40 @@ class _Call(_Sending, Generic[T]):
                 token = self._ready_token() if session.pacer is None else None
                 if token is None:
                     token = await self._next_token(ahead=False)
-                try:
-                    return await self.send(token.headers, self._read)
-                except AuthenticationError as error:
-                    refusal = error
-                if self._has_repeated or not session.credentials.invalidate(token):
-                    raise refusal
-                self._has_repeated = True
-                return await self._repeated(refusal)
+                return await self._answer(token)
             finally:
                 session.slots.release()
 
-    async def _repeated(self, refusal: AuthenticationError) -> T:
-        """Repeat the call with another token; with a third if the second is a shared one."""
-        token = await self._token_after(refusal)
-        try:
-            return await self.send(token.headers, self._read)
-        except AuthenticationError as error:
-            # The token of another process may have been revoked together with the first.
-            if not token.is_shared or not self._session.credentials.invalidate(token):
-                raise
-            refusal = error
-        token = await self._token_after(refusal)
-        return await self.send(token.headers, self._read)
+    async def _answer(self, token: Token) -> T:
+        """Send the request; again after a dead connection of the pool or a refused token.
 
-    async def _token_after(self, refusal: AuthenticationError) -> Token:
-        # The call keeps its slot: if it queued again, the calls ahead of it could use up the new
-        # token before its turn came.
-        token = await self._next_token(ahead=True)
-        if self._watch is not None:
-            self._watch.retried(refusal, 0.0)
-        return token
+        The call keeps its slot: if it queued again, the calls ahead of it could use up the new
+        token before its turn came.
+        """
+        while True:
+            refusal = None
+            try:
+                return await self.send(token.headers, self._read)
+            except StaleConnectionError:
+                pass  # reported already
+            except AuthenticationError as error:
+                refusal = error
+            if refusal is not None and not self._drop(token):
+                raise refusal
+            token = await self._next_token(ahead=True)
+            if refusal is not None and self._watch is not None:
+                self._watch.retried(refusal, 0.0)
+
+    def _drop(self, token: Token) -> bool:
+        """Drop a refused token; return whether the call is repeated with another one.
+
+        It is once, and once more if the second is shared: the token of another process may have
+        been revoked together with the first.
+        """
+        if self._refusals > token.is_shared:
+            return False
+        self._refusals += 1
+        return self._session.credentials.invalidate(token)
 
     def _ready_token(self) -> Token | None:
         """Return the token to send, None while the gate or the token has to be waited for."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
 from yarl import URL
@@ -35,9 +36,11 @@ from income_client.settings import Secret, Timeouts, check_count, check_flag, ch
 from .endpoints import Addresses, Request, Response, check_route
 from .faults import (
     FAILURES,
+    SILENT,
     UNASKED,
     ConnectionFault,
     LostError,
+    StaleConnectionError,
     UsedConnectionError,
     fault_of,
 )
@@ -72,17 +75,34 @@ _HEADER_TEXT: Final = re.compile(r"[ -~]{1,256}")
 _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 """After these aiohttp sends a GET again by itself."""
 
+_LONG_SILENCE: Final = 0.1
+"""Share of the longest silence after which a caller who gives up has waited for nothing."""
+
 
 class _Watch(asyncio.Protocol):
     """Passes what a transport receives to aiohttp's protocol, and notes bytes that come unasked."""
 
-    def __init__(self, protocol: "ResponseHandler", transport: asyncio.Transport) -> None:
+    def __init__(
+        self, protocol: "ResponseHandler", transport: asyncio.Transport, origin: URL
+    ) -> None:
         self._protocol = protocol
+        self.transport = transport
+        self.origin = origin
         self.has_unread = _unread(transport)
         self.came_unasked = False
+        self.is_given_up = False
+        """Whether it is as good as dead, as far as is known by now."""
+        self.user: Connection | None = None
+        """Who has, or had, taken the connection from the pool."""
         self._asked: Connection | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection was given back to the pool, or closed."""
+        return self.user is None or self.user.protocol is None
+
     def data_received(self, data: bytes) -> None:
+        self.is_given_up = False
         if self._asked is None or self._asked.protocol is None:
             self.came_unasked = True
         # Also then: the owner of a borrowed session may have asked for it.
@@ -106,10 +126,41 @@ class _Watch(asyncio.Protocol):
         self._protocol.resume_writing()
 
 
+class Connections:
+    """The connections that a pool has used and that still exist; or those of a caller's pool."""
+
+    def __init__(self, *, is_own: bool = True) -> None:
+        self._is_own = is_own
+        self._watches: WeakSet[_Watch] = WeakSet()
+
+    def add(self, watch: _Watch) -> None:
+        """Note a connection when it is used for the first time."""
+        self._watches.add(watch)
+
+    def give_up_idle(self, url: URL) -> None:
+        """Close the idle connections to the host of an address, where a used one has failed.
+
+        After a suspend, behind a gateway that has forgotten them, or if a server has died, they
+        are as dead as that one. Those of a caller's pool are closed when a request of ours gets
+        them: until then, one that seems idle here may be in use by the caller.
+        """
+        origin = url.origin()
+        for watch in tuple(self._watches):
+            if watch.is_idle and watch.origin == origin:
+                watch.is_given_up = True
+                if self._is_own:
+                    watch.transport.abort()
+
+
+_BORROWED: Final[WeakKeyDictionary[aiohttp.BaseConnector, Connections]] = WeakKeyDictionary()
+"""Those of callers' pools, which several clients may share."""
+
+
 class WatchedReply(aiohttp.ClientResponse):
     """A reply that still knows its connection after that was given back to the pool."""
 
     transport: asyncio.Transport | None = None
+    is_on_used_connection: bool = False
 
 
 class WatchedRequest(aiohttp.ClientRequest):
@@ -122,6 +173,10 @@ class WatchedRequest(aiohttp.ClientRequest):
 
     silence: tuple[Deadlines, Deadline] | None = None
     """Limits the wait for the reply, from the moment when the request is written."""
+    connections: Connections | None = None
+    """Those of its pool."""
+    is_on_used_connection: bool = False
+    """Whether it was written to a connection that had served before."""
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Write the request to a connection, which aiohttp closes if this raises."""
@@ -131,21 +186,28 @@ class WatchedRequest(aiohttp.ClientRequest):
         watch = transport.get_protocol()
         is_new = not isinstance(watch, _Watch)
         if not isinstance(watch, _Watch):
-            watch = _Watch(protocol, transport)
+            watch = _Watch(protocol, transport, self.url.origin())
             transport.set_protocol(watch)
-        is_lost = bool(watch.has_unread()) and await _is_lost(watch, conn)
-        if is_lost or watch.came_unasked or protocol.should_close:
+            if self.connections is not None:
+                self.connections.add(watch)
+        watch.user = conn
+        is_lost = conn.closed or (bool(watch.has_unread()) and await _is_lost(watch, conn))
+        if is_lost or watch.is_given_up or watch.came_unasked or protocol.should_close:
             if not is_new:
+                # Inside TLS, closing in order would wait for an answer.
+                transport.abort()
                 raise UsedConnectionError
             if is_lost:
                 raise protocol.exception() or aiohttp.ServerDisconnectedError
             raise LostError(UNASKED)
+        self.is_on_used_connection = not is_new
         if self.silence is not None:
             deadlines, deadline = self.silence
             deadlines.start(deadline)
         reply = await super().send(conn)
         if isinstance(reply, WatchedReply):
             reply.transport = transport
+            reply.is_on_used_connection = not is_new
         if not watch.expect(conn):
             # It came while a trace hook held the request up.
             reply.close()
@@ -181,16 +243,17 @@ class SocketLimits:
     """Limits connecting and silence, for requests with the same timeouts.
 
     All that wait for a service share one timer, while aiohttp's own limit of silence starts and
-    stops one twice for each reply.
+    stops one twice for each reply. ``connections`` are those of the pool that the requests use.
     """
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: Timeouts, connections: Connections) -> None:
         self.connecting: Final = aiohttp.ClientTimeout(
             total=None, connect=timeouts.connect, sock_connect=timeouts.connect
         )
         self.middlewares: Final = (self._send,)
         self.read: Final = timeouts.read
         self._silences = Deadlines(timeouts.read)
+        self._connections = connections
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """Return itself: libraries that mock aiohttp copy the arguments of a request."""
@@ -201,18 +264,31 @@ class SocketLimits:
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Send once: aiohttp would repeat a GET, which is up to the retry policy."""
+        if not isinstance(request, WatchedRequest):
+            raise TypeError("the session makes requests that are watched")
+        request.connections = self._connections
         with Deadline(self._silences) as silence:
-            if isinstance(request, WatchedRequest):
-                request.silence = self._silences, silence
+            request.silence = self._silences, silence
             while True:
                 try:
                     return await handler(request)
                 except UsedConnectionError:
+                    # It is closed now, and a new connection is never refused: this ends.
                     continue
                 except _REPEATED as error:
                     fault = fault_of(error)
-                raise LostError(fault)
-        raise aiohttp.SocketTimeoutError
+                except asyncio.CancelledError:
+                    left = silence.ends_at - asyncio.get_running_loop().time()
+                    if request.is_on_used_connection and left < (1 - _LONG_SILENCE) * self.read:
+                        self._connections.give_up_idle(request.url)
+                    raise
+                raise self._lost(request, fault)
+        raise self._lost(request, SILENT)
+
+    def _lost(self, request: WatchedRequest, fault: ConnectionFault) -> LostError:
+        if request.is_on_used_connection:
+            self._connections.give_up_idle(request.url)
+        return LostError(fault, was_used=request.is_on_used_connection)
 
     async def body(self, reply: aiohttp.ClientResponse, most: int) -> bytes | None:
         """Read a body, or return None as soon as it is longer than that."""
@@ -245,6 +321,9 @@ class Pool:
         self._borrowed = borrowed
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.connections: Connections = Connections()
+        if borrowed is not None and borrowed.connector is not None:
+            self.connections = _BORROWED.setdefault(borrowed.connector, Connections(is_own=False))
         self.replies: set[aiohttp.ClientResponse] = set()
         self.is_closed: bool = False
 
@@ -338,8 +417,10 @@ class Transport:
         """Send a request once, and return what is read from its reply.
 
         That has no body unless its status is 200. Where ``read`` refuses such a one, the connection
-        is closed: what follows on it may be shifted by a reply.
+        is closed: what follows on it may be shifted by a reply. Raises `StaleConnectionError` where
+        a used connection was dead.
         """
+        reply: aiohttp.ClientResponse | None = None
         try:
             reply = await self.pool.open().request(
                 "GET" if request.form is None else "POST",
@@ -364,6 +445,9 @@ class Transport:
             raise
         except Exception as error:  # noqa: BLE001 - judged there
             fault = self.pool.fault_of(error)
+            is_stale = isinstance(error, LostError) and error.was_used
+            if isinstance(reply, WatchedReply) and reply.is_on_used_connection:
+                self.pool.connections.give_up_idle(reply.url)
         else:
             try:
                 return read(response)
@@ -371,6 +455,8 @@ class Transport:
                 if response.status == _OK and isinstance(reply, WatchedReply) and reply.transport:
                     reply.transport.abort()
                 raise
+        if is_stale:
+            raise StaleConnectionError(fault.error(request))
         raise fault.error(request)
 
     def host_of(self, request: Request) -> str | None:

@@ -73,15 +73,17 @@ async def test_a_silent_service_is_given_up(sent: str) -> None:
 
 
 async def test_a_call_is_not_sent_again_behind_the_policy() -> None:
-    """Aiohttp repeats a GET on a used connection, unless it is kept from that."""
+    """Aiohttp repeats a GET, unless it is kept from that; what the client repeats, it counts."""
     async with (
         serving(always(application("app-1"), None)) as server,
         IncomeClient(server.url, auth=BASIC, retry=ONCE, clock=JumpingClock()) as client,
     ):
         await client.get_application("app-1")
-        with pytest.raises(ConnectionFailedError, match="closed without a reply"):
+        with pytest.raises(ConnectionFailedError, match="closed without a reply") as caught:
             await client.get_application("app-1")
-        assert len(server.seen) == 2
+        # One on the used connection, which was dead, and the one that the policy allows.
+        assert caught.value.attempts == 2
+        assert len(server.seen) == 3
 
 
 async def test_a_request_for_a_file_is_not_sent_again_behind_the_policy(tmp_path: Path) -> None:

@@ -170,6 +170,26 @@ async def test_a_broken_connection_is_not_retried_behind_our_back(kind: str) -> 
 
 
 @every
+async def test_one_dead_connection_is_enough(kind: str) -> None:
+    """After the first failure on a used connection, the idle ones are closed."""
+    together = asyncio.Barrier(8)
+    dead: set[asyncio.StreamWriter] = set()
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        if len(server.seen) <= 8:
+            await together.wait()
+        return None if writer in dead else reply()
+
+    async with open_door(kind, answer) as (door, server):
+        await asyncio.gather(*[door.ask() for _ in range(8)])
+        dead |= server.connections
+        failure_in(await door.ask())
+        for _ in range(3):
+            assert await door.ask() == b"{}"
+        assert len(server.seen) == 12
+
+
+@every
 async def test_nobody_at_the_address_is_told(kind: str) -> None:
     """The connection was refused: nothing was sent."""
     async with serving(always(reply())) as server:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
+import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,9 +31,13 @@ from income_client import (
     TokenError,
     UnexpectedResponseError,
 )
+from income_client.events import CallFinished, RequestRetried
 from income_client.testing import JumpingClock
+from tests.support.loop_time import LoopTime
+from tests.support.lost_connections import Death, Way, mortal
 from tests.support.ordered_clock import OrderedClock
 from tests.support.token_service import (
+    CREDENTIALS,
     CUT,
     Answer,
     Asked,
@@ -525,6 +530,188 @@ async def test_a_call_that_succeeds_at_once_never_sleeps() -> None:
         assert (len(service.calls), clock.slept) == (100, [])
 
 
+# Connections that have died in the pool
+
+ALL_AT_ONCE = 16
+
+
+async def get(client: IncomeClient, name: str) -> None:
+    """Make a call, and check its result."""
+    assert (await client.get_application(name)).application_id == name
+
+
+@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("death", [Death.RESET, Death.CLOSED, Death.SILENT])
+async def test_no_call_is_lost_when_all_idle_connections_are_dead(
+    death: Death, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one that fails costs neither an attempt nor a pause, the others cost nothing."""
+    once_and_no_budget = RetryPolicy(max_attempts=1, budget=0)
+    time = LoopTime(monkeypatch)
+    async with mortal(death, way, retry=once_and_no_budget) as (service, client, events):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        events.clear()
+        for number in range(6):
+            call = asyncio.create_task(get(client, f"next-{number}"))
+            if death is Death.SILENT and number == 0:
+                await until(lambda: len(service.over) > ALL_AT_ONCE)
+                time.advance(31)
+            await call
+        (first, *others) = service.over[ALL_AT_ONCE:]
+        assert first < ALL_AT_ONCE
+        # All the others went over one new connection, and the dead ones are closed.
+        assert others == [ALL_AT_ONCE] * 6
+        # A silent one does not even notice that.
+        await until(lambda: service.open_connections - {first} == {ALL_AT_ONCE})
+    (retried,) = [event for event in events if isinstance(event, RequestRetried)]
+    assert (retried.attempt, retried.pause) == (1, 0)
+    finished = [event for event in events if isinstance(event, CallFinished)]
+    assert [event.attempts for event in finished] == [2, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("death", [Death.RESET, Death.CLOSED])
+async def test_calls_at_once_over_dead_connections_all_succeed(death: Death) -> None:
+    """Each of them finds out by itself, and is sent twice."""
+    async with mortal(death, retry=ONCE) as (service, client, _):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        await asyncio.gather(*[get(client, f"next-{n}") for n in range(ALL_AT_ONCE)])
+        assert len(service.over) == 3 * ALL_AT_ONCE
+
+
+async def test_a_connection_in_use_is_left_alone() -> None:
+    """Its own call is answered, and it serves the next ones."""
+    async with mortal(Death.RESET) as (service, client, _):
+        await service.fill(client, 4)
+        service.held["slow"] = asyncio.Event()
+        slow = asyncio.create_task(get(client, "slow"))
+        await until(lambda: len(service.over) == 5)
+        in_use = service.over[4]
+        service.die(but=in_use)
+        await get(client, "next-1")
+        assert service.over[6] == 4
+        service.held["slow"].set()
+        await slow
+        await get(client, "next-2")
+        await get(client, "next-3")
+        assert service.over[7:] == [4, in_use]
+        assert service.open_connections == {4, in_use}
+
+
+async def test_a_borrowed_connection_that_its_owner_uses_is_left_alone() -> None:
+    """Though a call of the client has used it before, and finds others dead."""
+    async with (
+        aiohttp.ClientSession() as session,
+        mortal(Death.RESET, session=session) as (service, client, _),
+    ):
+        await service.fill(client, 2)
+        service.held["slow"] = asyncio.Event()
+        url = f"{service.server.url}/v1/income/applications/slow"
+
+        async def use() -> None:
+            async with session.get(url) as answer:
+                assert (await answer.json())["application_id"] == "slow"
+
+        owner = asyncio.create_task(use())
+        await until(lambda: len(service.over) == 3)
+        in_use = service.over[2]
+        service.die(but=in_use)
+        await get(client, "next-1")
+        service.held["slow"].set()
+        await owner
+        assert service.over[3:] == [1 - in_use, 2]
+
+
+async def test_a_reply_that_is_cut_costs_an_attempt() -> None:
+    """The service had begun to answer; the retry goes over a new connection all the same."""
+    async with mortal(Death.CUT, retry=RetryPolicy(max_attempts=2)) as (service, client, _):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        await get(client, "next-1")
+        assert service.over[ALL_AT_ONCE + 1 :] == [ALL_AT_ONCE]
+        service.die()
+        with pytest.raises(ConnectionFailedError) as caught:
+            await get(client.with_options(retry=ONCE), "next-2")
+        assert caught.value.attempts == 1
+
+
+async def test_a_service_that_loses_every_connection_is_not_asked_for_ever() -> None:
+    """One request for nothing, and as many as the policy allows."""
+    async with mortal(Death.RESET) as (service, client, _):
+        await service.fill(client, 2)
+        service.is_always_deadly = True
+        with pytest.raises(ConnectionFailedError) as caught:
+            await get(client, "next")
+        assert caught.value.attempts == 4
+        assert service.over[3:] == [2, 3, 4]
+
+
+async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
+    """The token endpoint and the service are one host here, with the same connections."""
+    clock = JumpingClock()
+    options: dict[str, Any] = {"auth": CREDENTIALS, "clock": clock, "retry": ONCE}
+    async with mortal(Death.RESET, **options) as (service, client, _):
+        await get(client, "first")
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        clock.advance(4000)
+        before = len(service.over)
+        await get(client, "next")
+        assert service.over[before + 1 :] == [ALL_AT_ONCE] * 2
+        paths = [seen.path.rpartition("/")[2] for seen in service.server.seen[before:]]
+        assert paths == ["token", "token", "next"]
+
+
+@pytest.mark.parametrize("giving_up", ["deadline", "timeout of the caller"])
+async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(
+    giving_up: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing came for long, the next call does not find out for itself."""
+    time = LoopTime(monkeypatch)
+    async with mortal(Death.SILENT) as (service, client, _):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        hurried = client.with_options(deadline=20) if giving_up == "deadline" else client
+        call = asyncio.create_task(asyncio.wait_for(get(hurried, "lost"), 25))
+        await until(lambda: len(service.over) > ALL_AT_ONCE)
+        time.advance(26)
+        with pytest.raises((DeadlineExceededError, TimeoutError)):
+            await call
+        await get(client, "next")
+        assert service.over[ALL_AT_ONCE + 1 :] == [ALL_AT_ONCE]
+
+
+async def test_calls_that_are_cancelled_early_close_no_other_connection() -> None:
+    """A caller who changes his mind says nothing about the connections."""
+    async with mortal(Death.RESET) as (service, client, _):
+        await service.fill(client, 4)
+        service.held["slow"] = asyncio.Event()
+        call = asyncio.create_task(get(client, "slow"))
+        await until(lambda: len(service.over) == 5)
+        call.cancel()
+        await asyncio.wait([call])
+        for number in range(3):
+            await get(client, f"next-{number}")
+        assert {*service.over[5:], service.over[4]} == {0, 1, 2, 3}
+
+
+async def test_a_repeated_request_waits_for_its_turn() -> None:
+    """``max_rate`` counts it, and it goes ahead of calls that were not sent yet."""
+    clock = OrderedClock()
+    async with mortal(Death.RESET, clock=clock, max_rate=1) as (service, client, _):
+        await get(client, "first")
+        service.die()
+        calls = [asyncio.create_task(get(client, name)) for name in ("next", "last")]
+        await clock.let_pass(1)
+        assert service.over == [0, 0]
+        await clock.let_pass(1)
+        assert [seen.path.rpartition("/")[2] for seen in service.server.seen][2:] == ["next"]
+        await clock.let_pass(1)
+        await asyncio.gather(*calls)
+        assert service.over == [0, 0, 1, 1]
+
+
 # All of it together
 
 REPLIES = {
@@ -557,13 +744,18 @@ def test_whatever_the_service_replies_the_limits_hold(
     rate: float | None,
     concurrency: int,
 ) -> None:
-    """For any replies: no excess request, no retry beyond the budget, no pause too long."""
+    """For any replies: no excess request, no retry beyond the budget, no pause too long.
+
+    A call is repeated once, for nothing, after its first cut on a used connection.
+    """
     left = {str(number): list(script) for number, script in enumerate(scripts)}
     seen: dict[str, list[str]] = {name: [] for name in left}
+    lost: dict[str, list[bool]] = {name: [] for name in left}
 
     async def answer(asked: Asked) -> bytes:
         kind = left[asked.name].pop(0) if left[asked.name] else "page"
         seen[asked.name].append(kind)
+        lost[asked.name].append(kind == "cut" and not asked.is_first)
         return REPLIES[kind]
 
     async def play() -> None:
@@ -581,10 +773,11 @@ def test_whatever_the_service_replies_the_limits_hold(
             calls = len(service.calls)
         retries = 0
         for (name, kinds), outcome in zip(seen.items(), found, strict=True):
-            assert len(kinds) <= most, name
+            counted = len(kinds) - any(lost[name][:-1])
+            assert counted <= most, name
             assert not FINAL.intersection(kinds[:-1]), name
             assert (outcome == "done") == (kinds[-1:] == ["page"]), name
-            retries += max(0, len(kinds) - 1)
+            retries += max(0, counted - 1)
         # Each success refills the budget by at most 5.
         assert 5 * retries <= budget + 5 * found.count("done")
         assert calls == sum(map(len, seen.values()))

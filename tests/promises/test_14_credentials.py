@@ -25,6 +25,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock, make_document
+from tests.support.fronts import tunnelling
 from tests.support.payloads import APPLICATION, DOCUMENTS
 from tests.support.scripted_server import (
     ScriptedServer,
@@ -240,34 +241,6 @@ async def test_an_impostor_gets_nothing(fault: str, auth: Any) -> None:
 
 
 # Proxies
-
-
-@contextlib.asynccontextmanager
-async def tunnelling(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Run a proxy that tunnels to a local port; yield its URL, and what it sees."""
-    sees: list[bytes] = []
-
-    async def relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(OSError):
-                while piece := await source.read(65536):
-                    sees.append(piece)
-                    sink.write(piece)
-                    await sink.drain()
-        finally:
-            sink.close()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sees.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(b"HTTP/1.1 200 X\r\n\r\n")
-        there, onward = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(relay(reader, onward), relay(there, writer))
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    try:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", sees
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("auth", [BASIC, OAUTH], ids=["basic", "oauth2"])

@@ -32,6 +32,8 @@ class Asked:
     """The access token it carried; empty for a token request."""
     at: float
     """Seconds of the clock since the service was started."""
+    is_first: bool
+    """Whether it was the first one on its connection."""
 
 
 class Clock(Protocol):
@@ -160,8 +162,10 @@ async def running(
         with contextlib.suppress(
             asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError
         ):
+            is_first = True
             while True:
-                asked = await _read(reader, lambda: clock.monotonic() - began)
+                asked = await _read(reader, lambda: clock.monotonic() - began, is_first)
+                is_first = False
                 service.asked.append(asked)
                 answer = token_request or service.issue if asked.is_token else call or service.admit
                 out = await answer(asked)
@@ -186,7 +190,7 @@ async def running(
         await until(lambda: asyncio.all_tasks() == before)
 
 
-async def _read(reader: asyncio.StreamReader, now: Callable[[], float]) -> Asked:
+async def _read(reader: asyncio.StreamReader, now: Callable[[], float], is_first: bool) -> Asked:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     path, _, query = first.split(" ")[1].partition("?")
@@ -198,6 +202,7 @@ async def _read(reader: asyncio.StreamReader, now: Callable[[], float]) -> Asked
         name=parse_qs(query).get("application_reference_id", [""])[0],
         token="" if is_token else headers.get("authorization", "").removeprefix("Bearer "),
         at=now(),
+        is_first=is_first,
     )
 
 

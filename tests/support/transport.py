@@ -8,6 +8,7 @@ from income_client.errors import (
     IncomeClientError,
 )
 from income_client.http.endpoints import Request, Response, addresses, get_application
+from income_client.http.faults import StaleConnectionError
 from income_client.http.transport import SocketLimits, Transport
 from income_client.settings import Timeouts
 from tests.support.scripted_server import Answer, ScriptedServer, serving
@@ -38,9 +39,10 @@ async def send(
 ) -> Response | IncomeClientError:
     """Send one request; an error is returned, as the session raises it."""
     try:
-        return await transport.send(
-            request, HEADERS, SocketLimits(Timeouts(read=read)), lambda response: response
-        )
+        limits = SocketLimits(Timeouts(read=read), transport.pool.connections)
+        return await transport.send(request, HEADERS, limits, lambda response: response)
+    except StaleConnectionError as stale:
+        return stale.failure
     except IncomeClientError as error:
         return error.again()
 
