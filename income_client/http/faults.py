@@ -89,6 +89,10 @@ _NOT_HTTP: Final = ConnectionFault("what came is not HTTP")
 _ENCODED: Final = ConnectionFault("the reply has a Content-Encoding that was not asked for")
 _UNDECODABLE: Final = ConnectionFault("the body could not be decompressed")
 _HANDSHAKE: Final = ConnectionFault("TLS handshake failed")
+_HANDSHAKE_BROKEN_OFF: Final = ConnectionFault(
+    "connected, but the other side broke off the TLS handshake; "
+    "it may serve no TLS there, or require a client certificate"
+)
 _REFUSED_HANDSHAKE: Final = ConnectionFault(
     "TLS handshake refused by the other side, which may require a client certificate"
 )
@@ -133,6 +137,9 @@ _BY_TLS_REASON: Final[Mapping[str, ConnectionFault]] = {
 _UNDECODED: Final = "Can not decode content-encoding"
 """What aiohttp says of a body that it cannot decompress."""
 
+_BROKEN_OFF: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+"""What asyncio raises for it, without a number where the other side has closed in order."""
+
 _RAISED_IN: Final = "raised in:\n"
 _WORTH_ANOTHER_TRY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -153,6 +160,8 @@ def fault_of(error: BaseException) -> ConnectionFault:
     tls = _TLS_REASON.search(str(error)) if isinstance(error, OSError) else None
     if tls is not None and tls["reason"] in _BY_TLS_REASON:
         return _BY_TLS_REASON[tls["reason"]]
+    if _is_handshake_broken_off(error):
+        return _HANDSHAKE_BROKEN_OFF
     for cls in type(error).__mro__:
         fault = _BY_CLASS.get(cls)
         if fault is not None:
@@ -169,6 +178,13 @@ def without_frames(bug: Exception) -> Exception:
         bug.add_note(_RAISED_IN + "".join(traceback.format_tb(bug.__traceback__)))
     bug.__cause__ = bug.__context__ = None
     return bug.with_traceback(None)
+
+
+def _is_handshake_broken_off(error: BaseException) -> bool:
+    """Return whether a connection ended within the TLS handshake: before, it would be refused."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return False
+    return error.args[0].is_ssl and isinstance(error.os_error, _BROKEN_OFF)
 
 
 def _closer(fault: ConnectionFault, error: Any) -> ConnectionFault:

@@ -13,6 +13,11 @@ from income_client.errors import ConnectionFailedError, DeadlineExceededError
 from income_client.http.endpoints import get_application
 from income_client.http.faults import fault_of
 
+BROKEN_OFF = (
+    "connected, but the other side broke off the TLS handshake; "
+    "it may serve no TLS there, or require a client certificate"
+)
+PLAIN: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=False)
 KEY: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=True)
 
 
@@ -23,6 +28,13 @@ KEY: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=True)
         (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "x")), "host name not found"),
         (aiohttp.ClientProxyConnectionError(KEY, OSError(1, "x")), "proxy not reachable"),
         (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "x")), "TLS handshake failed"),
+        (aiohttp.ClientConnectorError(KEY, ConnectionResetError()), BROKEN_OFF),
+        (aiohttp.ClientConnectorError(KEY, ConnectionResetError(104, "x")), BROKEN_OFF),
+        (aiohttp.ClientConnectorError(KEY, ConnectionAbortedError()), BROKEN_OFF),
+        (
+            aiohttp.ClientConnectorError(PLAIN, ConnectionResetError(errno.ECONNRESET, "x")),
+            "connection reset",
+        ),
         (aiohttp.ClientOSError(errno.ECONNRESET, "x"), "connection reset"),
         (aiohttp.ClientOSError(errno.EPIPE, "x"), "connection reset"),
         (aiohttp.ClientOSError(errno.ENETUNREACH, "x"), "host not reachable"),

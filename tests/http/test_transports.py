@@ -218,6 +218,28 @@ async def test_who_does_not_speak_tls_is_not_spoken_to(kind: str) -> None:
     assert error.message.endswith("TLS handshake failed")
 
 
+@every
+@pytest.mark.parametrize("ending", ["fin", "rst"])
+async def test_a_handshake_that_is_broken_off_is_told_from_a_refusal(
+    kind: str, ending: str
+) -> None:
+    """The connection was accepted, so the network is in order."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        if ending == "rst":
+            reset(writer)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    door = door_to(kind, ScriptedServer(server.sockets[0].getsockname()[1], "https"))
+    error = failure_in(await door.ask())
+    await door.close()
+    server.close()
+    await server.wait_closed()
+    assert "connected, but the other side broke off the TLS handshake" in error.message
+
+
 def silent_from(moment: str, reached: asyncio.Event) -> Answer:
     """Answer nothing, or half a body."""
 
