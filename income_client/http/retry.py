@@ -41,7 +41,7 @@ class Gate:
     __slots__ = ("opens_at",)
 
     def __init__(self) -> None:
-        self.opens_at: float = 0.0
+        self.opens_at: float = -math.inf
 
     def close(self, until: float) -> None:
         """Keep the gate closed until this moment, or longer if it is already."""
@@ -67,7 +67,7 @@ class Pacer:
 
     def __init__(self, rate: float) -> None:
         self._interval = 1.0 / rate
-        self._next_at = 0.0
+        self._next_at = -math.inf
         self._line: list[object] = []
         self._ahead = 0
 

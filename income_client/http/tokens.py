@@ -266,11 +266,11 @@ class TokenCache:
         self._token: Token | None = None
         self._refused: Secret | None = None
         self._flight: asyncio.Task[Token | IncomeClientError] | None = None
-        self._renew_from = 0.0
+        self._renew_from = -math.inf
         self._saving: asyncio.Task[None] | None = None
         self._unsaved: Token | None = None
         self._refusal: AuthenticationError | None = None
-        self._refused_at = 0.0
+        self._refused_at = -math.inf
         self._is_closed = False
 
     def current(self) -> Token | None:
@@ -375,7 +375,9 @@ class TokenCache:
         if isinstance(failure, AuthenticationError):
             self._refusal, self._refused_at = failure, now
             failure.retry_after = max(_REFUSAL_SECONDS, failure.retry_after or 0.0)
-        if self._token is not None:
+        # The client is being closed, and needs no token any more.
+        is_closing = isinstance(failure, ClientClosedError)
+        if self._token is not None and not is_closing:
             _log_not_renewed(failure, self._token.expired_at - now)
         return failure
 

@@ -17,7 +17,9 @@ from income_client import (
     ServerError,
     Timeouts,
 )
+from income_client.checkpoints import MemoryCheckpointStore
 from income_client.emulator import Emulator, Fault
+from income_client.records.window import EPOCH
 from income_client.testing import JumpingClock
 from tests.support.leaks import package_frames
 from tests.support.service import client_tasks, ids_of, served, until
@@ -90,6 +92,31 @@ async def test_closing_a_view_closes_nothing() -> None:
         await client.aclose()
         with pytest.raises(ClientClosedError):
             await view.get_application_page()
+
+
+@pytest.mark.parametrize("start", [-1e6, -5.0, 0.0])
+async def test_a_clock_may_begin_anywhere(start: float) -> None:
+    """Also below zero: nothing waits for a moment that has never been."""
+    clock = JumpingClock()
+    clock.advance(start - clock.monotonic())
+    async with (
+        Emulator(30, clock=clock, time_flows=True, days=30) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clock, max_rate=2) as client,
+    ):
+        await client.get_application_page()
+        assert (clock.monotonic(), clock.slept) == (start, [])
+        await client.get_application_page()
+        assert clock.slept == [0.5]
+        clock.advance(3500)
+        await client.get_application_page()
+        await until(lambda: service.token_requests == 2)
+        service.faults.add(Fault("status", status=429, headers={"Retry-After": "7"}, path="/v1/*"))
+        await client.get_application_page()
+        assert 7 in clock.slept
+        clock.advance(10_000)
+        poller = client.poll(MemoryCheckpointStore(), once=True, start=EPOCH, documents=False)
+        assert len([record async for record in poller]) == 30
+        assert service.token_requests == 3
 
 
 @pytest.mark.parametrize("wrong", [{"timeouts": 5}, {"retry": 3}])

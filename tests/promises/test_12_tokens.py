@@ -165,6 +165,26 @@ async def test_a_failed_early_renewal_keeps_the_usable_token(failure: bytes) -> 
             await ask(client)
 
 
+async def test_closing_while_a_token_is_renewed_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The renewal ends with the client, and nothing is logged."""
+    clock = JumpingClock()
+    held = Held(in_turn(token("token-2")))
+
+    async def issue(asked: Asked) -> bytes:
+        return await held(asked) if service.token_requests > 1 else token("token-1")
+
+    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+        await ask(client)
+        clock.advance(STALE_FROM + 1)
+        await ask(client)
+        await held.arrived.wait()
+        await client.aclose()
+        held.released.set()
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 @given(lifetime=st.integers(1, 100_000), steps=st.integers(2, 40))
 def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int) -> None:
     """Whatever its lifetime, a token is renewed before it expires and never sent after."""
