@@ -59,10 +59,13 @@ async def test_windows_cut_short_at_random_lose_nothing(
         after, before = page.after, page.before
         if before - after > 4 and chance.random() < 0.7:
             # Often at the second of a row, which must be in one of the two pages.
-            within = [second for second in times if after < second < before - 2]
-            third = after + chance.randint(1, (before - after) // 3)
-            after = chance.choice([*within, third]) if cut != "end" else after
-            before = chance.randint(after + 2, before) if cut != "start" else before
+            if cut != "end":
+                within = [second for second in times if after < second < before - 2]
+                third = after + chance.randint(1, (before - after) // 3)
+                after = chance.choice([*within, third])
+            if cut != "start":
+                within = [second for second in times if after + 2 <= second < before]
+                before = chance.choice([*within, chance.randint(after + 2, before)])
         return applied(service, after, before, query.limit)
 
     service.twist = cut_short
@@ -72,6 +75,22 @@ async def test_windows_cut_short_at_random_lose_nothing(
     assert len(found) == len(set(found))
     assert set(found) == service.truth(BASE - 1, last)
     assert paginator.progress.covered_fraction == 1.0
+
+
+@pytest.mark.parametrize("meaning", MEANINGS)
+@pytest.mark.parametrize("cut", ["start", "end"])
+@pytest.mark.parametrize("widest", [3, 4, 7])
+async def test_a_window_that_ends_at_the_second_of_a_row_hides_none(
+    widest: int, cut: Any, meaning: str
+) -> None:
+    """With a row in every second, each cut lies at the second of one, which is yielded once."""
+    rules = Rules(widest=widest, cut=cut, **MEANINGS[meaning])
+    service = ListService(
+        rows=rows_at([BASE + n for n in range(30)]), now=BASE + 10 * DAY, rules=rules
+    )
+    async with serving(service) as client:
+        found = await ids_of(walk(client, BASE - 1, BASE + 30, limit=50))
+    assert sorted(found) == sorted(service.ids)
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)
