@@ -4,7 +4,7 @@ import asyncio
 import os
 import resource
 import stat
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -360,6 +360,45 @@ async def test_an_expired_address_is_replaced_by_that_of_the_same_document(tmp_p
         for document in documents:
             await client.download(document, tmp_path / document.document_id)
     assert left_in(tmp_path) == {name: name.encode() * 1000 for name in ("a", "b", "c")}
+
+
+REFUSED = "403 Forbidden"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_replaced"),
+    [
+        (REFUSED, b"", True),
+        (REFUSED, b"<Error><Code>AccessDenied</Code></Error>", True),
+        (REFUSED, b"<Error><Code>SignatureDoesNotMatch</Code></Error>", True),
+        ("404 Not Found", b"", True),
+        ("410 Gone", b"", True),
+        ("400 Bad Request", b"<Error><Code>ExpiredToken</Code></Error>", True),
+        ("400 Bad Request", b"<Error><Code>RequestExpired</Code></Error>", True),
+        ("400 Bad Request", b"<Error><Code>TokenRefreshRequired</Code></Error>", True),
+        ("400 Bad Request", b"<Error><Message>This URL has Expired</Message></Error>", True),
+        ("400 Bad Request", b"<Error><Code>InvalidRequest</Code></Error>", False),
+        ("401 Unauthorized", b"", False),
+        ("405 Method Not Allowed", b"", False),
+    ],
+)
+async def test_a_refused_address_is_replaced_where_a_fresh_one_may_help(
+    tmp_path: Path, status: str, body: bytes, is_replaced: bool
+) -> None:
+    """A storage may not say that an address has expired: its status or its code is enough."""
+
+    def refuse(asked: Asked, honest: Reply) -> Reply:
+        return Reply(status=status, fields={"Content-Length": str(len(body))}, body=body)
+
+    async with storing() as (storage, client):
+        document = storage.store("/a", CONTENT)
+        storage.tell("a", storage.address("/a", "s2"))
+        storage.tricks.append(refuse)
+        with nullcontext() if is_replaced else pytest.raises(DownloadError, match=status[:3]):
+            await client.download(document, tmp_path / "slip")
+        assert len(storage.api_asked) == is_replaced
+        assert [asked.target[-2:] for asked in storage.asked] == ["s1", "s2"][: 1 + is_replaced]
+    assert left_in(tmp_path) == ({"slip": CONTENT} if is_replaced else {})
 
 
 async def test_an_address_that_expires_in_the_middle_is_replaced(tmp_path: Path) -> None:
