@@ -4,10 +4,17 @@ import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
+
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from income_client.http.retry import Deadline, Deadlines
+from tests.support.loop_time import pass_time
 
 SHORT = 0.02
+TICK = 100.0
+"""Seconds of the loop's time between two moments of a test, far more than it takes to run."""
 
 
 @contextmanager
@@ -71,6 +78,46 @@ async def test_many_blocks_share_one_timer() -> None:
     await asyncio.gather(*[number(n) for n in range(20)])
     assert ended == list(range(1, 20, 2))
     assert (await hang(deadlines)).has_passed
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.lists(st.sampled_from([1, 3, 5, 9]), max_size=4)),
+        min_size=2,
+        max_size=6,
+    )
+)
+@example([(0, [9]), (1, [9]), (1, [9])])
+@example([(0, [9]), (1, [1]), (1, [3, 3, 9])])
+async def test_each_block_ends_at_its_own_time(blocks: list[tuple[int, list[int]]]) -> None:
+    """Blocks begin one after the other, some end early, some start their time again."""
+    limit, now = 4, 0
+    deadlines = Deadlines(limit * TICK)
+    ended: dict[int, tuple[int, bool]] = {}
+
+    async def block(number: int, begins_at: int, pauses: list[int]) -> None:
+        await asyncio.sleep(begins_at * TICK)
+        with begun(deadlines) as deadline:
+            for pause in pauses:
+                await asyncio.sleep(pause * TICK)
+                deadlines.start(deadline)
+        ended[number] = (now, deadline.has_passed)
+
+    expected: dict[int, tuple[int, bool]] = {}
+    tasks, begins_at = [], 0
+    for number, (gap, pauses) in enumerate(blocks):
+        begins_at += gap
+        tasks.append(asyncio.create_task(block(number, begins_at, pauses)))
+        quick = list(takewhile(lambda pause: pause < limit, pauses))
+        has_passed = len(quick) < len(pauses)
+        expected[number] = (begins_at + sum(quick) + has_passed * limit, has_passed)
+    for now in range(60):  # noqa: B007 - the blocks read it
+        for _ in range(10):
+            await asyncio.sleep(0)
+        pass_time(TICK)
+    await asyncio.gather(*tasks)
+    assert ended == expected
+    assert not deadlines.running
 
 
 def test_a_second_loop_gets_a_timer_of_its_own() -> None:
