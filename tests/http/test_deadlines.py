@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -118,6 +119,30 @@ async def test_each_block_ends_at_its_own_time(blocks: list[tuple[int, list[int]
     await asyncio.gather(*tasks)
     assert ended == expected
     assert not deadlines.running
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+async def test_a_block_that_came_on_just_in_time_is_not_ended(starts_again: bool) -> None:
+    """A loop that was held up finds the awaited and the limit at once: the first one counts."""
+    deadlines = Deadlines(TICK)
+    came = asyncio.Event()
+    asyncio.get_running_loop().call_later(TICK / 2, came.set)
+
+    async def work() -> bool:
+        with begun(deadlines) as deadline:
+            await came.wait()
+            if starts_again:
+                deadlines.start(deadline)
+                await asyncio.sleep(TICK / 2)
+        await asyncio.sleep(TICK)
+        return deadline.has_passed
+
+    task = asyncio.create_task(work())
+    for _ in range(4):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        pass_time(TICK)
+    assert await task is False
 
 
 def test_a_second_loop_gets_a_timer_of_its_own() -> None:

@@ -33,7 +33,7 @@ from income_client import (
 )
 from income_client.events import CallFinished, RequestRetried
 from income_client.testing import JumpingClock
-from tests.support.loop_time import LoopTime
+from tests.support.loop_time import pass_time
 from tests.support.lost_connections import Death, Way, mortal
 from tests.support.ordered_clock import OrderedClock
 from tests.support.token_service import (
@@ -125,6 +125,29 @@ async def test_the_deadline_bounds_the_body() -> None:
         assert isinstance(await failure(client), DeadlineExceededError)
     server.close()
     await until(lambda: asyncio.all_tasks() == before)
+
+
+@pytest.mark.parametrize("limit", ["deadline", "read"])
+async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
+    """Each of three calls ends in time, although the second one is answered."""
+    is_allowed = asyncio.Event()
+
+    async def answer(asked: Asked) -> bytes:
+        return page() if asked.name == "b" and await is_allowed.wait() else await never(asked)
+
+    timeouts = Timeouts(**{"read": 1000, "deadline": 1000} | {limit: 60})
+    async with calling(answer, retry=ONCE, timeouts=timeouts) as (service, client, _):
+        calls = []
+        for name in "abc":
+            calls.append(asyncio.create_task(outcomes(client, [name])))
+            await until(lambda: service.names[-1:] == [name])  # noqa: B023 - awaited at once
+            pass_time(20)
+        is_allowed.set()
+        assert await calls[1] == ["done"]
+        for call in (calls[0], calls[2]):
+            pass_time(40)
+            await until(call.done)
+            assert call.result() == ["DeadlineExceededError"]
 
 
 async def test_the_deadline_bounds_all_attempts_together() -> None:
@@ -542,12 +565,9 @@ async def get(client: IncomeClient, name: str) -> None:
 
 @pytest.mark.parametrize("way", Way)
 @pytest.mark.parametrize("death", [Death.RESET, Death.CLOSED, Death.SILENT])
-async def test_no_call_is_lost_when_all_idle_connections_are_dead(
-    death: Death, way: Way, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_call_is_lost_when_all_idle_connections_are_dead(death: Death, way: Way) -> None:
     """The first one that fails costs neither an attempt nor a pause, the others cost nothing."""
     once_and_no_budget = RetryPolicy(max_attempts=1, budget=0)
-    time = LoopTime(monkeypatch)
     async with mortal(death, way, retry=once_and_no_budget) as (service, client, events):
         await service.fill(client, ALL_AT_ONCE)
         service.die()
@@ -556,7 +576,7 @@ async def test_no_call_is_lost_when_all_idle_connections_are_dead(
             call = asyncio.create_task(get(client, f"next-{number}"))
             if death is Death.SILENT and number == 0:
                 await until(lambda: len(service.over) > ALL_AT_ONCE)
-                time.advance(31)
+                pass_time(31)
             await call
         (first, *others) = service.over[ALL_AT_ONCE:]
         assert first < ALL_AT_ONCE
@@ -664,18 +684,15 @@ async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
 
 
 @pytest.mark.parametrize("giving_up", ["deadline", "timeout of the caller"])
-async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(
-    giving_up: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(giving_up: str) -> None:
     """Where nothing came for long, the next call does not find out for itself."""
-    time = LoopTime(monkeypatch)
     async with mortal(Death.SILENT) as (service, client, _):
         await service.fill(client, ALL_AT_ONCE)
         service.die()
         hurried = client.with_options(deadline=20) if giving_up == "deadline" else client
         call = asyncio.create_task(asyncio.wait_for(get(hurried, "lost"), 25))
         await until(lambda: len(service.over) > ALL_AT_ONCE)
-        time.advance(26)
+        pass_time(26)
         with pytest.raises((DeadlineExceededError, TimeoutError)):
             await call
         await get(client, "next")
