@@ -44,6 +44,29 @@ async def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
     assert paginator.saturated == ()
 
 
+@pytest.mark.parametrize("meaning", MEANINGS)
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("gap", [1, 2, 3, 4, 500, DAY])
+async def test_saturated_seconds_that_lie_apart_are_each_named(
+    gap: int, concurrency: int, meaning: str
+) -> None:
+    """Three imports, however far from each other, are reported, and all other rows yielded."""
+    crowds = [BASE + 5 + number * gap for number in range(3)]
+    quiet = [BASE + 3, BASE + 30, BASE + 400, BASE + 3 * DAY]
+    rules = Rules(order="random", **MEANINGS[meaning])
+    service = ListService(rows=rows_at([*crowds * 30, *quiet]), now=LATER, rules=rules)
+    found: list[str] = []
+    async with serving(service) as client:
+        paginator = walk(client, BASE - 1, LATER, limit=10, concurrency=concurrency)
+        with pytest.raises(SaturatedWindowError) as caught:
+            await collect(paginator, found)
+    named = {window.after for window in caught.value.windows}
+    assert set(crowds) <= named
+    # Where both bounds are inclusive, no page holds the seconds beside two crowded ones.
+    assert all({second - 1, second, second + 1} & set(crowds) for second in named)
+    assert {key for key in service.ids if service.rows[key] not in named} <= set(found)
+
+
 @given(data=st.data(), limit=st.sampled_from([3, 5]), walkers=WALKERS, order=ORDERS)
 async def test_a_saturated_second_is_named_after_everything_else(
     data: st.DataObject, limit: int, walkers: int, order: Any
@@ -294,6 +317,34 @@ async def test_an_update_while_a_second_is_narrowed_does_not_saturate_it() -> No
         paginator = walk(client, BASE, None, limit=10, concurrency=1)
         found = await ids_of(paginator)
     assert len(moving) < 6
+    assert paginator.saturated == ()
+    assert set(found) == service.ids
+
+
+async def test_updates_while_many_seconds_are_narrowed_saturate_none_of_them() -> None:
+    """Twelve crowded seconds, of each of which one row moves, are all read."""
+    rules = Rules(lower_closed=True, upper_closed=True)
+    crowds = [BASE + 9 * number for number in range(12)]
+    times = [second + n for second in crowds for n in (4, 5, 6) for _ in range(6)]
+    service = ListService(rows=rows_at(times), now=BASE + 1_000, rules=rules)
+    moved: set[int] = set()
+
+    def move() -> None:
+        query = service.queries[-1]
+        after, before = query.after or 0, query.before or LATER
+        for key, second in service.rows.items():
+            crowd = (second - BASE) // 9
+            if before - after < 2 and second in (after, before) and crowd not in moved:
+                moved.add(crowd)
+                service.now += 1
+                service.touch(key)
+                break
+
+    service.before_answer = move
+    async with serving(service) as client:
+        paginator = walk(client, BASE, None, limit=10, concurrency=1)
+        found = await ids_of(paginator)
+    assert len(moved) == len(crowds)
     assert paginator.saturated == ()
     assert set(found) == service.ids
 
