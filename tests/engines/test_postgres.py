@@ -135,6 +135,17 @@ async def test_no_session_keeps_anything(
     assert await postgres.run(states) == 0
 
 
+@pytest.mark.parametrize("name", ["", "c4n4ry\0", "c4n4ry\ud800", 5, None])
+async def test_a_name_that_cannot_be_stored_is_refused(
+    store: PostgresCheckpointStore, name: Any
+) -> None:
+    """Before the server is asked, by each call, as other stores refuse it."""
+    for work in (store.load(name), store.save(name, "one", version=0), store.dead_letters(name)):
+        with pytest.raises(ConfigurationError, match="name must be a str") as caught:
+            await work
+        assert CANARY not in str(caught.value)
+
+
 # Faults
 
 

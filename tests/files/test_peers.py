@@ -100,6 +100,31 @@ def test_nothing_passes_that_python_knows_to_be_special(
         assert not ip.is_multicast
 
 
+PLACES_BY_PREFIX = {
+    48: (6, 7, 9, 10),
+    56: (7, 9, 10, 11),
+    64: (9, 10, 11, 12),
+    96: (12, 13, 14, 15),
+}
+"""Bytes of a translated address that hold the IPv4 one, by length of the prefix (RFC 6052)."""
+
+
+@pytest.mark.parametrize("length", PLACES_BY_PREFIX)
+@pytest.mark.parametrize("ip", ["168.63.129.16", "100.100.100.200", "169.254.169.254", "127.0.0.1"])
+def test_an_address_that_is_translated_with_any_prefix_is_judged_like_the_bare_one(
+    ip: str, length: int
+) -> None:
+    """A network's own translator may use a prefix of any length: each way to read one counts."""
+    packed = bytearray(ipaddress.IPv6Address("64:ff9b:1::").packed)
+    for place, number in zip(PLACES_BY_PREFIX[length], map(int, ip.split(".")), strict=True):
+        packed[place] = number
+    refused = peer_refusal(str(ipaddress.IPv6Address(bytes(packed))), PRIVATE)
+    bare = peer_refusal(ip, PRIVATE)
+    assert refused is not None
+    assert bare is not None
+    assert refused.reason is bare.reason
+
+
 @given(st.ip_addresses(v=4))
 def test_a_wrapped_address_is_judged_like_the_bare_one(ip: ipaddress.IPv4Address) -> None:
     """Mapped, translated, 6to4 and Teredo: nothing passes wrapped that does not pass bare."""

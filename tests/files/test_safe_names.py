@@ -64,6 +64,23 @@ def test_what_is_changed_is_marked(text: str, stem: str) -> None:
     assert set(safe[-8:]) <= set("0123456789abcdef")
 
 
+DEVICES = (
+    *("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"),
+    *("COM0", "COM1", "COM2", "COM3", "COM4", "COM5", "COM6", "COM7", "COM8", "COM9"),
+    *("LPT0", "LPT1", "LPT2", "LPT3", "LPT4", "LPT5", "LPT6", "LPT7", "LPT8", "LPT9"),
+    *("COM¹", "COM²", "COM³", "LPT¹", "LPT²", "LPT³"),
+)
+"""Names that Windows reads as a device, in any folder and with any extension."""
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_no_file_is_named_like_a_device(name: str) -> None:
+    """Not in small letters and not before an extension."""
+    for text in (name, name.lower(), f"{name}.pdf", f"{name} .a"):
+        assert safe_component(text)[:-9] == f"_{text}"
+    assert safe_component(f"{name}X") == f"{name}X"
+
+
 def test_a_long_text_is_cut_between_characters() -> None:
     """The limit is one of bytes, and no character is cut in two."""
     safe = safe_component("é" * 61)

@@ -99,6 +99,18 @@ async def test_one_that_was_read_shows_that_the_service_works() -> None:
             assert asked_for(place, witness) > asked
 
 
+async def test_a_service_that_refuses_to_list_others_does_not_end_the_poller() -> None:
+    """Without another to compare with, the one that failed is asked for again."""
+    async with scene() as place:
+        listed = Fault("status", status=400, path="/v1/income/applications", skip=1, times=1)
+        (updated,) = place.touch(1)
+        spoil(place, updated, times=4, **FAILING)
+        place.service.faults.add(listed)
+        place.service.advance(10)
+        assert ids_of(await rest(place.poll())) == [updated]
+        assert [request.status for request in place.service.requests].count(400) == 1
+
+
 async def rest_of(place: Scene, poller: Poller) -> None:
     """Have a poller poll until it is done with all that was updated."""
     place.service.advance(10)

@@ -177,6 +177,8 @@ async def test_an_id_does_not_change_where_a_call_goes(application_id: str) -> N
         "http://localhost.example.com",
         "http://127.0.0.1.example.com",
         "http://127.1",
+        "http://127.0.0.1.",
+        "http://127.0.0.1.:8080",
         "http://2130706433",
         "http://0x7f000001",
         "http://0.0.0.0",

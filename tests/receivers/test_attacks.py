@@ -224,6 +224,28 @@ def _bearer(make: Callable[[], str]) -> tuple[Field, ...]:
     return (("Authorization", f"Bearer {make()}"), JSON)
 
 
+def test_the_status_of_each_refusal() -> None:
+    """Wrong credentials all look alike from outside; what may be sent again is a 408 or 503."""
+    by_status = {
+        400: "CUT_SHORT FRAMING NOT_JSON",
+        401: "AUTHORIZATION_DOUBLED AUTHORIZATION_MISSING AUTHORIZATION_UNREADABLE PASSWORD_WRONG "
+        "SCHEME_NOT_ACCEPTED TOKEN_ALGORITHM TOKEN_AUDIENCE TOKEN_CLAIMS TOKEN_ISSUER "
+        "TOKEN_KEY_UNKNOWN TOKEN_OUT_OF_TIME TOKEN_REFUSED TOKEN_SIGNATURE TOKEN_UNREADABLE",
+        403: "CERTIFICATE_MISSING CERTIFICATE_NOT_PINNED CERTIFICATE_NOT_VERIFIED "
+        "CERTIFICATE_OUT_OF_TIME CERTIFICATE_UNREADABLE SOURCE_NOT_ALLOWED SOURCE_REWRITTEN "
+        "SOURCE_UNKNOWN SOURCE_UNREADABLE",
+        405: "METHOD",
+        408: "TOO_SLOW",
+        413: "TOO_LARGE",
+        415: "CONTENT_ENCODING CONTENT_TYPE",
+        503: "HANDLER_FAILED HANDLER_SLOW KEYS_UNAVAILABLE QUEUE_FULL VERIFIER_FAILED",
+    }
+    found: dict[int, list[str]] = {}
+    for reason in Refusal:
+        found.setdefault(reason.status, []).append(reason.name)
+    assert {status: " ".join(sorted(names)) for status, names in found.items()} == by_status
+
+
 @pytest.mark.parametrize("server", ["aiohttp", "uvicorn"])
 @pytest.mark.parametrize(("path", "reason", "body", "fields", "holder", "rest"), _attacks())
 async def test_an_attack_is_refused(

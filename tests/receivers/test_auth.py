@@ -136,9 +136,15 @@ def test_a_secret_is_as_long_as_its_hash(algorithm: str, length: int) -> None:
         *(({"keys": None}, "exactly one"), ({"jwks_url": URL}, "exactly one")),
         *(({"issuer": value}, "issuer") for value in (None, "", 5)),
         ({"audience": None}, "another API"),
-        *(({"audience": value}, "audience") for value in ([], "", [b"x"], b"x")),
-        *(({"claims": value}, "claims") for value in ({}, {"": "x"}, "client_id")),
-        *(({"claims": {"client_id": value}}, "claims") for value in ("", 1.5)),
+        *(({"audience": value}, "audience must be a") for value in ([], "", [b"x"], b"x")),
+        # A claim that is checked as well is no reason to check no audience.
+        *(
+            ({"audience": value, "claims": {"scope": "c"}}, "audience must be a")
+            for value in ([], "", [""], ["a", ""], [5], {})
+        ),
+        *(({"claims": value}, "claims must be names") for value in ({}, {"": "x"}, "client_id")),
+        ({"claims": {"client_id": "x", "": "y"}}, "claims must be names"),
+        *(({"claims": {"client_id": value}}, "claims: a value must be") for value in ("", 1.5)),
         ({"claims": {"iss": "x"}}, "iss"),
         *(({"algorithms": value}, "algorithms") for value in ([], "ES256", ["none"], ["ES256K"])),
         ({"algorithms": ["ES256", "HS256"]}, "never go together"),

@@ -88,6 +88,14 @@ def test_a_token_is_issued_and_accepted() -> None:
     assert refusal(SHOP.auth, content["access_token"]) is None
 
 
+def test_an_answer_does_not_show_its_token() -> None:
+    """The `repr` of an answer, which a log may hold, leaves its body out."""
+    answer = request_token(SHOP)
+    token = msgspec.json.decode(answer.body)["access_token"]
+    assert token.partition(".")[0] not in repr(answer)
+    assert "no-store" in repr(answer)
+
+
 def test_a_token_ends_with_its_life() -> None:
     """The lifetime is the caller's; the leeway comes on top."""
     shop = issuer(lifetime=60)
