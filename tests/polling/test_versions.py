@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from income_client.errors import DecodeError, IncomeClientError
 from income_client.http.endpoints import Response, get_application, get_documents
+from income_client.polling.batches import _delivery_id
 from income_client.polling.reading import (
     DIGEST_BYTES,
     KEY_BYTES,
@@ -119,6 +120,20 @@ def test_a_record_is_both_its_parts() -> None:
     assert {len(digest) for digest in digests} == {DIGEST_BYTES}
     again = record_of(application_of(APPLICATION), documents_of(DOCUMENTS))
     assert again.digest == record_of(application, documents).digest
+
+
+def test_versions_and_delivery_ids_are_those_of_earlier_releases() -> None:
+    """Checkpoints and brokers keep them: others would deliver all again after an upgrade."""
+    application, documents = application_of(APPLICATION), documents_of(DOCUMENTS)
+    record = record_of(application, documents)
+    assert key_of("app-1").hex() == "dc42b52d80ee"
+    assert record_of(application).digest.hex() == "b5f86a37482082e5"
+    assert record.digest.hex() == "4b6449ce9aa38fe4"
+    assert [_delivery_id(record, batches) for batches in (0, 1, 256)] == [
+        "e8a0f4c43b948fba8edfec253adf44b4",
+        "b9afe05c4e4f5701e98c9d5c8bd8577a",
+        "41e503a41912e8d86066b47f9baa01ac",
+    ]
 
 
 def test_a_record_was_updated_when_its_latest_part_was() -> None:
