@@ -23,6 +23,7 @@ from income_client import (
     TokenRenewed,
 )
 from income_client.testing import JumpingClock
+from tests.support.loop_time import stay_silent
 from tests.support.scripted_server import Seen, always, forever, reply, token_reply, with_tokens
 from tests.support.session import BASIC, call, failure, playing
 from tests.support.tokens import Shelf
@@ -161,10 +162,11 @@ async def test_a_request_that_is_cut_off_has_its_end_too(ending: str, error: str
     async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
         if ending == "cancelled":
             task.cancel()
-        await forever()
+            await forever()
+        await stay_silent(60)
 
-    deadline = 0.05 if ending == "late" else 60.0
-    options: dict[str, Any] = {"timeouts": Timeouts(deadline=deadline), "auth": BASIC}
+    patient = Timeouts(read=1000, deadline=60)
+    options: dict[str, Any] = {"timeouts": patient, "auth": BASIC}
     async with playing(answer, on_event=events.append, **options) as (session, _, _):
         task = asyncio.create_task(call(session))
         await asyncio.wait((task,))

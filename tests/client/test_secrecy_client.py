@@ -21,6 +21,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from tests.support.leaks import held_by
+from tests.support.loop_time import pass_time
 from tests.support.poison import (
     APPLICATION,
     BROKEN_APPLICATIONS,
@@ -31,7 +32,7 @@ from tests.support.poison import (
     bodies,
     broken,
 )
-from tests.support.service import moments, served
+from tests.support.service import moments, served, until
 
 
 @pytest.fixture
@@ -163,14 +164,19 @@ async def test_an_interrupted_call_shows_nothing(kind: str, logged: Callable[[],
     async with served(40) as (service, client):
         await client.get_application_page()
         service.faults.add(Fault(kind, interval=0.001, times=None))
-        view = client.with_options(timeouts=Timeouts(deadline=0.05))
+        view = client.with_options(timeouts=Timeouts(read=1000, deadline=60))
         for asked in (client, view):
             for call in (
                 lambda asked=asked: asked.get_application(service.world.ids[0]),
                 lambda asked=asked: all_of(asked.fetch_records(service.world.ids)),
                 lambda asked=asked: all_of(asked.list_applications(limit=10)),
             ):
-                error = await error_of(in_time(call, 0.05 if asked is client else 5))
+                seen = len(service.requests)
+                limit = 20 if asked is client else 1000
+                failing = asyncio.create_task(error_of(in_time(call, limit)))
+                await until(lambda: len(service.requests) > seen)  # noqa: B023 - awaited at once
+                pass_time(60)
+                error = await failing
                 check(error, logged(), secrets_of(service, client))
 
 

@@ -20,8 +20,9 @@ from income_client import (
     Timeouts,
 )
 from income_client.testing import make_document
+from tests.support.loop_time import stay_silent
 
-IMPATIENT = Timeouts(read=0.05, deadline=3)
+IMPATIENT = Timeouts(read=5, deadline=300)
 POLICY = DownloadPolicy(
     allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
 )
@@ -30,7 +31,7 @@ Viewed = Callable[[IncomeClient], IncomeClient]
 
 @contextlib.asynccontextmanager
 async def silent_service(**options: Any) -> AsyncIterator[tuple[str, IncomeClient]]:
-    """Run a service that never replies, and a client of it that makes one attempt."""
+    """Run a service that lets 100 seconds pass in place of a reply, and a client of one attempt."""
     conversations: list[asyncio.Task[Any]] = []
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,7 +39,8 @@ async def silent_service(**options: Any) -> AsyncIterator[tuple[str, IncomeClien
         assert task is not None
         conversations.append(task)
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
+            await reader.readuntil(b"\r\n\r\n")
+            await stay_silent(100)
         writer.close()
 
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
@@ -68,43 +70,42 @@ async def failure(client: IncomeClient) -> IncomeClientError:
 @pytest.mark.parametrize(
     "view",
     [
-        lambda client: client.with_options(timeouts=Timeouts(deadline=2)),
-        lambda client: client.with_options(timeouts=Timeouts(connect=2)),
-        lambda client: client.with_options(deadline=2),
-        lambda client: client.with_options(deadline=60).with_options(deadline=2),
+        lambda client: client.with_options(timeouts=Timeouts(deadline=200)),
+        lambda client: client.with_options(timeouts=Timeouts(connect=200)),
+        lambda client: client.with_options(deadline=200),
+        lambda client: client.with_options(deadline=600).with_options(deadline=200),
         lambda client: client.with_options(retry=RetryPolicy(max_attempts=1)),
         lambda client: client.with_options(),
     ],
     ids=["deadline in timeouts", "connect", "deadline", "view of a view", "retry", "nothing"],
 )
 async def test_a_limit_that_is_not_given_stays(view: Viewed) -> None:
-    """The client's ``read`` of 50 ms holds in the view as well, for calls and for files."""
+    """The client's ``read`` of 5 s holds in the view as well, for calls and for files."""
     async with silent_service(timeouts=IMPATIENT) as (url, client):
         assert "not done within" not in (await failure(view(client))).message
         document = make_document(url=f"{url}/file")
         with pytest.raises(DownloadError) as caught:
-            async with asyncio.timeout(5):
-                await view(client).download(document, io.BytesIO())
+            await view(client).download(document, io.BytesIO())
         assert caught.value.attempts == 1
 
 
 @pytest.mark.parametrize(
     "view",
     [
-        lambda client: client.with_options(deadline=0.1),
-        lambda client: client.with_options(timeouts=Timeouts(deadline=0.1)),
-        lambda client: client.with_options(deadline=0.1, timeouts=Timeouts(deadline=60)),
-        lambda client: client.with_options(deadline=0.1).with_options(timeouts=Timeouts(read=9)),
+        lambda client: client.with_options(deadline=60),
+        lambda client: client.with_options(timeouts=Timeouts(deadline=60)),
+        lambda client: client.with_options(deadline=60, timeouts=Timeouts(deadline=80)),
+        lambda client: client.with_options(deadline=60).with_options(timeouts=Timeouts(read=900)),
     ],
     ids=["deadline", "timeouts", "deadline takes precedence", "view of a view"],
 )
 async def test_a_limit_that_is_given_takes_the_place_of_the_clients(view: Viewed) -> None:
     """The view's calls end by its deadline, and the client's own deadline stays."""
-    async with silent_service(timeouts=Timeouts(read=30, deadline=0.3)) as (_, client):
+    async with silent_service(timeouts=Timeouts(read=900, deadline=90)) as (_, client):
         error = await failure(view(client))
         assert isinstance(error, DeadlineExceededError)
-        assert error.message == "list_applications: not done within 0.1 s"
-        assert (await failure(client)).message == "list_applications: not done within 0.3 s"
+        assert error.message == "list_applications: not done within 60 s"
+        assert (await failure(client)).message == "list_applications: not done within 90 s"
 
 
 @pytest.mark.parametrize(

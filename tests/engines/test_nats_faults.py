@@ -50,10 +50,14 @@ async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
     server: NatsServer, client: Client, fatal: int
 ) -> None:
     """At its start, among the events of a batch, and between batches."""
-    stream = client.jetstream(timeout=0.2)
-    kv = await stream.create_key_value(bucket="lost")
-    await stream.add_stream(StreamConfig(name="updates", subjects=["income.updates"]))
-    publish = nats_publisher(stream)
+    patient = client.jetstream(timeout=60)
+    await patient.create_key_value(bucket="lost")
+    await patient.add_stream(StreamConfig(name="updates", subjects=["income.updates"]))
+    # What the lost server was asked is given up soon, and asked again as often as it takes.
+    hasty = client.jetstream(timeout=1)
+    kv = await patient.key_value("lost")
+    kv._js = hasty
+    publish = nats_publisher(hasty)
     loop = asyncio.get_running_loop()
     number = 0
 
@@ -85,10 +89,11 @@ async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
         poller.stop(after_poll=True)
         await relaying
         assert number > 300 or fatal == 0
-        info = await client.jetstream().stream_info("updates")
+        info = await patient.stream_info("updates")
         found = [
-            await stream.get_msg("updates", number + 1) for number in range(info.state.messages)
+            await patient.get_msg("updates", number + 1) for number in range(info.state.messages)
         ]
+        kv._js = patient
         events = [UpdateEvent.from_json(one.data or b"") for one in found]
         assert {event.application_id for event in events} == set(service.world.ids)
         again = place.poll(store, documents=False)
@@ -106,12 +111,13 @@ async def test_a_user_without_rights_on_the_bucket_gets_an_error_that_says_so(
             kv = await owner.jetstream().create_key_value(bucket="rights")
             await NatsCheckpointStore(kv).save("default", "one", version=0)
             async with connected(server, user="reader", **login) as reader:
-                handle = await reader.jetstream(timeout=0.2).key_value("rights")
+                handle = await reader.jetstream(timeout=60).key_value("rights")
                 store = NatsCheckpointStore(handle)
                 assert (await store.load("default")).checkpoint == "one"
                 token = StoredToken(access_token=Secret("t"), expires_at=NOON, lifetime=60)
                 tokens = NatsTokenStore(handle)
                 assert await tokens.load() is None
+                handle._js = reader.jetstream(timeout=1)
                 for failing in (
                     store.save("default", "two", version=1),
                     tokens.save(token),
@@ -122,7 +128,7 @@ async def test_a_user_without_rights_on_the_bucket_gets_an_error_that_says_so(
                     assert caught.value.retryable
                     assert "S3CRET" not in repr(caught.value)
             async with connected(server, user="nobody", **login) as nobody:
-                handle._js = nobody.jetstream(timeout=0.2)
+                handle._js = nobody.jetstream(timeout=1)
                 with pytest.raises(CheckpointError, match="rights"):
                     await NatsCheckpointStore(handle).load("default")
             assert json.loads((await kv.get("checkpoint.default")).value or b"")["version"] == 1

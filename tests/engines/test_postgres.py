@@ -227,10 +227,11 @@ async def test_a_call_ends_where_the_server_does_not_answer(
 ) -> None:
     """After ten seconds, which are fewer here."""
     await store.save("default", "one", version=0)
-    monkeypatch.setattr(postgres_module, "_SECONDS", 0.05)
     async with pool.acquire() as holder, holder.transaction():
         await holder.execute(LOCK)
-        error = await failure(store.save("default", CANARY, version=1))
+        with monkeypatch.context() as patched:
+            patched.setattr(postgres_module, "_SECONDS", 0.05)
+            error = await failure(store.save("default", CANARY, version=1))
     assert error.retryable
     assert (await store.load("default")).version == 1
 

@@ -21,6 +21,7 @@ from income_client.downloads.downloader import FreshAddresses
 from income_client.errors import IncomeClientError, ServerError
 from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, scene
+from tests.support.loop_time import pass_time
 from tests.support.scripted_server import Seen, forever, serving
 from tests.support.scripted_storage import POLICY
 
@@ -68,11 +69,12 @@ async def test_a_reply_that_never_begins_is_given_up(tmp_path: Path, drip: bytes
         while True:
             writer.write(drip)
             await writer.drain()
-            await asyncio.sleep(0.01)
+            pass_time(1)
+            await asyncio.sleep(0)
 
     async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
-        hasty = play.client.with_options(timeouts=Timeouts(connect=0.1, read=0.2))
+        hasty = play.client.with_options(timeouts=Timeouts(connect=10, read=20))
         with pytest.raises(DownloadError, match="too long"):
             await hasty.download(document, tmp_path / "slip")
 
@@ -85,11 +87,12 @@ async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
         while True:
             writer.write(b"x")
             await writer.drain()
-            await asyncio.sleep(0.01)
+            pass_time(1)
+            await asyncio.sleep(0)
 
     async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
-        hasty = play.client.with_options(timeouts=Timeouts(connect=5, read=0.2))
+        hasty = play.client.with_options(timeouts=Timeouts(connect=10, read=20))
         with pytest.raises(DownloadError):
             await hasty.download(document, tmp_path / "slip")
 

@@ -30,6 +30,7 @@ from income_client.settings import (
     Timeouts,
 )
 from tests.support.leaks import held_by
+from tests.support.loop_time import pass_time, stay_silent
 from tests.support.scripted_server import (
     Answer,
     Seen,
@@ -64,7 +65,7 @@ def dying(ending: str) -> Answer:
         writer.write(reply(body=BODY * 9, **ECHO)[:-20])
         await writer.drain()
         if ending == "hang":
-            await forever()
+            await stay_silent(31)
         if ending == "reset":
             reset(writer)
         return None
@@ -167,7 +168,7 @@ async def failing(answer: Answer, auth: BasicAuth | OAuth2ClientCredentials) -> 
         session = SessionManager(
             Transport(addresses(server.url), max_response_bytes=10_000),
             auth=auth,
-            timeouts=Timeouts(read=0.05, deadline=5),
+            timeouts=Timeouts(read=30, deadline=10_000),
             retry=RetryPolicy(max_attempts=2, base_delay=0.001, throttled_delay=0.001),
         )
         try:
@@ -235,12 +236,14 @@ async def test_an_interrupted_call_shows_nothing(
             shown.append(shown_by(error))
 
     async with serving(answering(api=hang)) as server:
-        deadline = 0.1 if fault == "deadline" else 5
-        session = session_to(server.url, auth=OAUTH, timeouts=Timeouts(deadline=deadline))
+        patient = Timeouts(read=1000, deadline=60)
+        session = session_to(server.url, auth=OAUTH, timeouts=patient)
         task = asyncio.create_task(interrupted())
         await reached.wait()
         if fault == "cancelled":
             task.cancel()
+        else:
+            pass_time(60)
         await task
         await session.aclose()
     assert frames == ["call"]

@@ -1,16 +1,18 @@
 """A reply may be slow, but not fall silent; a loop that was held up does not count as silence."""
 
 import asyncio
-import time
 
 import pytest
 
 from income_client.errors import DeadlineExceededError
 from income_client.http.endpoints import Response
-from tests.support.scripted_server import Seen, always, forever, reply
+from tests.support.loop_time import pass_time, stay_silent
+from tests.support.scripted_server import Seen, always, reply
+from tests.support.token_service import turns
 from tests.support.transport import connected, one, send
 
-LIMIT = 0.1
+LIMIT = 100.0
+"""Seconds of the loop's time, far more than a test takes."""
 
 
 @pytest.mark.parametrize("sent", [0, 30, 80])
@@ -21,7 +23,7 @@ async def test_a_silent_service_is_given_up(sent: int) -> None:
     async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
         writer.write(whole[:sent] if sent < 80 else whole[:-20])
         await writer.drain()
-        await forever()
+        await stay_silent(LIMIT)
 
     error = await one(answer, read=LIMIT)
     assert isinstance(error, DeadlineExceededError)
@@ -39,7 +41,8 @@ async def test_a_slow_body_is_read() -> None:
         whole = reply(body=b"x" * 8)
         writer.write(whole[:-8])
         for _ in range(8):
-            await asyncio.sleep(LIMIT / 4)
+            await turns()
+            pass_time(LIMIT * 0.75)
             writer.write(b"x")
         return b""
 
@@ -53,7 +56,7 @@ async def test_a_loop_that_was_held_up_is_no_silence() -> None:
 
     async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
         # Once this has been sent, and before it can be read.
-        asyncio.get_running_loop().call_soon(time.sleep, LIMIT * 1.5)
+        asyncio.get_running_loop().call_soon(pass_time, LIMIT * 1.5)
         return reply(body=b"{}")
 
     found = await one(answer, read=LIMIT)
@@ -68,7 +71,7 @@ async def test_a_silence_is_not_sent_again() -> None:
     async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
         out = script.pop(0)
         if out is None:
-            await forever()
+            await stay_silent(LIMIT)
         return out
 
     async with connected(answer) as (transport, server):

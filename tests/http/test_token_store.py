@@ -10,6 +10,7 @@ from income_client.emulator import Emulator
 from income_client.http.tokens import StoredToken, Token, TokenCache
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
+from tests.support.loop_time import pass_time
 from tests.support.scripted_server import always, forever, reply, with_tokens
 from tests.support.session import call, playing
 from tests.support.tokens import NOON, Shelf, Shop, settle, shared, text
@@ -149,15 +150,17 @@ async def test_a_hanging_store_is_not_waited_for(
     assert text(await shared(shop, clock, Abyss()).get()) == "t1"
 
 
-async def test_loading_leaves_a_short_deadline_its_time() -> None:
-    """With half a second for a call, a store that hangs takes no more than a part of it."""
+async def test_loading_leaves_a_short_deadline_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a call's time, a store that hangs takes no more than a part."""
 
     class Abyss(Shelf):
         async def load(self) -> StoredToken | None:
+            pass_time(30)
             await forever()
 
+    monkeypatch.setattr("income_client.http.tokens._LOAD_SECONDS", 1000)
     answer = with_tokens(always(reply(body=b"fine")))
-    async with playing(answer, token_store=Abyss(), timeouts=Timeouts(deadline=0.5)) as (
+    async with playing(answer, token_store=Abyss(), timeouts=Timeouts(deadline=100)) as (
         session,
         _,
         _,

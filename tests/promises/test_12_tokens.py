@@ -24,6 +24,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.testing import JumpingClock
+from tests.support.loop_time import stay_silent
 from tests.support.ordered_clock import OrderedClock
 from tests.support.token_service import (
     CUT,
@@ -482,10 +483,11 @@ async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None
 
     async def issue(asked: Asked) -> bytes:
         if service.token_requests > 1:
-            await asyncio.Event().wait()
+            await stay_silent(61)
         return token("token-1")
 
-    options: dict[str, Any] = {"timeouts": Timeouts(deadline=0.1), "concurrency": 1}
+    patient = Timeouts(read=1000, deadline=60)
+    options: dict[str, Any] = {"timeouts": patient, "concurrency": 1}
     async with running(in_turn(unauthorized()), issue, **options) as (service, client):
         assert await outcomes(client, "ab") == ["DeadlineExceededError"] * 2
 

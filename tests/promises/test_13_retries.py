@@ -33,7 +33,7 @@ from income_client import (
 )
 from income_client.events import CallFinished, RequestRetried
 from income_client.testing import JumpingClock
-from tests.support.loop_time import pass_time
+from tests.support.loop_time import pass_time, stay_silent
 from tests.support.lost_connections import Death, Way, mortal
 from tests.support.ordered_clock import OrderedClock
 from tests.support.token_service import (
@@ -94,12 +94,18 @@ async def test_the_deadline_bounds_every_wait(stage: str) -> None:
     async def issue(asked: Asked) -> bytes:
         return await never(asked) if stage == "token" else token("token-1")
 
-    async with running(never, issue, concurrency=1) as (_, client):
+    patient = Timeouts(read=1000, deadline=1000)
+    async with running(never, issue, concurrency=1, timeouts=patient) as (service, client):
         blocker = asyncio.create_task(ask(client)) if stage == "queue" else None
         await turns()
-        error = await failure(client.with_options(deadline=0.1))
+        call = asyncio.create_task(failure(client.with_options(deadline=60)))
+        reached = {"token": (1, 0), "queue": (1, 1), "reply": (1, 1)}[stage]
+        await until(lambda: (service.token_requests, len(service.calls)) == reached)
+        await turns()
+        pass_time(60)
+        error = await call
         assert isinstance(error, DeadlineExceededError)
-        assert error.message == "list_applications: not done within 0.1 s"
+        assert error.message == "list_applications: not done within 60 s"
         if blocker is not None:
             blocker.cancel()
             await asyncio.wait([blocker])
@@ -376,8 +382,12 @@ async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
     async with calling(in_turn(reply(500)), retry=policy) as (service, client, _):
         assert (await failure(client)).attempts == 5
         assert len(service.calls) == 5
-    hasty = Timeouts(read=0.01)
-    async with calling(never, retry=policy, timeouts=hasty) as (service, client, _):
+
+    async def silence(asked: Asked) -> bytes:
+        return await stay_silent(31)
+
+    patient = Timeouts(read=30, deadline=10_000)
+    async with calling(silence, retry=policy, timeouts=patient) as (service, client, _):
         assert (await failure(client)).attempts == 3
         await until(lambda: len(service.calls) == 3)
 

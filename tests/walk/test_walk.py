@@ -17,7 +17,8 @@ from income_client import (
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
 from tests.support.listing import ListService, Page, Query, Reply, rows_at, serving
-from tests.support.service import client_tasks, ids_of, list_queries, served, until
+from tests.support.loop_time import pass_time
+from tests.support.service import client_tasks, ids_of, list_queries, quiet, served, until
 from tests.support.walk_data import BASE, collect, walk
 
 NOW = "2026-06-30T12:00:00"
@@ -84,11 +85,16 @@ async def test_pages_hold_the_same_rows() -> None:
 @pytest.mark.parametrize("fault", PASSING)
 async def test_a_passing_failure_goes_unnoticed(fault: str) -> None:
     """A walk through a failure that a retry survives gives every row once."""
-    limits = Timeouts(read=0.05) if fault == "stall" else None
+    patient = Timeouts(read=30, deadline=10_000)
     async with served(200) as (service, client):
         service.faults.add(PASSING[fault])
-        view = client.with_options(timeouts=limits)
-        found = await ids_of(view.list_applications(limit=20))
+        view = client.with_options(timeouts=patient)
+        walking = asyncio.create_task(ids_of(view.list_applications(limit=20)))
+        while not walking.done():
+            # All that is left waits for what stalls.
+            await quiet(service)
+            pass_time(31)
+        found = await walking
         assert len(service.faults) == 0
     assert sorted(found) == sorted(service.world.ids)
 
