@@ -3,9 +3,10 @@
 import asyncio
 import errno
 import os
+import re
+import secrets
 import sqlite3
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from income_client.concurrency import run_to_the_end
+from income_client.disk import locked_folder, new_file
 from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
@@ -80,7 +82,15 @@ _RETRYABLE_ERRNOS: Final = frozenset(
         errno.ENOMEM, errno.ENOSPC, errno.ESTALE,
     }
 )  # fmt: skip
-_CREATING: Final = threading.Lock()
+_DAMAGE_CODES: Final = frozenset(
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB}
+)
+_ADVICE: Final = (
+    "restore it from a backup, or remove it to begin anew, which skips the updates since its "
+    "last checkpoint unless start lies before them"
+)
+_SIDE_FILES: Final = ("-journal", "-wal")
+"""What SQLite keeps beside a file while it writes; it would write an old one into a new file."""
 
 
 class SQLiteCheckpointStore(ForgettingStore):
@@ -89,9 +99,10 @@ class SQLiteCheckpointStore(ForgettingStore):
     A save that has returned survives the end of the process. A power failure may undo the
     last one: then its batch is delivered again. Pollers of several names, in several threads
     and processes of one machine, may share a file; do not put it on a network file system,
-    where SQLite's locks are unreliable. The first save makes the file, readable by its owner
-    alone. Nothing is held open between two calls, so there is nothing to close, and any
-    event loop may use it.
+    where SQLite's locks are unreliable. The first save makes the file, whole or not at all,
+    readable by its owner alone; a file that is there but empty or damaged is a
+    `CheckpointError`, never a new beginning. Nothing is held open between two calls, so there
+    is nothing to close, and any event loop may use it.
 
     A file that others keep locked for longer than half a second is a `CheckpointError`
     that is ``retryable``; a poller retries it. A call that is cancelled ends its work in
@@ -158,8 +169,8 @@ class SQLiteCheckpointStore(ForgettingStore):
         while True:
             try:
                 return await run_to_the_end(work)
-            except sqlite3.OperationalError as error:
-                if _code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            except (sqlite3.OperationalError, BlockingIOError) as error:
+                if not _is_lock(error) or time.monotonic() > until:
                     raise
             await asyncio.sleep(_TRY_SECONDS)
 
@@ -200,61 +211,55 @@ class SQLiteCheckpointStore(ForgettingStore):
     def _opened(self, begin: str, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:
         """Lend a connection in a transaction; None if nothing was ever saved."""
         path = Path(os.path.realpath(self._path))  # where SQLite keeps its journal
-        if not self._is_there(path, create=create and not self._was_used):
-            yield None
-            return
-        address = f"{path.as_uri()}?mode=rw"
-        with closing(
-            sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
-        ) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA fullfsync = ON")
+        if not self._is_there(path):
+            if not create:
+                yield None
+                return
+            _make(path)
+        with _connected(path) as connection:
             if begin == "BEGIN IMMEDIATE":
                 # Earlier versions of this package left their files in WAL mode.
                 connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute(begin)
-            if self._is_laid_out(connection):
-                self._was_used = True
-            elif not create:
-                yield None
-                return
-            else:
-                for statement in _TABLES:
-                    connection.execute(statement)
+            self._check_layout(connection)
+            self._was_used = True
             yield connection
 
-    def _is_there(self, path: Path, *, create: bool) -> bool:
-        # Closing a descriptor of the file would drop the locks that SQLite holds on it for
-        # another thread of this process: it is not opened before its maker has closed it.
-        with _CREATING:
-            if create:
-                with suppress(FileExistsError):
-                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            try:
-                mode = path.stat().st_mode
-            except FileNotFoundError:
-                path.parent.stat()
-                if self._was_used:
-                    raise self._error("is gone since it was used last") from None
-                return False
-        if not stat.S_ISREG(mode):
+    def _is_there(self, path: Path) -> bool:
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            path.parent.stat()
+            if self._was_used:
+                raise self._error("is gone since it was used last") from None
+            self._check_side_files(path)
+            return False
+        if not stat.S_ISREG(found.st_mode):
             raise self._error("is not a regular file")
+        if found.st_nlink > 1:  # a process was killed when it had just made it
+            _tidy(path)
         return True
 
-    def _is_laid_out(self, connection: sqlite3.Connection) -> bool:
+    def _check_side_files(self, path: Path) -> None:
+        left = [one for one in map(path.name.__add__, _SIDE_FILES) if (path.parent / one).exists()]
+        # Another process may have made the store, and begun a save, since it was looked for.
+        if left and not path.exists():
+            advice = "restore both from a backup, or remove that too to begin anew"
+            raise self._error(f"is gone, but {left[0]!r} is left of it; {advice}")
+
+    def _check_layout(self, connection: sqlite3.Connection) -> None:
         application_id, schema, version = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("application_id", "schema_version", "user_version")
         )
         if application_id == schema == 0:
-            if self._was_used:
-                raise self._error("was emptied since it was used last")
-            return False
+            reason = "was emptied since it was used last" if self._was_used else "is empty"
+            cause = "as after a full disk, a failed copy or a redirection to it"
+            raise self._error(f"{reason}, {cause}; {_ADVICE}")
         if application_id != _APPLICATION_ID:
             raise self._error("is the database of another program")
         if version != _SCHEMA_VERSION:
             raise self._error("was written by a newer version of this package")
-        return True
 
     def _failure(self, error: sqlite3.Error | OSError) -> CheckpointError:
         """Return the error for a caller; SQLite's own texts hold no value that was bound."""
@@ -266,6 +271,8 @@ class SQLiteCheckpointStore(ForgettingStore):
             return self._error(f"cannot be read: {type(error).__name__}")
         if code == sqlite3.SQLITE_CANTOPEN and not _may_open(self._path):
             return self._error(os.strerror(errno.EACCES))
+        if code in _DAMAGE_CODES:
+            return self._error(f"{error}; {_ADVICE}")
         return self._error(str(error), retryable=code in _RETRYABLE_CODES)
 
     def _error(self, reason: str, *, retryable: bool = False) -> CheckpointError:
@@ -283,6 +290,68 @@ def _checked(path: object) -> Path:
             "path must be that of a file, not a URI; without a file, use MemoryCheckpointStore",
         )
     return Path(text)
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    address = f"{path.as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        yield connection
+
+
+def _make(path: Path) -> None:
+    """Make a store without checkpoints, whole or not at all, unless somebody else makes it."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        os.close(new_file(new))
+        with _connected(new) as connection:
+            # What is left by a kill is removed, and not repaired.
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("BEGIN")
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        # Closed before others can open it: closing a descriptor drops the locks that SQLite
+        # holds on the same file for another thread of this process.
+        _put(new, path)
+    except (OSError, sqlite3.Error):
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        # The first of those who make it tidies up behind all.
+        if not path.exists():
+            raise
+    else:
+        _tidy(path)
+
+
+def _put(new: Path, path: Path) -> None:
+    """Give a store its name, unless something has that; it may keep its own name too."""
+    try:
+        # Unlike a rename, a link replaces nothing.
+        os.link(new, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no second names. There a lock keeps others out.
+        with locked_folder(path.parent):
+            if not os.path.lexists(path):
+                new.rename(path)
+
+
+def _tidy(path: Path) -> None:
+    """Remove what those have left who made this store, which is there."""
+    is_left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.new").fullmatch
+    with suppress(OSError):
+        for one in path.parent.iterdir():
+            if is_left(one.name):
+                one.unlink(missing_ok=True)
+
+
+def _is_lock(error: Exception) -> bool:
+    """Say whether somebody else keeps the file, or the folder in which it is made, locked."""
+    return not isinstance(error, sqlite3.Error) or _code_of(error) == sqlite3.SQLITE_BUSY
 
 
 def _code_of(error: sqlite3.Error) -> int | None:

@@ -193,6 +193,27 @@ def test_a_damaged_store_ends_it(poll: Poll) -> None:
     assert poll.store.read_bytes() == b"something else" * 100
 
 
+@pytest.mark.parametrize("command", ["poll", "dead-letters"])
+def test_an_empty_store_is_no_new_beginning(command: str, shell: Cli) -> None:
+    """What a full disk or a failed copy leaves is one line that says what to do, and status 1."""
+    store = shell.folder / "polls.db"
+    store.touch()
+    ran = shell(command, "--store", "polls.db", *(("--once",) if command == "poll" else ()))
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "polls.db" in ran.stderr
+    assert "is empty" in ran.stderr
+    assert "restore it from a backup, or remove it to begin anew" in ran.stderr
+    assert (len(shell.service.requests), store.read_bytes()) == (0, b"")
+
+
+def test_lines_that_are_redirected_to_the_store_are_not_taken_for_one(poll: Poll) -> None:
+    """The shell empties the file before the command begins: that is an error."""
+    ran = poll(*FROM_THE_BEGINNING, stdout=poll.store)
+    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
+    assert "is empty, as after a full disk, a failed copy or a redirection to it" in ran.stderr
+    assert (len(poll.service.requests), poll.store.read_bytes()) == (0, b"")
+
+
 def test_it_begins_at_no_time_to_come(poll: Poll) -> None:
     """The start is a time of the service's past, or its present."""
     ran = poll("--start", "2100-01-01", "--once")

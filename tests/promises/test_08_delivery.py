@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -434,6 +435,25 @@ async def test_a_damaged_checkpoint_is_an_error() -> None:
         await place.store.save("spoilt", "{}", version=0)
         with pytest.raises(CheckpointError):
             await first(place.poll(name="spoilt"), 1)
+
+
+async def test_a_store_that_was_emptied_by_accident_is_an_error(tmp_path: Path) -> None:
+    """A file of no bytes does not begin anew: the update is delivered once it is restored."""
+    path = tmp_path / "polls.db"
+    async with scene() as place:
+        place.store = SQLiteCheckpointStore(path)
+        assert await rest(place.poll(start=None)) == []
+        updated = place.touch(5)
+        held = path.read_bytes()
+        path.write_bytes(b"")
+        place.store = SQLiteCheckpointStore(path)
+        place.service.requests.clear()
+        with pytest.raises(CheckpointError, match="is empty") as caught:
+            await rest(place.poll(start=None))
+        assert not caught.value.retryable
+        assert len(place.service.requests) == 0
+        path.write_bytes(held)
+        assert ids_of(await rest(place.poll(start=None))) == updated
 
 
 async def take_text(place: Scene) -> str:

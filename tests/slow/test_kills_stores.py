@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 
 from income_client import CheckpointConflictError, SQLiteCheckpointStore
-from tests.support.kills import KILLED, Workers
-from tests.support.store_files import names, run_in
+from tests.support.kills import KILLED, Workers, operations
+from tests.support.store_files import contents, names, run_in
 
-LEFT: Final = re.compile(r"store\.db(-journal)?")
+LEFT: Final = re.compile(r"store\.db(-journal)?|\.store\.db\.[0-9a-f]{8}\.new")
 WITHOUT_END: Final = 1_000_000
 
 
@@ -62,6 +62,7 @@ async def _check(path: Path, known: int) -> int:
     if stored.version:
         assert stored.checkpoint == f"text {stored.version}"
     if path.name in names(path.parent):
+        assert contents(path.parent)[path.name][1]
         assert run_in(path, "PRAGMA integrity_check") == [("ok",)]
     else:
         assert stored.version == 0
@@ -84,7 +85,7 @@ async def test_a_killed_process_loses_nothing_that_it_saved(
 async def test_a_process_killed_while_it_makes_a_store_leaves_none_or_a_whole_one(
     workers: Workers, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    """There is a store, an empty file or neither; at most a journal lies beside it."""
+    """There is a whole store or none; what lies beside it goes with the next save."""
     chance, seen, longest = Random(13), set(), 0.02
     for number in range(pytestconfig.getoption("kills")):
         path = tmp_path / str(number) / "store.db"
@@ -100,6 +101,29 @@ async def test_a_process_killed_while_it_makes_a_store_leaves_none_or_a_whole_on
         assert await store.save("default", "on", version=version) == version + 1
         assert names(path.parent) == [path.name]
     assert seen == {True, False} or number < 10
+
+
+async def test_a_process_killed_at_any_step_of_making_a_store_leaves_none_or_a_whole_one(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Killed before each operation on files in turn, it leaves what the next save completes."""
+    (tmp_path / "whole").mkdir()
+    facts = {"saves": 1, "after": 0}
+    count = await operations(workers, path=str(tmp_path / "whole" / "store.db"), **facts)
+    there = []
+    for number in range(count):
+        path = tmp_path / str(number) / "store.db"
+        path.parent.mkdir()
+        life = workers.start(dies_before=number, path=str(path), **facts)
+        await workers.wait(life)
+        assert life.code == KILLED
+        there.append(path.exists())
+        version = await _check(path, 0)
+        store = SQLiteCheckpointStore(path)
+        assert await store.save("default", "on", version=version) == version + 1
+        assert names(path.parent) == [path.name]
+    assert there == sorted(there)
+    assert {*there} == {False, True}
 
 
 @pytest.mark.parametrize(("processes", "saves", "rounds"), [(2, 60, 2), (4, 3, 8)])

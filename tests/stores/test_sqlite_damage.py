@@ -35,6 +35,18 @@ def half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:6144])
 
 
+def emptied(path: Path) -> None:
+    """Leave what a full disk leaves, or a shell that redirects to the file."""
+    path.write_bytes(b"")
+
+
+def without_tables(path: Path) -> None:
+    """Put a database in the place to which nothing was ever written."""
+    path.unlink()
+    run_in(path, "PRAGMA user_version = 0")
+    assert path.stat().st_size > 0
+
+
 def changed(*statements: str) -> Callable[[Path], None]:
     """Return what changes a database by SQL."""
 
@@ -56,8 +68,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "half a file": (half, "malformed"),
     "missing tables": (
         changed("DROP TABLE dead_letters", "DROP TABLE checkpoints"),
-        "no such table",
+        "no such table: .* restore it from a backup",
     ),
+    "no bytes": (emptied, "is empty.* restore it from a backup, or remove it to begin anew"),
+    "a database without tables": (without_tables, "is empty.* or remove it to begin anew"),
     "bytes that are not UTF-8": (
         changed(
             "UPDATE checkpoints SET checkpoint = CAST(x'63346eff' AS TEXT)",
@@ -105,12 +119,19 @@ async def test_a_store_that_goes_is_missed(tmp_path: Path, way: str, call: Call)
     assert path.exists() == (way == "emptied")
 
 
-async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    """A process that was killed while it made a store leaves one."""
+@pytest.mark.parametrize("beside", ["-journal", "-wal"])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_a_store_of_which_a_journal_is_left_is_missed(
+    tmp_path: Path, beside: str, call: Call
+) -> None:
+    """A journal without its store is no new beginning, and is not written into a new store."""
     path = tmp_path / "store.db"
-    path.touch()
-    assert (await SQLiteCheckpointStore(path).load("default")).version == 0
-    assert await SQLiteCheckpointStore(path).save("default", "text", version=0) == 1
+    (tmp_path / f"store.db{beside}").write_bytes(b"what was there before")
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match=f"'store.db{beside}' is left of it") as caught:
+        await call(SQLiteCheckpointStore(path))
+    assert not caught.value.retryable
+    assert contents(tmp_path) == before
 
 
 EARLIER = """

@@ -1,9 +1,13 @@
 """The file of a store: when it is made, who may read it, and what keeps it from being used."""
 
+import asyncio
+import errno
 import os
 import resource
 import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -172,11 +176,16 @@ async def test_a_full_disk_is_a_passing_fault(tmp_path: Path, limit: int) -> Non
     try:
         with pytest.raises(CheckpointError) as caught:
             await store.save("default", "x" * 50_000, version=1)
-        with pytest.raises(CheckpointError):
+        with pytest.raises(CheckpointError) as caught_anew:
             await new.save("default", "x" * 50_000, version=0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert caught.value.retryable
+    assert caught_anew.value.retryable
+    # Where there was no room for a whole store, there is none.
+    assert (tmp_path / "new.db").exists() == (limit == 20_000)
+    assert (await SQLiteCheckpointStore(tmp_path / "new.db").load("default")).version == 0
+    assert set(names(tmp_path)) <= {"new.db", "store.db"}
     held = StoredCheckpoint(checkpoint="so far and no further", version=1)
     assert await store.load("default") == held
     assert await store.save("default", "x" * 50_000, version=1) == 2
@@ -184,24 +193,88 @@ async def test_a_full_disk_is_a_passing_fault(tmp_path: Path, limit: int) -> Non
     assert sorted(names(tmp_path)) == ["new.db", "store.db"]
 
 
+def refuse(source: Path, place: Path) -> None:
+    """Answer as a file system that has no second names."""
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@pytest.mark.parametrize("has_links", [True, False], ids=["links", "no-links"])
 async def test_a_store_made_meanwhile_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
 ) -> None:
     """The slower of two processes that make a store finds that of the other."""
     path, other = tmp_path / "store.db", tmp_path / "other.db"
     await SQLiteCheckpointStore(other).save("default", "theirs", version=0)
-    make = os.open
+    link = os.link
 
-    def take_the_place(target: Path, *arguments: Any) -> int:
-        if target == path:
-            other.rename(path)
-        return make(target, *arguments)
+    def take_the_place(source: Path, place: Path) -> None:
+        other.rename(path)
+        if not has_links:
+            refuse(source, place)
+        link(source, place)
 
-    monkeypatch.setattr(os, "open", take_the_place)
+    monkeypatch.setattr(os, "link", take_the_place)
     with pytest.raises(CheckpointConflictError):
         await SQLiteCheckpointStore(path).save("default", "ours", version=0)
     assert (await SQLiteCheckpointStore(path).load("default")).checkpoint == "theirs"
     assert names(tmp_path) == ["store.db"]
+
+
+@pytest.mark.parametrize("has_links", [True, False], ids=["links", "no-links"])
+def test_threads_that_make_a_store_at_once_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    """One of them makes the first save, the others find it; all read the same store."""
+    if not has_links:
+        monkeypatch.setattr(os, "link", refuse)
+    path, together = tmp_path / "store.db", threading.Barrier(8)
+
+    async def save(number: int) -> int:
+        store = SQLiteCheckpointStore(path)
+        together.wait()
+        try:
+            return await store.save("default", f"text {number}", version=0)
+        except CheckpointConflictError:
+            return 0
+
+    with ThreadPoolExecutor(8) as threads:
+        saved = list(threads.map(lambda number: asyncio.run(save(number)), range(8)))
+    assert sorted(saved) == [0] * 7 + [1]
+    stored = asyncio.run(SQLiteCheckpointStore(path).load("default"))
+    assert stored.checkpoint == f"text {saved.index(1)}"
+    assert names(tmp_path) == ["store.db"]
+    assert mode(path) == 0o600
+
+
+async def test_a_store_is_whole_when_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its tables before it can be seen, under another name that nobody else can read."""
+    path, link, seen = tmp_path / "store.db", os.link, []
+
+    def look(source: Path, place: Path) -> None:
+        assert (mode(source), place) == (0o600, path)
+        assert not path.exists()
+        seen.extend(run_in(source, "SELECT count(*) FROM checkpoints"))
+        link(source, place)
+
+    monkeypatch.setattr(os, "link", look)
+    assert await SQLiteCheckpointStore(path).save("default", "one", version=0) == 1
+    assert seen == [(0,)]
+
+
+async def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    """An unfinished store goes once there is a whole one; other files of its folder stay."""
+    path = tmp_path / "store.db"
+    unfinished, others = tmp_path / ".store.db.0123abcd.new", {"store.db.new", ".a.db.0123abcd.new"}
+    for name in others | {unfinished.name}:
+        (tmp_path / name).touch()
+    await SQLiteCheckpointStore(path).save("default", "one", version=0)
+    assert {*names(tmp_path)} == others | {path.name}
+    # Killed just after the store had its name: it has both then.
+    unfinished.hardlink_to(path)
+    assert (await SQLiteCheckpointStore(path).load("default")).version == 1
+    assert {*names(tmp_path)} == others | {path.name}
 
 
 async def test_another_program_may_read_between_saves(tmp_path: Path) -> None:
