@@ -295,7 +295,7 @@ class Watch:
 def _failure(status: "PollerStatus") -> str:
     text = f"poll failed: {status.last_error}"
     if status.next_poll_at is not None:
-        text += f"; next try in {_seconds_until(status.next_poll_at)} s"
+        text += f"; next try in {_until(status.next_poll_at)}"
     return text
 
 
@@ -307,14 +307,14 @@ def _loss(letter: DeadLetter) -> str:
 
 def _state(status: "PollerStatus") -> Text:
     if status.failures and status.next_poll_at is not None:
-        return Text(f"next try in {_seconds_until(status.next_poll_at)} s", style="bold red")
+        return Text(f"next try in {_until(status.next_poll_at)}", style="bold red")
     if status.is_standby and status.reached is None:
         return Text("standing by", style="bold")
     if status.reached is None:
         return Text("starting", style="bold")
     if status.next_poll_at is None:
         return Text("polling", style="bold cyan")
-    return Text(f"next poll in {_seconds_until(status.next_poll_at)} s", style="bold")
+    return Text(f"next poll in {_until(status.next_poll_at)}", style="bold")
 
 
 def _facts(status: "PollerStatus") -> Iterator[Text]:
@@ -330,5 +330,7 @@ def _facts(status: "PollerStatus") -> Iterator[Text]:
         yield Text(f"at {status.reached:%Y-%m-%d %H:%M:%S}", style="dim")
 
 
-def _seconds_until(moment: datetime) -> int:
-    return max(0, ceil((moment - datetime.now(UTC)).total_seconds()))
+def _until(moment: datetime) -> str:
+    """Return how long it is until then, rounded up: it is never said to be now."""
+    seconds = max(0.1, (moment - datetime.now(UTC)).total_seconds())
+    return duration(seconds if seconds < 1 else ceil(seconds))

@@ -195,14 +195,15 @@ class Poller:
         Read it in the poller's event loop: in another thread it may fail while a poll
         changes the counts. For another thread, count events instead.
         """
-        state = self._state
-        is_waiting = self._poll is None and not self._schedule.is_stopped
+        state, next_try = self._state, self._schedule.retry_at
+        if next_try is None and self._poll is None and not self._schedule.is_stopped:
+            next_try = self._schedule.at
         return self._monitor.status(
             reached=self._reached,
             is_standby=state is None and self._has_standby,
             dead_letters=0 if state is None else len(state.letters),
             saturated=() if state is None else state.letters.seconds,
-            next_poll=self._schedule.at if is_waiting else None,
+            next_try=next_try,
         )
 
     async def aclose(self) -> None:
@@ -331,14 +332,16 @@ class Poller:
                 now = self._clock.monotonic()
                 self._monitor.failed(error)
                 is_last = self._is_last(error, now, tries)
-                if not is_last and not is_of_store:
+                if not is_last and is_of_store:
+                    self._schedule.put_off(now, min(_LONGEST_PAUSE, growing(tries)))
+                elif not is_last:
                     self._schedule.fail(now, error, self._monitor.failures)
-                # Only now is it known when the next one begins.
+                # Only now is it known when the next try begins.
                 self._monitor.tell_failure(error, self._reached, is_last=is_last)
                 if is_last:
                     raise
             if is_of_store:
-                await self._schedule.pause(min(_LONGEST_PAUSE, growing(tries)))
+                await self._schedule.until_retry()
             else:
                 await self._schedule.until_turn()
 

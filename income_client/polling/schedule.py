@@ -32,6 +32,8 @@ class Schedule:
         self._began = float("-inf")
         self._at = float("-inf")
         self._not_before = float("-inf")
+        self.retry_at: float | None = None
+        """The moment at which something is stored that could not be; None otherwise."""
         self._is_woken = False
         self._is_owed = False
         self.is_urgent: bool = False
@@ -66,13 +68,17 @@ class Schedule:
         # Refused credentials end the poller after a few minutes: not before they were tried again.
         is_refused = isinstance(error, AuthenticationError)
         longest = _LONGEST_FAILURE if is_refused else max(self._interval, _LONGEST_FAILURE)
-        pause = min(longest, growing(failures)) * (1 + self._chance()) / 2
+        pause = self._spread(min(longest, growing(failures)))
         asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
         # A wake-up is only answered by a poll that succeeds.
         self._is_owed = self.is_urgent or self._is_woken
         self._is_woken = False
+
+    def put_off(self, now: float, longest: float) -> None:
+        """Note that something could not be stored, and is to be after so many seconds or fewer."""
+        self.retry_at = now + self._spread(longest)
 
     def wake(self) -> None:
         """Have the next poll begin as soon as it may."""
@@ -93,10 +99,21 @@ class Schedule:
             self._bell.clear()
             await unless(self._bell, self._clock.sleep(seconds))
 
+    async def until_retry(self) -> None:
+        """Wait until something is to be stored again, or the poller is stopped."""
+        now = self._clock.monotonic()
+        try:
+            await unless(self._stopped, self._clock.sleep(max(0.0, (self.retry_at or now) - now)))
+        finally:
+            self.retry_at = None
+
     async def pause(self, longest: float) -> bool:
         """Wait for half this many seconds or more; return False if the poller was stopped."""
-        await unless(self._stopped, self._clock.sleep(longest * (1 + self._chance()) / 2))
+        await unless(self._stopped, self._clock.sleep(self._spread(longest)))
         return not self.is_stopped
+
+    def _spread(self, longest: float) -> float:
+        return longest * (1 + self._chance()) / 2
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work; cancel it and raise `Stopped` once the poller is stopped."""

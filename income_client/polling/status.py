@@ -50,7 +50,8 @@ class PollerStatus:
     last_error: IncomeClientError | None
     """Why the last one of these failed; it stays when later polls succeed."""
     next_poll_at: datetime | None
-    """When the next poll begins, in UTC by the local clock; None during a poll."""
+    """When the next poll begins, or what could not be stored is tried again, in UTC by the local
+    clock; None during a poll."""
     is_standby: bool = False
     """Whether it waits while another poller holds the lease."""
 
@@ -150,11 +151,11 @@ class Monitor:
         reached: int | None,
         dead_letters: int,
         saturated: tuple[Window, ...],
-        next_poll: float | None,
+        next_try: float | None,
         is_standby: bool,
     ) -> PollerStatus:
-        """Return the public status; `next_poll` is a moment of the clock, None during a poll."""
-        wait = None if next_poll is None else max(0.0, next_poll - self._clock.monotonic())
+        """Return the public status; `next_try` is a moment of the clock, None during a poll."""
+        wait = None if next_try is None else max(0.0, next_try - self._clock.monotonic())
         return PollerStatus(
             reached=None if reached is None else EPOCH + timedelta(seconds=reached),
             lag=self.lag(reached),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from income_client import CheckpointError, SQLiteCheckpointStore
 from income_client.emulator import Fault
 from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Running, when
@@ -151,7 +152,27 @@ def test_failed_polls_are_reported_and_tried_again(poll: Poll) -> None:
     assert (ran.status, ran.stderr.count("\n")) == (0, 1)
     assert sorted(ids_in(ran.stdout)) == sorted(poll.service.ids)
     assert "poll failed: list_applications: 500" in ran.stderr
-    assert "next try in" in ran.stderr
+    # Its pause is half a second or more, and less than one.
+    assert re.search(r"; next try in (0\.\d|1\.0) s\n", ran.stderr)
+
+
+@pytest.mark.usefixtures("without_pauses")
+def test_a_store_that_fails_is_reported_with_its_own_pause(
+    poll: Poll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figure is that of the next try to store, whenever the next poll is."""
+    save, failures = SQLiteCheckpointStore.save, [1]
+
+    async def failing(store: SQLiteCheckpointStore, *arguments: Any, **options: Any) -> int:
+        if options["version"] and failures:
+            failures.pop()
+            raise CheckpointError("the disk is full", retryable=True)
+        return await save(store, *arguments, **options)
+
+    monkeypatch.setattr(SQLiteCheckpointStore, "save", failing)
+    ran = poll(*FROM_THE_BEGINNING)
+    assert (ran.status, len(ids_in(ran.stdout))) == (0, 9)
+    assert re.search(r"poll failed: the disk is full; next try in (0\.\d|1\.0) s\n", ran.stderr)
 
 
 @pytest.mark.income_service(applications=15)

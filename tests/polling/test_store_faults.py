@@ -1,13 +1,17 @@
 """A store that fails for a while: the poll in hand is kept, and only the commit is retried."""
 
 import asyncio
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
+    Event,
     MemoryCheckpointStore,
+    PollFailed,
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
@@ -61,6 +65,33 @@ async def test_a_dead_letter_that_cannot_be_stored_costs_no_request() -> None:
         assert place.requests("get_application") == 249 + 2
         assert place.requests("list_applications") == 1
         assert await place.letters() == [place.ids[0]]
+
+
+async def test_the_status_shows_when_the_store_is_tried_again() -> None:
+    """While a commit is put off, it is the end of that pause, and not the poll before or after."""
+    planned: list[tuple[float, float]] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, PollFailed):
+            before, status = datetime.now(UTC), poller.status
+            assert status.next_poll_at is not None
+            longest = (status.next_poll_at - before).total_seconds()
+            planned.append(((status.next_poll_at - datetime.now(UTC)).total_seconds(), longest))
+
+    async with scene(300, on_event=look) as place:
+        store = with_updates(place, 150)
+        poller = place.poll(interval=10_000)
+        batch = await take(poller)
+        clock: Any = place.client._clock
+        clock.slept.clear()
+        store.failures = 5
+        await batch.commit()
+        pauses = [*clock.slept]
+        assert len(pauses) == len(planned) == 5
+        for (least, most), pause in zip(planned, pauses, strict=True):
+            assert least - 0.001 <= pause <= most + 0.001
+        assert [0.5 * 2**n <= pause <= 2**n for n, pause in enumerate(pauses)] == [True] * 5
+        assert poller.status.next_poll_at is None
 
 
 @pytest.mark.parametrize("failures", [1, 7])

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-from income_client import ApplicationPaginator, IncomeClient
+from income_client import ApplicationPaginator, IncomeClient, OnEvent
 from income_client.clock import Clock
 from income_client.emulator import Emulator
 from income_client.records.window import EPOCH
@@ -57,6 +57,7 @@ async def served(
     applications: int | Sequence[int] = 300,
     *,
     clock: Clock | None = None,
+    on_event: OnEvent | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[Emulator, IncomeClient]]:
     """Run a service and a client of it; afterwards nothing of either is left."""
@@ -65,7 +66,11 @@ async def served(
     usual: dict[str, Any] = {"clock": clock, "time_flows": True, "days": 30}
     async with Emulator(applications, **usual | options) as service:
         async with IncomeClient(
-            service.url, auth=service.oauth2, downloads=service.download_policy, clock=clock
+            service.url,
+            auth=service.oauth2,
+            downloads=service.download_policy,
+            clock=clock,
+            on_event=on_event,
         ) as client:
             yield service, client
             assert asyncio.all_tasks() == before | service_tasks()
