@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .events import (
         CallFinished,
         CheckpointCommitted,
+        CheckpointCreated,
         DeadLettered,
         Event,
         FileFinished,
@@ -134,6 +135,7 @@ __all__ = [
     "CallbackTokenIssuer",
     "CheckpointCommitted",
     "CheckpointConflictError",
+    "CheckpointCreated",
     "CheckpointError",
     "CheckpointStore",
     "ClientClosedError",

@@ -23,9 +23,9 @@ NAMES: Final = {
         UnsafeLinkError
     """,
     "events": """
-        CallFinished CheckpointCommitted DeadLettered Event FileFinished OnEvent PageCovered
-        PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried RequestSent
-        TokenRenewed WindowSplit
+        CallFinished CheckpointCommitted CheckpointCreated DeadLettered Event FileFinished
+        OnEvent PageCovered PollFailed PollFinished RecordDelivered RequestAnswered
+        RequestRetried RequestSent TokenRenewed WindowSplit
     """,
     "exporting.parquet": "ParquetTables",
     "exporting.frames": "RecordTables to_arrow to_pandas to_polars",

@@ -618,6 +618,7 @@ class IncomeClient:
         once: bool = False,
         standby: bool = False,
         lease: float = 15.0,
+        must_exist: bool = False,
     ) -> Poller:
         """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
 
@@ -634,6 +635,9 @@ class IncomeClient:
         ``lookback``: at 10 updates a second, ``lookback=3600`` is 36,000 applications a poll
         and a checkpoint of 0.7 MB with every batch. ``status.unchanged`` counts them, and
         more than a thousand are logged as a warning.
+
+        Where the store has no checkpoint under the name, polling begins anew: that is logged,
+        reported as `CheckpointCreated`, and refused with ``must_exist``.
 
         Args:
             checkpoints: stores the position, and what could not be read.
@@ -667,6 +671,10 @@ class IncomeClient:
                 of it, also while the consumer works on a batch, for ten leases at most. It
                 ends at once with the iteration, and with ``aclose()`` for a loop that was
                 left early.
+            must_exist: whether to refuse to begin anew, for every run but the very first: a
+                mistyped ``name`` or path of a store is an error then. The store must have a
+                checkpoint under the name, also where ``start`` is one, since dead letters are
+                kept only there; a time as ``start`` is ignored.
 
         Returns:
             An asynchronous iterator over the records, or over batches of them.
@@ -675,6 +683,8 @@ class IncomeClient:
             ConfigurationError: an argument is invalid, or ``start`` is more than a day later
                 than the service's present, which the first poll checks.
             CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
+                With ``must_exist`` and no checkpoint in the store, the iteration raises it,
+                before it sends anything.
         """
         from .polling.checkpoint import starting_point
         from .polling.poller import Poller
@@ -698,6 +708,7 @@ class IncomeClient:
             once=once,
             standby=standby,
             lease=lease,
+            must_exist=must_exist,
             clock=self._clock,
             instrumentation=self._session.instrumentation,
         )

@@ -31,6 +31,7 @@ class Event:
     - ``PollFinished``: a poll has succeeded (``name``, ``polls``, ``lag``).
     - ``PollFailed``: a poll has failed (``name``, ``failures``, ``lag``, ``status``, ``error``,
       ``is_last``).
+    - ``CheckpointCreated``: a poller's checkpoint is new in its store (``name``, ``reached``).
     - ``CheckpointCommitted``: the store has a poller's checkpoint (``name``, ``reached``).
     - ``DeadLettered``: something could not be read (``name``, ``letter``, ``is_new``).
     - ``FileFinished``: a document's file is complete, or has failed (``application_id``,
@@ -188,6 +189,16 @@ class PollFailed(Event):
     """Class of the error."""
     is_last: bool
     """Whether the error ends the poller."""
+
+
+@frozen(kw_only=True)
+class CheckpointCreated(Event):
+    """The store had no checkpoint of a poller's name: the poller begins anew."""
+
+    name: str
+    """Of the poller."""
+    reached: int
+    """Service time at which it begins, in seconds since 1970."""
 
 
 @frozen(kw_only=True)

@@ -20,6 +20,7 @@ from rich.text import Text
 from income_client import (
     ApplicationRecord,
     CheckpointConflictError,
+    CheckpointCreated,
     CheckpointError,
     ConfigurationError,
     DeadLetter,
@@ -59,6 +60,7 @@ async def poll(
     once: Switch = False,
     standby: Switch = False,
     lease: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 15.0,
+    must_exist: Switch = False,
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     show_personal_data: Switch = False,
@@ -86,6 +88,10 @@ async def poll(
     has ended, or has died. The exit status is 0 after SIGTERM, or 143 if
     that cut --once short.
 
+    Standard error has a line whenever a name is new in --store, and a summary at
+    the end of --once. With --must-exist, for every run but the first, a new name or
+    file is an error: a mistyped one would begin anew.
+
     Example: income-client poll --store polls.db --start 7d >> all.jsonl
 
     Args:
@@ -98,6 +104,7 @@ async def poll(
         once: Poll once, up to the present, and exit.
         standby: Wait while another process polls by this name, and take over when it ends.
         lease: Seconds after which a standby takes over from a process that has died.
+        must_exist: Fail if the checkpoint does not exist yet. Not together with --start.
         documents: Read and write the documents too. Default: --documents.
         pages: Include the pages block of each document.
         show_personal_data: Write the JSON, with personal data, to a terminal too.
@@ -106,13 +113,13 @@ async def poll(
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")
-    start = start or NOW
+    start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(is_said_by_watch)
     checkpoints, is_known = await opened_store(store, name)
-    if not line.disable:
-        say_where_it_begins(name, start, is_known=is_known)
-    watch = Watch(line)
+    place = str(store)
+    check_name(name, place, start, is_known=is_known, must_exist=must_exist)
+    watch = Watch(place, line, is_single=once)
     async with connect(connection, on_event=watch.take) as client:
         poller = client.poll(
             checkpoints,
@@ -123,6 +130,7 @@ async def poll(
             lookback=lookback,
             standby=standby,
             lease=lease,
+            must_exist=must_exist,
             documents=documents,
             pages=pages,
         )
@@ -165,16 +173,22 @@ async def opened_store(store: Path, name: str) -> tuple[SQLiteCheckpointStore, b
     return checkpoints, bool(stored.version)
 
 
-def say_where_it_begins(name: str, start: Moment, *, is_known: bool) -> None:
-    """Print where a poller begins, and whether its name is new."""
-    if not is_known:
-        begins = f"at {start.text}"
-        if start == NOW:
-            begins = "now"
-        elif start.back:
-            begins = f"{duration(start.back.total_seconds())} ago"
-        say(f"{name!r} is new, and begins {begins}")
-    elif start != NOW:
+def checked_start(start: Moment | None, *, must_exist: bool) -> Moment:
+    """Return where a new name begins."""
+    if must_exist and start is not None:
+        message = "--must-exist cannot be combined with --start, which is where a new name begins"
+        raise ConfigurationError(message)
+    return start or NOW
+
+
+def check_name(name: str, place: str, start: Moment, *, is_known: bool, must_exist: bool) -> None:
+    """Refuse a new name that must exist; say that a known one does not begin at its start."""
+    if must_exist and not is_known:
+        advice = "check the name and where it is kept, or leave out --must-exist to begin anew"
+        raise IncomeClientError(
+            f"--must-exist: there is no checkpoint {name!r} in {place}; {advice}"
+        )
+    if is_known and start != NOW:
         say(f"--start is ignored: {name!r} is known, and resumes where it was")
 
 
@@ -235,9 +249,12 @@ def ending_status(poller: "Poller", received: signal.Signals | None, *, once: bo
 
 @define
 class Watch:
-    """Shows how far a poller is, and prints its failures and dead letters."""
+    """Shows how far a poller is; prints where it begins anew, its failures and dead letters."""
 
+    _place: str
     _line: StatusLine
+    _is_single: bool = field(kw_only=True)
+    """Whether it polls once, and what it did is printed at its end."""
     losses: int = 0
     """Dead letters that were printed."""
     _poller: "Poller | None" = None
@@ -246,6 +263,9 @@ class Watch:
     def take(self, event: Event) -> None:
         """Take an event; the ``on_event`` of the poller's client."""
         match event:
+            case CheckpointCreated(name=name, reached=reached):
+                begins = datetime.fromtimestamp(reached, UTC)
+                say(f"{name!r} is new in {self._place}, begins at {begins:%Y-%m-%d %H:%M:%S}")
             case PollFailed(is_last=False) if self._poller is not None:
                 say(_failure(self._poller.status))
             case DeadLettered(letter=letter, is_new=True):
@@ -264,8 +284,11 @@ class Watch:
             drawing.cancel()
             self._line.stop()
         self._print_losses()
-        self._line.draw([*_facts(poller.status)])
+        facts = [*_facts(poller.status)]
+        self._line.draw(facts)
         self._line.leave()
+        if self._is_single and self._line.disable:
+            say(", ".join(fact.plain for fact in facts))
 
     async def _draw(self, poller: "Poller") -> None:
         looks = 0  # that found a standby, one after the other

@@ -19,14 +19,15 @@ from income_client import (
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
-from .options import NOW, Seconds, Switch, When
+from .options import Seconds, Switch, When
 from .output import say
 from .poll import (
     Watch,
+    check_name,
+    checked_start,
     ending_status,
     is_said_by_watch,
     opened_store,
-    say_where_it_begins,
     start_time,
 )
 from .progress import StatusLine, filter_log
@@ -57,6 +58,7 @@ async def relay(
     once: Switch = False,
     standby: Switch = False,
     lease: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 15.0,
+    must_exist: Switch = False,
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     connection: Connection | None = None,
 ) -> int:
@@ -72,7 +74,7 @@ async def relay(
     NATS, which relays on several machines share: start each with --standby, and one
     works while the others wait.
 
-    Exit statuses are those of poll. Needs the extra "nats".
+    Exit statuses and messages are those of poll. Needs the extra "nats".
 
     Example: income-client relay --nats nats://127.0.0.1:4222 --bucket income --standby
 
@@ -91,6 +93,7 @@ async def relay(
         once: Poll once, up to the present, and exit.
         standby: Wait while another process relays by this name, and take over when it ends.
         lease: Seconds after which a standby takes over from a process that has died.
+        must_exist: Fail if the checkpoint does not exist yet. Not together with --start.
         documents: Count updates of documents too, which are read for it. Default: --documents.
         connection: The service.
     """
@@ -105,7 +108,7 @@ async def relay(
         needed = "pip install 'income-client[nats]'"
         raise ConfigurationError(f"relay needs the extra nats: {needed}") from None
 
-    start = start or NOW
+    start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(is_said_by_watch)
     async with _connected(nats, creds) as server:
@@ -117,9 +120,9 @@ async def relay(
             is_known = bool((await checkpoints.load(name)).version)
         else:
             checkpoints, is_known = await opened_store(store or Path(), name)
-        if not line.disable:
-            say_where_it_begins(name, start, is_known=is_known)
-        watch = Watch(line)
+        place = str(store) if bucket is None else f"bucket {bucket}"
+        check_name(name, place, start, is_known=is_known, must_exist=must_exist)
+        watch = Watch(place, line, is_single=once)
         async with connect(connection, on_event=watch.take) as client:
             poller = client.poll(
                 checkpoints,
@@ -130,6 +133,7 @@ async def relay(
                 lookback=lookback,
                 standby=standby,
                 lease=lease,
+                must_exist=must_exist,
                 documents=documents,
             )
             if once:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import evolve, frozen
 
-from income_client.checkpoints import CheckpointStore, StoredCheckpoint
+from income_client.checkpoints import CheckpointStore, SQLiteCheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import check_name, reason_of_conflict
 from income_client.clock import Clock
 from income_client.errors import (
@@ -96,10 +96,18 @@ class Lease:
         """Seconds that the consumer had held a batch when the lease was given up for it."""
         self._renewal: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
+        self.is_new: bool = False
+        """Whether the store had no checkpoint of the name when it was taken."""
         self.is_lost: bool = False
         """Whether it was given up, or another poller has taken over."""
         self.idle_since: float | None = None
         """When the consumer was given what it works on; None while it waits."""
+
+    @property
+    def place(self) -> str:
+        """What the store is called in a log; the text of a foreign one may hold a password."""
+        is_file = isinstance(self._store, SQLiteCheckpointStore)
+        return repr(self._store) if is_file else type(self._store).__name__
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -112,11 +120,24 @@ class Lease:
         return self._unsure is not None
 
     async def take(
-        self, given: Checkpoint | None, begin: Callable[[], Awaitable[int]]
+        self,
+        given: Checkpoint | None,
+        begin: Callable[[], Awaitable[int]],
+        *,
+        must_exist: bool = False,
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
         """Take the name over; return where to begin, and the dead letters."""
         for _ in range(_MOST_RIVALS):
             stored = await self._available()
+            # A try before this one may have made the first save, and failed then or later.
+            written = self._stored if self._unsure is None else self._unsure.stored
+            if written is None or stored != written:
+                self.is_new = stored.checkpoint is None
+            if self.is_new and must_exist:
+                raise CheckpointError(
+                    f"there is no checkpoint {self._name!r} in {self.place}: check the name and "
+                    "the store, or poll without must_exist to begin anew"
+                )
             known = None if stored.checkpoint is None else read_checkpoint(stored.checkpoint)
             takeovers = 0 if known is None else known.takeovers
             if given is not None and (known is None or given.progress > known.progress):

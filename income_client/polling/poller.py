@@ -78,6 +78,7 @@ class Poller:
         once: bool = False,
         standby: bool = False,
         lease: float = 15.0,
+        must_exist: bool = False,
         clock: Clock,
         instrumentation: Instrumentation,
     ) -> None:
@@ -93,6 +94,7 @@ class Poller:
         self._name, self._source, self._clock = name, source, clock
         self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
         self._has_standby = standby
+        self._must_exist = check_flag("must_exist", must_exist)
         self._lease = Lease(checkpoints, name, clock, lease if standby else None)
         self._monitor = Monitor(name, instrumentation, clock)
         self._schedule = Schedule(interval, clock, random.random)
@@ -383,10 +385,12 @@ class Poller:
     async def _begin(self) -> None:
         given = self._start if isinstance(self._start, Checkpoint) else None
         checkpoint, letters = await self._schedule.unless_stopped(
-            self._lease.take(given, self._first_second)
+            self._lease.take(given, self._first_second, must_exist=self._must_exist)
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
         self._state = PollerState(progress=progress, letters=DeadLetters(letters))
+        if self._lease.is_new:
+            self._monitor.began(checkpoint.reached, self._lease.place)
         self._monitor.committed(checkpoint.reached)
 
     async def _first_second(self) -> int:

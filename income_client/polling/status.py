@@ -11,6 +11,7 @@ from income_client.clock import Clock
 from income_client.errors import IncomeClientError
 from income_client.events import (
     CheckpointCommitted,
+    CheckpointCreated,
     DeadLettered,
     PollFailed,
     PollFinished,
@@ -130,6 +131,15 @@ class Monitor:
         if (emit := self._instrumentation.emit) is not None:
             for record in records:
                 emit(RecordDelivered(application_id=record.application_id))
+
+    def began(self, reached: int, store: str) -> None:
+        """Log and report that the store had no checkpoint of this name, and now has its first."""
+        moment = EPOCH + timedelta(seconds=reached)
+        facts = {"checkpoint": self._name, "reached": reached, "store": store}
+        message = "checkpoint %r is new in %s, begins at %s"
+        _LOGGER.info(message, self._name, store, moment, extra=facts)
+        if (emit := self._instrumentation.emit) is not None:
+            emit(CheckpointCreated(name=self._name, reached=reached))
 
     def committed(self, reached: int) -> None:
         """Report that the store has a checkpoint of this second."""

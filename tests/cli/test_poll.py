@@ -11,7 +11,7 @@ import pytest
 from income_client import CheckpointError, SQLiteCheckpointStore
 from income_client.emulator import Fault
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, when
+from tests.support.cli import FULL, Cli, Running, complaints, spelt, when
 from tests.support.processes import environment, run
 from tests.support.served import ids_in, parsed, served, without_addresses
 from tests.support.streams import Ran, Terminal
@@ -56,7 +56,7 @@ def test_lines_are_the_services_own_json(
 ) -> None:
     """A line has both replies with every field, in the shape of `to_json` and of an export."""
     ran = poll(*FROM_THE_BEGINNING, *switches)
-    assert (ran.status, ran.stderr) == (0, "")
+    assert (ran.status, complaints(ran)) == (0, "")
     lines = parsed(ran.stdout)
     assert sorted(ids_in(ran.stdout)) == sorted(poll.service.ids)
     for line in lines[:10]:
@@ -85,7 +85,7 @@ def test_it_begins_now_and_resumes_where_it_was(poll: Poll) -> None:
         poll.service.advance(60)
         # Once the name is known, it is not asked where to begin.
         ran = poll(*FROM_THE_BEGINNING)
-        assert (ran.status, ran.stderr) == (0, "")
+        assert (ran.status, complaints(ran)) == (0, "")
         assert sorted(ids_in(ran.stdout)) == sorted(touched)
 
 
@@ -100,8 +100,82 @@ def test_it_can_begin_in_the_past(start: str, poll: Poll) -> None:
     }
     assert 0 < len(expected) < 60
     ran = poll("--once", "--start", start)
-    assert (ran.status, ran.stderr) == (0, "")
+    assert (ran.status, complaints(ran)) == (0, "")
     assert set(ids_in(ran.stdout)) == expected
+
+
+@pytest.mark.income_service(applications=9, time_flows=False)
+@pytest.mark.parametrize(
+    ("start", "begins"),
+    [
+        ((), "2026-06-30 11:59:55"),
+        (("--start", "now", "--settle", "20"), "2026-06-30 11:59:40"),
+        (("--start", "3d"), "2026-06-27 12:00:00"),
+        (("--start", "2026-06-01T08:00:00+02:00"), "2026-06-01 06:00:00"),
+        (BEGINNING, "1970-01-01 00:00:00"),
+    ],
+    ids=spelt,
+)
+def test_a_new_beginning_is_said_once(start: tuple[str, ...], begins: str, poll: Poll) -> None:
+    """Whatever standard error is: the name, the file and the time of the service; never again."""
+    first, *_ = poll("--once", *start).stderr.splitlines()
+    assert first == f"income-client: 'default' is new in polls.db, begins at {begins}"
+    assert "new" not in poll("--once").stderr
+    other = poll("--once", "--name", "defualt").stderr
+    assert "income-client: 'defualt' is new in polls.db, begins at 2026-06-30 11:59:55\n" in other
+
+
+def test_a_start_that_is_ignored_is_said(poll: Poll) -> None:
+    """In a file or a pipe as on a terminal."""
+    poll("--once")
+    said = "income-client: --start is ignored: 'default' is known, and resumes where it was\n"
+    assert said not in poll("--once").stderr
+    assert poll("--once", "--start", "7d").stderr.startswith(said)
+
+
+@pytest.mark.income_service(applications=9, time_flows=False)
+@pytest.mark.usefixtures("without_pauses")
+def test_a_single_poll_ends_with_what_it_did(poll: Poll) -> None:
+    """Polls, records, dead letters, lag and service time are one line, also of a poll in vain."""
+    path = f"*/{poll.service.ids[4]}"
+    poll.service.faults.add(Fault("status", status=404, times=None, path=path))
+    *_, last = summaries(poll(*FROM_THE_BEGINNING))
+    facts = r"1 poll, 8 records, 1 dead letter, 5 s behind, at 2026-06-30 11:59:55"
+    assert last == f"income-client: {facts}"
+    poll.service.faults.clear()
+    *_, last = summaries(poll("--once", "--name", "other"))
+    assert last == "income-client: 1 poll, 0 records, 5 s behind, at 2026-06-30 11:59:55"
+
+
+def summaries(ran: Ran) -> list[str]:
+    """Return the lines that say what was done."""
+    return [line for line in ran.stderr.splitlines() if " poll, " in line]
+
+
+def test_a_new_name_can_be_refused(poll: Poll, shell: Cli) -> None:
+    """With --must-exist, a mistyped file or name is one line and status 1; nothing is sent."""
+    poll("--once")
+    assert poll("--once", "--must-exist").status == 0
+    before = len(poll.service.requests)
+    for wrong, place in (
+        (("--store", "polls.db", "--name", "defualt"), "'defualt' in polls.db"),
+        (("--store", "pols.db"), "'default' in pols.db"),
+        (("--store", "pols.db", "--standby"), "'default' in pols.db"),
+    ):
+        ran = shell("poll", "--once", "--must-exist", *wrong)
+        assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+        assert f"--must-exist: there is no checkpoint {place}; " in ran.stderr
+        assert "leave out --must-exist to begin anew" in ran.stderr
+    assert len(poll.service.requests) == before
+    assert not (poll.store.parent / "pols.db").exists()
+
+
+def test_a_start_is_not_given_to_a_name_that_must_exist(poll: Poll) -> None:
+    """It would never count; nothing is sent."""
+    ran = poll("--once", "--must-exist", "--start", "7d")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "--must-exist cannot be combined with --start" in ran.stderr
+    assert (len(poll.service.requests), poll.store.exists()) == (0, False)
 
 
 def test_names_in_one_store_are_apart(poll: Poll) -> None:
@@ -122,7 +196,7 @@ def test_it_polls_until_it_is_stopped(poll: Poll) -> None:
         running.terminate()
 
     ran = poll(*AGAIN, during=update)
-    assert (ran.status, ran.stderr) == (0, "")
+    assert (ran.status, complaints(ran)) == (0, "")
     assert ids_in(ran.stdout) == [poll.service.ids[4]]
 
 
@@ -134,8 +208,8 @@ def test_a_single_poll_that_fails_is_the_end(poll: Poll) -> None:
     """With --once, a failed poll is one line and status 1; the next run begins there."""
     poll.service.faults.add("list_applications: 503 x3")
     ran = poll(*FROM_THE_BEGINNING)
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert ran.stderr.startswith("income-client: list_applications: 503 ")
+    assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (1, "", 1)
+    assert complaints(ran).startswith("income-client: list_applications: 503 ")
     assert len(ids_in(poll(*FROM_THE_BEGINNING).stdout)) == 9
 
 
@@ -149,7 +223,7 @@ def test_failed_polls_are_reported_and_tried_again(poll: Poll) -> None:
         running.terminate()
 
     ran = poll(*BEGINNING, *AGAIN, during=stop)
-    assert (ran.status, ran.stderr.count("\n")) == (0, 1)
+    assert (ran.status, complaints(ran).count("\n")) == (0, 1)
     assert sorted(ids_in(ran.stdout)) == sorted(poll.service.ids)
     assert "poll failed: list_applications: 500" in ran.stderr
     # Its pause is half a second or more, and less than one.
@@ -182,10 +256,10 @@ def test_an_unreadable_application_is_named_once(poll: Poll) -> None:
     one = poll.service.ids[7]
     poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
-    assert (ran.status, len(ids_in(ran.stdout)), ran.stderr.count("\n")) == (0, 14, 1)
+    assert (ran.status, len(ids_in(ran.stdout)), complaints(ran).count("\n")) == (0, 14, 1)
     assert one in ran.stderr
     ran = poll("--once")
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (0, "", 1)
+    assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (0, "", 1)
     assert one not in ran.stderr
     assert "1 could not be read" in ran.stderr
     poll.service.faults.clear()
@@ -200,15 +274,15 @@ def test_many_unreadable_applications_are_counted(poll: Poll) -> None:
     for one in poll.service.ids[:23]:
         poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
-    assert (ran.status, len(ids_in(ran.stdout)), ran.stderr.count("\n")) == (0, 17, 11)
-    assert "13 more" in ran.stderr.splitlines()[-1]
+    assert (ran.status, len(ids_in(ran.stdout)), complaints(ran).count("\n")) == (0, 17, 11)
+    assert "13 more" in complaints(ran).splitlines()[-1]
 
 
 def test_a_damaged_store_ends_it(poll: Poll) -> None:
     """A file that is no store is one line with status 1; it stays as it is, nothing is sent."""
     poll.store.write_bytes(b"something else" * 100)
     ran = poll(*FROM_THE_BEGINNING)
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (1, "", 1)
     assert ran.stderr.startswith("income-client: --store: ")
     assert len(poll.service.requests) == 0
     assert poll.store.read_bytes() == b"something else" * 100
@@ -220,7 +294,7 @@ def test_an_empty_store_is_no_new_beginning(command: str, shell: Cli) -> None:
     store = shell.folder / "polls.db"
     store.touch()
     ran = shell(command, "--store", "polls.db", *(("--once",) if command == "poll" else ()))
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (1, "", 1)
     assert "polls.db" in ran.stderr
     assert "is empty" in ran.stderr
     assert "restore it from a backup, or remove it to begin anew" in ran.stderr
@@ -230,7 +304,7 @@ def test_an_empty_store_is_no_new_beginning(command: str, shell: Cli) -> None:
 def test_lines_that_are_redirected_to_the_store_are_not_taken_for_one(poll: Poll) -> None:
     """The shell empties the file before the command begins: that is an error."""
     ran = poll(*FROM_THE_BEGINNING, stdout=poll.store)
-    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
+    assert (ran.status, complaints(ran).count("\n")) == (1, 1)
     assert "is empty, as after a full disk, a failed copy or a redirection to it" in ran.stderr
     assert (len(poll.service.requests), poll.store.read_bytes()) == (0, b"")
 
@@ -252,7 +326,7 @@ def test_sigterm_loses_and_repeats_nothing(poll: Poll, tmp_path: Path) -> None:
 
     stop = when(lambda: lines.exists() and lines.stat().st_size > 0, "terminate")
     ran = poll(*BEGINNING, stdout=lines, during=stop)
-    assert (ran.status, ran.stderr) == (0, "")
+    assert (ran.status, complaints(ran)) == (0, "")
     first = ids_in(lines.read_text("utf-8"))
     assert first
     rest = ids_in(poll("--once").stdout)
@@ -272,13 +346,14 @@ def test_each_interruption_has_its_status(
 
     stop = when(lambda: poll.service.requests, signal)
     ran = poll(*BEGINNING, *arguments, during=stop)
-    assert (ran.status, ran.stdout, ran.stderr) == (status, "", "")
+    assert (ran.status, ran.stdout, complaints(ran)) == (status, "", "")
+    assert ("0 polls, 0 records" in ran.stderr) is ("--once" in arguments)
 
 
 def test_a_full_disk_commits_nothing(poll: Poll) -> None:
     """A line that could not be written comes in the next run."""
     ran = poll(*FROM_THE_BEGINNING, stdout=FULL)
-    assert (ran.status, ran.stderr.count("\n")) == (1, 1)
+    assert (ran.status, complaints(ran).count("\n")) == (1, 1)
     assert "no space left on device" in ran.stderr
     assert len(ids_in(poll("--once").stdout)) == 9
 
@@ -305,7 +380,7 @@ def test_a_poller_that_is_replaced_has_a_status_of_its_own(poll: Poll) -> None:
         running.wait()
 
     ran = poll(*AGAIN, during=replace)
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (3, "", 1)
+    assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (3, "", 1)
     assert "another process" in ran.stderr
 
 
@@ -336,7 +411,7 @@ def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
     )
     assert shown.status == 130
     begins, last = terminal.standing(shown.screen)
-    assert "'default' is new" in begins
+    assert begins == "income-client: 'default' is new in polls.db, begins at 1970-01-01 00:00:00"
     facts = r"1 poll  9 records  \d s behind  at 2026-06-30 (11:59:5|12:00:0)\d"
     assert re.fullmatch(facts, last)
     assert any(

@@ -7,6 +7,7 @@ from typing import assert_type
 from income_client import (
     CallFinished,
     CheckpointCommitted,
+    CheckpointCreated,
     DeadLetter,
     DeadLettered,
     Event,
@@ -69,7 +70,7 @@ def hears_of_progress(event: Event) -> None:
             assert_type(application_id, str)
         case PollFinished(lag=lag) | PollFailed(lag=lag):
             assert_type(lag, float | None)
-        case CheckpointCommitted(reached=reached):
+        case CheckpointCreated(reached=reached) | CheckpointCommitted(reached=reached):
             assert_type(reached, int)
         case DeadLettered(letter=letter, is_new=is_new):
             assert_type(letter, DeadLetter)

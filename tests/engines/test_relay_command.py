@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
 from income_client.engines.relay import UpdateEvent
-from tests.support.cli import Cli, cli, shell, without_pauses
+from tests.support.cli import Cli, cli, complaints, shell, without_pauses
 from tests.support.nats_server import NatsServer, connected
 from tests.support.streams import Ran
 
@@ -76,7 +76,11 @@ def test_each_update_is_published_once(place: str, relay: Relay) -> None:
     """The checkpoint is in a file or in a bucket; the next run has nothing to publish."""
     where = ("--store", "relay.db") if place == "store" else ("--bucket", relay.bucket)
     ran = relay(*where, "--start", "beginning", "--once")
-    assert (ran.status, ran.stdout, ran.stderr) == (0, "", "")
+    assert (ran.status, ran.stdout, complaints(ran)) == (0, "", "")
+    kept = where[1] if place == "store" else f"bucket {relay.bucket}"
+    begins, did = ran.stderr.splitlines()
+    assert begins == f"income-client: 'relay' is new in {kept}, begins at 1970-01-01 00:00:00"
+    assert did.startswith("income-client: 1 poll, 9 records, ")
     assert sorted(event.application_id for event in relay.events) == sorted(relay.service.ids)
     assert {event.record for event in relay.events} == {None}
     ran = relay(*where, "--once", "--standby", "--lease", "1")
@@ -85,6 +89,20 @@ def test_each_update_is_published_once(place: str, relay: Relay) -> None:
     relay.service.touch(updated)
     assert relay(*where, "--once").status == 0
     assert relay.events[-1].application_id == updated
+
+
+@pytest.mark.parametrize("place", ["store", "bucket"])
+def test_a_new_name_can_be_refused(place: str, relay: Relay) -> None:
+    """With --must-exist, a mistyped name is one line and status 1; nothing is read."""
+    where = ("--store", "relay.db") if place == "store" else ("--bucket", relay.bucket)
+    kept = where[1] if place == "store" else f"bucket {relay.bucket}"
+    ran = relay(*where, "--once", "--must-exist")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert f"--must-exist: there is no checkpoint 'relay' in {kept}; " in ran.stderr
+    assert len(relay.service.requests) == 0
+    assert relay(*where, "--once").status == 0
+    assert relay(*where, "--once", "--must-exist").status == 0
+    assert relay(*where, "--once", "--must-exist", "--start", "7d").status == 2
 
 
 def test_an_event_can_hold_the_record(relay: Relay) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from income_client import (
     CheckpointConflictError,
+    CheckpointCreated,
     CheckpointError,
+    DeadLetter,
     Event,
     MemoryCheckpointStore,
     PollFailed,
@@ -92,6 +94,36 @@ async def test_the_status_shows_when_the_store_is_tried_again() -> None:
             assert least - 0.001 <= pause <= most + 0.001
         assert [0.5 * 2**n <= pause <= 2**n for n, pause in enumerate(pauses)] == [True] * 5
         assert poller.status.next_poll_at is None
+
+
+@pytest.mark.parametrize("way", ["save", "save unsaid", "dead letters"])
+async def test_a_new_beginning_is_reported_although_the_store_fails(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported once, also if the first save was made and only its answer was lost."""
+    created: list[Event] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, CheckpointCreated):
+            created.append(event)
+
+    async with scene(on_event=note) as place:
+        place.store = store = FailingStore()
+        letters = store.dead_letters
+
+        async def failing_once(name: str) -> tuple[DeadLetter, ...]:
+            monkeypatch.setattr(store, "dead_letters", letters)
+            raise store.error
+
+        if way == "dead letters":
+            monkeypatch.setattr(store, "dead_letters", failing_once)
+        else:
+            store.failures, store.saves_first = 1, way == "save unsaid"
+        poller = place.poll()
+        await rest(poller)
+        assert poller.status.last_error is not None
+        await rest(place.poll())
+        assert len(created) == 1
 
 
 @pytest.mark.parametrize("failures", [1, 7])

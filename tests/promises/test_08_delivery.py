@@ -15,8 +15,10 @@ from income_client import (
     ApplicationRecord,
     Batch,
     CheckpointConflictError,
+    CheckpointCreated,
     CheckpointError,
     ConfigurationError,
+    Event,
     IncomeClient,
     MemoryCheckpointStore,
     RetryPolicy,
@@ -454,6 +456,81 @@ async def test_a_store_that_was_emptied_by_accident_is_an_error(tmp_path: Path) 
         assert len(place.service.requests) == 0
         path.write_bytes(held)
         assert ids_of(await rest(place.poll(start=None))) == updated
+
+
+async def test_a_new_beginning_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Name, store and service time are an event and a line of the log; a restart is neither."""
+    caplog.set_level("INFO", "income_client.poller")
+    events: list[CheckpointCreated] = []
+
+    def take_note(event: Event) -> None:
+        if isinstance(event, CheckpointCreated):
+            events.append(event)
+
+    async with scene(on_event=take_note, time_flows=False) as place:
+        place.store = SQLiteCheckpointStore(tmp_path / "polls.db")
+        for name in ("default", "default", "defualt"):
+            await rest(place.poll(name=name, start=None, settle=7))
+        place.store = MemoryCheckpointStore()
+        await rest(place.poll(start="2026-06-01"))
+    june = int(datetime(2026, 6, 1, tzinfo=UTC).timestamp())
+    assert [(event.name, event.reached) for event in events] == [
+        ("default", NOW - 7),
+        ("defualt", NOW - 7),
+        ("default", june),
+    ]
+    place_of_file = repr(SQLiteCheckpointStore(tmp_path / "polls.db"))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"checkpoint 'default' is new in {place_of_file}, begins at 2026-06-30 11:59:53",
+        f"checkpoint 'defualt' is new in {place_of_file}, begins at 2026-06-30 11:59:53",
+        "checkpoint 'default' is new in MemoryCheckpointStore, begins at 2026-06-01 00:00:00",
+    ]
+    facts = vars(caplog.records[-1])
+    assert (facts["checkpoint"], facts["reached"]) == ("default", june)
+    assert facts["store"] == "MemoryCheckpointStore"
+
+
+class Chatty(MemoryCheckpointStore):
+    """A foreign store whose text holds a password."""
+
+    def __repr__(self) -> str:
+        return "Chatty('postgresql://me:S3CRET@db')"
+
+
+async def test_a_new_beginning_shows_no_text_of_a_foreign_store(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its class is named, in the log and in the error for a name that must exist."""
+    caplog.set_level("INFO", "income_client.poller")
+    async with scene() as place:
+        place.store = Chatty()
+        with pytest.raises(CheckpointError, match="no checkpoint 'default' in Chatty: ") as caught:
+            await rest(place.poll(must_exist=True))
+        await rest(place.poll())
+    assert "is new in Chatty, begins" in caplog.text
+    assert "S3CRET" not in caplog.text + str(caught.value)
+
+
+@pytest.mark.parametrize("standby", [False, True])
+@pytest.mark.parametrize("start", [None, "2026-06-30", "a checkpoint"])
+async def test_a_name_that_must_exist_does_not_begin_anew(start: Any, standby: bool) -> None:
+    """Without a checkpoint in the store it is an error, before anything is sent or stored."""
+    async with scene() as place:
+        if start == "a checkpoint":
+            start = await take_text(place)
+        place.service.requests.clear()
+        options = {"start": start, "standby": standby, "must_exist": True}
+        with pytest.raises(CheckpointError, match="poll without must_exist") as caught:
+            await rest(place.poll(**options))
+        assert not caught.value.retryable
+        assert len(place.service.requests) == 0
+        assert (await place.store.load("default")).version == 0
+        await rest(place.poll())
+        updated = place.touch(5)
+        assert ids_of(await rest(place.poll(**options))) == updated
+        await until(lambda: client_tasks() == set())
 
 
 async def take_text(place: Scene) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -32,6 +33,7 @@ __all__ = [
     "Terminal",
     "cli",
     "closed_pipe",
+    "complaints",
     "shell",
     "spelt",
     "without_pauses",
@@ -43,6 +45,14 @@ _NUDGE: Final = signal.SIGURG
 _NUDGES: Final = 3
 _NUDGE_SECONDS: Final = 0.02
 _EXIT_FLUSH_FAILED: Final = 120
+_FACTS: Final = re.compile(
+    r"^income-client: ("
+    r"'[a-z]+' is new in .+, begins at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    r"|--start is ignored: '[a-z]+' is known, and resumes where it was"
+    r"|\d+ polls?, \d+ records?(, .+)?"
+    r")\n",
+    re.MULTILINE,
+)
 FULL: Final = Path("/dev/full")
 """A disk without room."""
 
@@ -309,6 +319,11 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
     monkeypatch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     return clock
+
+
+def complaints(ran: Ran) -> str:
+    """Return what a poll has said on standard error, but for where it began and what it did."""
+    return _FACTS.sub("", ran.stderr)
 
 
 def spelt(value: object) -> str | None:
