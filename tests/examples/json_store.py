@@ -51,4 +51,5 @@ class JsonStore:
 
 def _letter(held: dict[str, Any]) -> DeadLetter:
     times = {key: datetime.fromisoformat(held[key]) for key in ("first_tried_at", "last_tried_at")}
-    return DeadLetter(**{**held, **times, "window": Window(**held["window"])})
+    fields: dict[str, Any] = {**held, **times, "window": Window(**held["window"])}
+    return DeadLetter(**fields)

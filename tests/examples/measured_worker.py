@@ -21,14 +21,13 @@ DEAD_LETTERS = Counter("income_dead_letters", "New dead letters.")
 
 
 def measure(event: Event) -> None:
-    match event:
-        case PollFinished(lag=lag):
-            POLLS.inc()
-            LAG.set(lag or 0)
-        case PollFailed():
-            FAILURES.inc()
-        case DeadLettered(is_new=True):
-            DEAD_LETTERS.inc()
+    if isinstance(event, PollFinished):
+        POLLS.inc()
+        LAG.set(event.lag or 0)
+    elif isinstance(event, PollFailed):
+        FAILURES.inc()
+    elif isinstance(event, DeadLettered) and event.is_new:
+        DEAD_LETTERS.inc()
 
 
 async def main() -> None:

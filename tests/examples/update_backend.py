@@ -2,7 +2,7 @@
 # pip install fastapi 'faststream[nats]' uvicorn
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ publish = faststream_publisher(broker.publisher("income.updates", stream=stream)
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
     async with broker:
         await broker.start()
         yield

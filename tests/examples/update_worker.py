@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from typing import Annotated
 
@@ -24,7 +24,7 @@ broker = NatsBroker(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
 
 
 @asynccontextmanager
-async def lifespan(context: ContextRepo) -> AsyncIterator[None]:
+async def lifespan(context: ContextRepo) -> AsyncGenerator[None, None]:
     with closing(sqlite3.connect("incomes.db")) as incomes:
         incomes.execute(TABLE)
         async with IncomeClient.from_env(max_rate=10) as client:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
@@ -35,7 +35,7 @@ async def follow(poller: Poller) -> None:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
     async with IncomeClient.from_env() as client:
         poller = client.poll(SQLiteCheckpointStore("backend.db"), standby=True)
         app.state.client, app.state.poller = client, poller

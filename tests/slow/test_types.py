@@ -34,6 +34,8 @@ NEEDED: Final = (
 )
 """What the checked code imports; the types of what is missing cannot be known."""
 MISSING: Final = [name for name in NEEDED if find_spec(name) is None]
+UNTYPED: Final = ("exactly_once.py",)
+"""Examples that use a library without types (asyncpg), so that they cannot be checked strictly."""
 ENVIRONMENT: Final = {
     **os.environ,
     # Where pyright looks for the interpreter whose packages it reads.
@@ -55,6 +57,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(CONSUMER, folder / "consumer", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "mypy.ini").write_text("[mypy]\n[mypy-asyncpg.*]\nignore_missing_imports = true\n")
     shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    strict = [f"examples/{path.name}" for path in EXAMPLES.glob("*.py") if path.name not in UNTYPED]
+    (folder / "pyrightconfig.json").write_text(json.dumps({"strict": strict}))
     return folder
 
 
