@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from income_client.testing import JumpingClock
+
 if TYPE_CHECKING:
     from tests.support.callback_certificates import Papers
 
 collect_ignore = ["slow/example_project"]  # its tests are run by a test, in processes of their own
 
+MOST_SLEEPS: Final = 1_000
+"""Pauses of a test on one clock that jumps, several times those of the longest one."""
 SLOW: Final = Path(__file__).parent / "slow"
 
 settings.register_profile(
@@ -65,6 +69,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the profile, and undo the ignored Ctrl-C of ``pytest &`` in a script."""
     settings.load_profile("full" if config.getoption("full") else "quick")
+    # A loop that waits for what never comes must fail: not every signal of pytest-timeout ends it.
+    JumpingClock.most_sleeps = MOST_SLEEPS
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -19,11 +19,16 @@ class JumpingClock:
 
     Attributes:
         slept: every pause asked for, in seconds, in order.
+        most_sleeps: how many pauses there may be, None for any number. Code that waits for
+            what never comes would loop for ever on a clock that jumps; with a number it fails.
     """
+
+    most_sleeps: int | None = None
 
     def __init__(self) -> None:
         self._now = 1_000_000.0
         self._moving = Lock()
+        self._sleeps = 0
         self.slept: list[float] = []
 
     def monotonic(self) -> float:
@@ -48,7 +53,13 @@ class JumpingClock:
 
         Args:
             seconds: how long the pause is.
+
+        Raises:
+            AssertionError: this is one more pause than ``most_sleeps``.
         """
+        self._sleeps += 1
+        if self.most_sleeps is not None and self._sleeps > self.most_sleeps:
+            raise AssertionError(f"{self.most_sleeps} pauses: what is waited for never comes")
         wakes_at = self._now + seconds
         self.slept.append(seconds)
         await asyncio.sleep(0)

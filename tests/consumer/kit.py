@@ -55,6 +55,7 @@ def plays(income_service: IncomeService, income_clock: JumpingClock) -> None:
     income_service.touch(income_service.ids[0])
     assert_type(income_clock.slept, list[float])
     assert_type(cassette_filters(), dict[str, Any])
+    assert_type(income_clock.most_sleeps, int | None)
     requests = income_service.requests
     assert_type(requests, Requests)
     assert_type(requests[0], RecordedRequest)

@@ -4,6 +4,8 @@ import asyncio
 from itertools import count
 
 _TURNS = 100
+_MOST_WAKES = 1_000
+"""Sleepers that one stretch of time may wake, after which they are taken to sleep for ever."""
 
 
 class OrderedClock:
@@ -34,11 +36,14 @@ class OrderedClock:
         """Move time forward, from one sleeper's moment to the next; all that follows is done."""
         until = self._now + seconds
         await self._settle()
+        woken = 0
         while self._sleepers:
             sleeper = min(self._sleepers, key=self._sleepers.__getitem__)
             moment = self._sleepers[sleeper][0]
             if moment > until:
                 break
+            woken += 1
+            assert woken <= _MOST_WAKES, "sleepers go to sleep again and again"
             self._now = max(self._now, moment)
             del self._sleepers[sleeper]
             sleeper.set_result(None)

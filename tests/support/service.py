@@ -15,6 +15,8 @@ from income_client.testing import JumpingClock
 
 T = TypeVar("T")
 _TURNS = 150
+_MOST_PASSED = 1_000
+"""Pauses on a clock that stands, after which none is taken to have helped."""
 NOON = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
 NOW = int((NOON - EPOCH).total_seconds())
 
@@ -28,6 +30,7 @@ class HeldClock:
 
     def __init__(self) -> None:
         self.is_held = False
+        self._passed = 0
         self._sleepers: list[asyncio.Event] = []
 
     def monotonic(self) -> float:
@@ -40,6 +43,9 @@ class HeldClock:
             event = asyncio.Event()
             self._sleepers.append(event)
             await event.wait()
+        else:
+            self._passed += 1
+            assert self._passed < _MOST_PASSED, "the clock stands, and the pause is made again"
 
     def release(self, last: bool = False) -> None:
         """Let the first, or the last, of the sleepers go on."""
@@ -91,7 +97,7 @@ def client_tasks() -> set["asyncio.Task[Any]"]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)
 

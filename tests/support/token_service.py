@@ -238,6 +238,6 @@ async def turns(number: int = 50) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)

@@ -34,6 +34,19 @@ async def test_the_service_s_pauses_are_not_the_client_s() -> None:
     assert clock.monotonic() - before == 5
 
 
+async def test_a_clock_can_have_its_most_pauses() -> None:
+    """Code that waits for what never comes then fails, and does not loop for ever."""
+    clock = JumpingClock()
+    clock.most_sleeps = 3
+    for _ in range(3):
+        await clock.sleep(1)
+    with pytest.raises(AssertionError, match="3 pauses"):
+        await clock.sleep(1)
+    clock.most_sleeps = None
+    await clock.sleep(1)
+    assert clock.slept == [1] * 4
+
+
 def test_a_loop_that_lasts_can_be_ended_by_hand() -> None:
     """That is what a loop of a wider scope needs."""
     user = User()
