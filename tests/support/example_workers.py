@@ -20,7 +20,7 @@ from income_client import IncomeClient, MemoryCheckpointStore
 from income_client.emulator import Emulator
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
-from tests.support.examples import RunExample, loaded, python, started, until
+from tests.support.examples import RunExample, loaded, started, until
 from tests.support.nats_server import NatsServer, connected
 from tests.support.pages import EXAMPLES, commands
 from tests.support.postgres import postgres_server
@@ -164,9 +164,13 @@ async def relays_by_command(service: Emulator, folder: Path, command: str) -> No
             await _set_up(client)
             _, *words = shlex.split(command.replace(_SHOWN_URL, server.url))
             run = ("-m", "income_client.cli", *words, "--start", "beginning", "--once")
-            await python(service, folder, *run)
+            process = await started(service, folder, *run)
+            _, said = await process.communicate()
+            begins, did = said.decode().splitlines()
             stored = (await client.jetstream().stream_info("UPDATES")).state.messages
-    assert stored == len(service.world.ids)
+    assert (process.returncode, stored) == (0, len(service.world.ids))
+    assert "'relay' is new in bucket income, begins at 1970-01-01 00:00:00" in begins
+    assert f"1 poll, {stored} records" in did
 
 
 RUN: Final[Mapping[str, RunExample]] = {
