@@ -11,7 +11,7 @@ from rich.text import Text
 
 from .connection import Connection, connect, described, is_of_the_account
 from .exit_status import ExitStatus
-from .options import Chosen, DocumentTypes, IdArgument, Switch, TypesOption
+from .options import STANDARD_INPUT, Chosen, DocumentTypes, IdArgument, Switch, TypesOption
 from .output import counted, say
 from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),
-    Column("document_type", "Type", dropped=2),
+    Column("document_type", "Type", dropped=1),
     Column("document_id", "Document", style="cyan"),
-    Column("pay_begin_date", "From", dropped=1),
-    Column("pay_end_date", "To", dropped=1),
+    Column("pay_begin_date", "From", dropped=2),
+    Column("pay_end_date", "To", dropped=2),
     Column("files", "Files", "right", dropped=3),
     Column("updated_at", "Updated", dropped=4),
     Column("data_action", "Action", dropped=5),
 )
 _PAGES: Final = Column("pages", "Pages", "right", dropped=3)
+_FIRST_DROPPED: Final = 6
 
 
 async def documents(
@@ -66,6 +67,9 @@ async def documents(
     line = StatusLine()
     chosen = Chosen(applications)
     columns = (*_COLUMNS[:6], _PAGES, *_COLUMNS[6:]) if pages else _COLUMNS
+    if len(applications) == 1 and applications[0] != STANDARD_INPUT:
+        # The one that was asked for says nothing in each row.
+        columns = (evolve(columns[0], dropped=_FIRST_DROPPED), *columns[1:])
     alone = "document_id" if quiet else None
     rows = RowWriter(columns, output, quiet=alone, before=line.make_way)
     failures = 0

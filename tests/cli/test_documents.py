@@ -63,14 +63,35 @@ def test_an_unreadable_application_keeps_no_other_back(shell: Cli) -> None:
 def test_a_table_is_as_wide_as_the_terminal(columns: int, shell: Cli) -> None:
     """Columns that have no room are left out, and no id loses its end."""
     one = shell.service.ids[0]
-    ids = [one, *(each for each, owner in documents_of(shell.service).items() if owner == one)]
+    ids = [each for each, owner in documents_of(shell.service).items() if owner == one]
     shown = shell("documents", one, terminal=Terminal(columns=columns))
     assert shown.status == 0
     assert ("From" in shown.screen, "To" in shown.screen) == (columns > 40, columns > 40)
-    assert "Application" in shown.screen
+    assert "Type" in shown.screen
     assert "Action" not in shown.screen
     assert "…" not in shown.screen
     assert all(each in shown.screen for each in ids)
+
+
+@pytest.mark.parametrize(
+    ("columns", "headings"),
+    [
+        (60, [["Type", "Document", "From", "To", "Files"], ["Application", "Type", "Document"]]),
+        (
+            200,
+            [["Application", "Type", "Document", "From", "To", "Files", "Updated", "Action"]] * 2,
+        ),
+    ],
+)
+def test_what_is_the_same_in_each_row_is_left_out_first(
+    columns: int, headings: list[list[str]], shell: Cli
+) -> None:
+    """Of one application the type is worth more than its id; of several, both are needed."""
+    one, two = shell.service.ids[:2]
+    for named, expected in zip([(one,), (one, two)], headings, strict=True):
+        terminal = Terminal(columns=columns)
+        heading = terminal.standing(shell("documents", *named, terminal=terminal).screen)[0]
+        assert heading.split() == expected
 
 
 @pytest.fixture

@@ -81,6 +81,9 @@ def test_a_person_gets_a_table(shell: Cli) -> None:
     heading, row = terminal.standing(shown.screen)
     assert heading.split() == ["Application", "Event", "Delivered", "Answers"]
     assert row.split() == [shell.service.ids[2], "income_calculations", "yes", "200"]
+    narrow = Terminal(columns=40)
+    heading, *_ = narrow.standing(shell("trigger", terminal=narrow).screen)
+    assert heading.split() == ["Application", "Delivered", "Answers"]
     (found,) = json.loads(shell("trigger", "-o", "json").stdout)
     assert found["delivered"] is True
 
