@@ -1,7 +1,7 @@
 """The commands, each loaded when it is called, and what their errors exit with."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from cyclopts import (
@@ -9,6 +9,7 @@ from cyclopts import (
     CycloptsError,
     CycloptsPanel,
     MissingArgumentError,
+    UnknownCommandError,
     UnknownOptionError,
     UnusedCliTokensError,
 )
@@ -77,11 +78,19 @@ _SUMMARIES: Final = {
     "completion": "Print a completion script for a shell",
 }
 """Commands in the order of the help. That of a command itself is its function's docstring."""
-_MEANT: Final[Mapping[tuple[str, ...], str]] = {
-    ("export", "--output"): "--format",
-    ("export", "-o"): "--format",
+_MEANT: Final[Mapping[str, tuple[str, ...]]] = {
+    "--csv": ("--output csv",),
+    "--json": ("--output json", "--format jsonl"),
+    "--output": ("--format",),
+    "--since": ("--updated-after", "--start"),
+    "--until": ("--updated-before",),
+    "-n": ("--limit", "--count", "--parts", "--applications"),
+    "-o": ("--format",),
+    "-v": (_VERBOSE,),
 }
-"""Options of other commands, and what they are called in this one."""
+"""Options of other commands or programs, and what they may be called here."""
+_WORDS: Final[Mapping[str, str]] = {"help": "--help", "version": "--version"}
+"""What other programs have as a command."""
 
 
 class _HelpFormatter(DefaultFormatter):
@@ -124,6 +133,7 @@ def command_line(wanted: str = "") -> App:
         help_formatter=_HelpFormatter(),
         help_epilogue=_EVERYWHERE,
         version=__version__,
+        version_flags=("--version", "-V"),
         console=Screen(),
         error_console=error_screen(),
         error_formatter=_explained,
@@ -143,6 +153,8 @@ def run(arguments: Sequence[str]) -> int:
     error_screen.cache_clear()  # the streams and the environment are those of now
     words = [word for word in arguments if word != _VERBOSE]
     show_log(is_verbose=len(words) < len(arguments))
+    if words and words[0] in _WORDS:
+        words = [*words[1:2], _WORDS[words[0]]]
     try:
         return command_line(*words[:1])(words) or ExitStatus.DONE
     except CycloptsError:
@@ -171,14 +183,31 @@ def _said(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         return f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
     if isinstance(error, UnknownOptionError):
-        option = (error.token.keyword or error.token.value or "").partition("=")[0]
-        if meant := _MEANT.get((*(error.command_chain or ()), option)):
-            return f"Unknown option: {option}. Did you mean {meant}?"
         if error.app is not None and not error.argument_collection:
             # It was found among ids, where the options of the command are not known.
             error.argument_collection = error.app.assemble_argument_collection()
+        option = (error.token.keyword or error.token.value or "").partition("=")[0]
+        known = {_VERBOSE, *(name for one in error.argument_collection or () for name in one.names)}
+        if option in known:
+            return f"{option} is behind --, where all is an argument: options come before it."
+        if hint := _hint(option, known):
+            return hint
+    if isinstance(error, UnknownCommandError):
+        (word, *_) = error.unused_tokens or ("",)
+        if hint := _hint(word, {_VERBOSE}):
+            return hint
     text = str(error)
     if isinstance(error, MissingArgumentError) and not error.keyword and error.argument:
         # cyclopts says of an option that was left out that it has no value.
         text = text.replace("requires an argument", "is missing")
     return text
+
+
+def _hint(option: str, known: Collection[str]) -> str | None:
+    """Return what to say of an option that means something elsewhere; None for any other."""
+    letter = option[:2]  # with a value behind it, as in -n3
+    meant = _MEANT.get(option if option.startswith("--") else letter)
+    if meant is None:
+        return None
+    named = next((one for one in meant if one.split()[0] in known), None)
+    return f"Unknown option: {option}." + (f" Did you mean {named}?" if named else "")

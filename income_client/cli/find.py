@@ -42,7 +42,7 @@ async def find(
             message = error.message.replace("application_reference_id", "REFERENCE")
             raise ConfigurationError(message) from None
     if found is None:
-        say(f"no application has the reference {reference}")
+        say(f'no application has the reference "{reference}"')
         return ExitStatus.FAILED
     with rows:
         write_summary(found, rows)

@@ -176,10 +176,12 @@ def _check(components: tuple[tuple[_Piece, ...], ...]) -> None:
     names = {name for _, name, _, _ in pieces if name is not None}
     if "ext" in names:
         raise ConfigurationError("in a name template, {ext} must be at the end, behind a dot")
-    if not names <= set(_FIELDS) or any(spec or change for _, _, spec, change in pieces):
-        raise ConfigurationError(
-            f"a name template has plain fields only, of {', '.join((*_FIELDS, 'ext'))}",
-        )
+    there_are = f"there are {', '.join((*_FIELDS, 'ext'))}"
+    if unknown := names - set(_FIELDS):
+        field = f"{{{min(unknown)}}}"
+        raise ConfigurationError(f"a name template has no field {field}; {there_are}")
+    if any(spec or change for _, _, spec, change in pieces):
+        raise ConfigurationError(f"a name template has plain fields only; {there_are}")
     if names.isdisjoint({"document_id", "file_reference_id"}):
         raise ConfigurationError(
             "a name template must contain {document_id} or {file_reference_id}"

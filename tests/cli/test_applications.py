@@ -194,6 +194,15 @@ def test_find_gives_the_one_with_a_reference(shell: Cli) -> None:
     assert json.loads(ran.stdout) == row
     quiet = shell("find", "-q", row["application_reference_id"])
     assert quiet.stdout == f"{row['application_id']}\n"
-    none = shell("find", "LOAN-none")
+    none = shell("find", "LOAN-none ")
     assert (none.status, none.stdout) == (1, "")
-    assert "LOAN-none" in none.stderr
+    assert none.stderr.endswith('has the reference "LOAN-none "\n')
+
+
+def test_a_reference_in_place_of_an_id_has_a_hint(shell: Cli) -> None:
+    """The service knows applications by its own ids, and find knows both."""
+    ran = shell("application", "LOAN-1")
+    assert (ran.status, ran.stdout) == (1, "")
+    assert "404 Not Found" in ran.stderr
+    assert "income-client find LOAN-1" in ran.stderr
+    assert "income-client find 'it is'" in shell("application", "it is").stderr

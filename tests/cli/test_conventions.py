@@ -61,7 +61,7 @@ def test_help_lists_every_command(cli: Cli) -> None:
     listed = re.findall(r"^│ ([a-z-]+) ", shown.stdout, re.MULTILINE)
     names = [name for name in listed if not name.startswith("-")]
     assert (names[0], sorted(names)) == ("demo", sorted(NAMES))
-    assert {*NAMES} == {*command_line()} - {"--help", "-h", "--version"}
+    assert {*NAMES} == {*command_line()} - {"--help", "-h", "--version", "-V"}
     statuses = re.findall(r"^  (\d+) +\w", shown.stdout, re.MULTILINE)
     assert statuses == ["0", "1", "2", "3", "4", "130", "141", "143"]
 
@@ -79,6 +79,24 @@ def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
     # What is typed is in the history of the shell and in the list of processes.
     options = re.findall(r"--[a-z-]+", shown.stdout)
     assert not [option for option in options if SECRET.fullmatch(option)]
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (("help",), ("--help",)),
+        (("help", "find"), ("find", "--help")),
+        (("version",), ("--version",)),
+        (("-V",), ("--version",)),
+    ],
+)
+def test_what_other_programs_call_it(
+    words: tuple[str, ...], same: tuple[str, ...], cli: Cli
+) -> None:
+    """Help and the version come by their usual other names as well."""
+    shown = cli(*words)
+    assert (shown.status, shown.stderr) == (0, "")
+    assert shown.stdout == cli(*same).stdout
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,10 +2,11 @@
 
 import os
 import secrets
+import shlex
 from contextlib import aclosing
 from pathlib import Path
 
-from income_client import ConfigurationError, IncomeClientError, to_json
+from income_client import ConfigurationError, IncomeClientError, NotFoundError, to_json
 from income_client.cli.connection import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import Switch, TableOrJson
@@ -53,7 +54,12 @@ async def application(
         connect(connection) as client,
         aclosing(client.fetch_records([application_id])) as records,
     ):
-        record = await anext(records)
+        try:
+            record = await anext(records)
+        except NotFoundError as error:
+            reference = shlex.quote(application_id)
+            error.add_note(f"(a reference has its id from income-client find {reference})")
+            raise
     if output == "json":
         OutputLines().write(inert(to_json(record if addresses else without_addresses(record))))
         return ExitStatus.DONE

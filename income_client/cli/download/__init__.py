@@ -85,10 +85,10 @@ _ALLOWED_BY: Final = {
 """The option that allows what was refused, where there is one."""
 
 
-def _check_names(_: Any, template: str) -> None:
+def _check_names(template: str) -> None:
     # A name of the lender's own could be the manifest's; no file's extension is.
     if "/" not in template and not template.endswith(_EXTENSION):
-        raise ValueError(
+        raise ConfigurationError(
             f"without a folder it must end with {_EXTENSION}, "
             f"since a file could take the place of {MANIFEST}"
         )
@@ -106,7 +106,7 @@ async def download(
     updated_before: When | None = None,
     type_: TypesOption = (),
     names: Annotated[
-        str, Parameter(validator=_check_names, metavar="TEMPLATE")
+        str, Parameter(metavar="TEMPLATE")
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
     concurrency: Count = 8,
     overwrite: Switch = False,
@@ -162,6 +162,7 @@ async def download(
         try:
             # Only for its checks, before a folder is made: nothing begins until it is iterated.
             client.download_all((), to, names=names)
+            _check_names(names)
         except ConfigurationError as error:
             raise ConfigurationError(f"--names: {error.message}") from None
         changed = None
