@@ -305,7 +305,14 @@ class IncomeClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that the client opened; a second call does nothing."""
+        """Close the connections that the client opened; a second call does nothing.
+
+        Also after the event loop that the client was used in has ended, and in a forked child,
+        where the connections stay those of the parent.
+
+        Raises:
+            ClientClosedError: that event loop is still running elsewhere.
+        """
         if self._viewed is not None:
             return
         try:

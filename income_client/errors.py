@@ -111,7 +111,7 @@ class ConfigurationError(IncomeClientError):
 
 
 class ClientClosedError(IncomeClientError):
-    """The client was closed, or belongs to another event loop."""
+    """The client was closed, or belongs to another event loop or to the parent of this process."""
 
 
 class TransportError(IncomeClientError):

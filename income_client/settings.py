@@ -334,7 +334,8 @@ class RetryPolicy:
     """
 
     max_attempts: int = field(default=3, validator=counting)
-    """Requests for one call, the first included; 1 retries nothing."""
+    """Requests for one call, the first included; 1 retries nothing. One that an idle connection
+    of the pool has lost, since it was dead, does not count."""
     base_delay: float = field(default=0.05, validator=not_negative)
     """``base`` in seconds, after a failure of the connection or the service."""
     throttled_delay: float = field(default=1.0, validator=not_negative)

@@ -16,11 +16,11 @@ from yarl import URL
 
 from income_client.errors import ClientClosedError, DownloadError, UnsafeLinkError
 from income_client.hosts import is_this_machine
+from income_client.http.connections import WatchedRequest
 from income_client.http.faults import FAILURES, fault_of
 from income_client.http.transport import (
     Pool,
     SocketLimits,
-    WatchedRequest,
     new_connector,
     own_name,
 )

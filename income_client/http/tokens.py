@@ -332,7 +332,9 @@ class TokenCache:
         """End a token request and a saving under way; calls that wait for a token fail."""
         self._is_closed = True
         self._unsaved = None
-        tasks = [task for task in (self._flight, self._saving) if task and not task.done()]
+        both = [task for task in (self._flight, self._saving) if task is not None]
+        # Those of a loop that has ended do not run any more.
+        tasks = [task for task in both if not task.done() and task.get_loop().is_running()]
         for task in tasks:
             task.cancel()
         if tasks:

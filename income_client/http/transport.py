@@ -3,22 +3,16 @@
 Knows neither what a status means nor when to try again. No error of aiohttp leaves this module,
 since its text may show addresses, headers and what was received: each is replaced by one of ours
 that says what kind of failure it was.
-
-No private name of aiohttp is used. The undocumented ones that a reply's connection has to be
-watched with (`ClientRequest.send`, `protocol`, `transport` and `closed` of its `Connection`, and
-`should_close` and `exception` of the protocol) are used in `WatchedRequest` and `_Watch` only.
 """
 
 import asyncio
+import os
 import re
-import select
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Final, Self, TypeAlias, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -33,11 +27,11 @@ from income_client.errors import (
 )
 from income_client.settings import Secret, Timeouts, check_count, check_flag, check_type
 
+from .connections import Connections, WatchedReply, WatchedRequest
 from .endpoints import Addresses, Request, Response, check_route
 from .faults import (
     FAILURES,
     SILENT,
-    UNASKED,
     ConnectionFault,
     LostError,
     StaleConnectionError,
@@ -46,10 +40,6 @@ from .faults import (
 )
 from .replies import facts_of, label
 from .retry import Deadline, Deadlines
-
-if TYPE_CHECKING:
-    from aiohttp.client_proto import ResponseHandler
-    from aiohttp.connector import Connection
 
 T = TypeVar("T")
 
@@ -63,9 +53,8 @@ _KEEP_ALIVE_SECONDS: Final = 15.0
 _KEPT_BYTES: Final = 4096
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
-_TURNS: Final = 5
-"""Turns of the event loop within which it reads what had arrived."""
 _ELSEWHERE: Final = "the client belongs to the event loop in which it was first used"
+_FORKED: Final = "the client was used before this process was forked; make one after the fork"
 _PUT_THERE_FOR_ALL: Final = "_is_instrumented_by_opentelemetry"
 """What marks the hooks of a process whose sessions are all instrumented as they are made."""
 _USER_AGENT: Final = f"income-client/{__version__}"
@@ -77,166 +66,6 @@ _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 
 _LONG_SILENCE: Final = 0.1
 """Share of the longest silence after which a caller who gives up has waited for nothing."""
-
-
-class _Watch(asyncio.Protocol):
-    """Passes what a transport receives to aiohttp's protocol, and notes bytes that come unasked."""
-
-    def __init__(
-        self, protocol: "ResponseHandler", transport: asyncio.Transport, origin: URL
-    ) -> None:
-        self._protocol = protocol
-        self.transport = transport
-        self.origin = origin
-        self.has_unread = _unread(transport)
-        self.came_unasked = False
-        self.is_given_up = False
-        """Whether it is as good as dead, as far as is known by now."""
-        self.user: Connection | None = None
-        """Who has, or had, taken the connection from the pool."""
-        self._asked: Connection | None = None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the connection was given back to the pool, or closed."""
-        return self.user is None or self.user.protocol is None
-
-    def data_received(self, data: bytes) -> None:
-        self.is_given_up = False
-        if self._asked is None or self._asked.protocol is None:
-            self.came_unasked = True
-        # Also then: the owner of a borrowed session may have asked for it.
-        self._protocol.data_received(data)
-
-    def expect(self, conn: "Connection") -> bool:
-        """Expect a reply until the connection is given back; False if bytes came before."""
-        self._asked = conn
-        return not self.came_unasked
-
-    def eof_received(self) -> None:
-        self._protocol.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._protocol.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._protocol.resume_writing()
-
-
-class Connections:
-    """The connections that a pool has used and that still exist; or those of a caller's pool."""
-
-    def __init__(self, *, is_own: bool = True) -> None:
-        self._is_own = is_own
-        self._watches: WeakSet[_Watch] = WeakSet()
-
-    def add(self, watch: _Watch) -> None:
-        """Note a connection when it is used for the first time."""
-        self._watches.add(watch)
-
-    def give_up_idle(self, url: URL) -> None:
-        """Close the idle connections to the host of an address, where a used one has failed.
-
-        After a suspend, behind a gateway that has forgotten them, or if a server has died, they
-        are as dead as that one. Those of a caller's pool are closed when a request of ours gets
-        them: until then, one that seems idle here may be in use by the caller.
-        """
-        origin = url.origin()
-        for watch in tuple(self._watches):
-            if watch.is_idle and watch.origin == origin:
-                watch.is_given_up = True
-                if self._is_own:
-                    watch.transport.abort()
-
-
-_BORROWED: Final[WeakKeyDictionary[aiohttp.BaseConnector, Connections]] = WeakKeyDictionary()
-"""Those of callers' pools, which several clients may share."""
-
-
-class WatchedReply(aiohttp.ClientResponse):
-    """A reply that still knows its connection after that was given back to the pool."""
-
-    transport: asyncio.Transport | None = None
-    is_on_used_connection: bool = False
-
-
-class WatchedRequest(aiohttp.ClientRequest):
-    """A request that is not written to a connection on which bytes came unasked.
-
-    Left alone, aiohttp takes what arrived on an idle connection as the reply to the next request
-    (RFC 9112, section 9.2). A reply that arrives unasked after the request was written cannot be
-    recognised here.
-    """
-
-    silence: tuple[Deadlines, Deadline] | None = None
-    """Limits the wait for the reply, from the moment when the request is written."""
-    connections: Connections | None = None
-    """Those of its pool."""
-    is_on_used_connection: bool = False
-    """Whether it was written to a connection that had served before."""
-
-    async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
-        """Write the request to a connection, which aiohttp closes if this raises."""
-        transport, protocol = conn.transport, conn.protocol
-        if transport is None or protocol is None:
-            raise aiohttp.ServerDisconnectedError
-        watch = transport.get_protocol()
-        is_new = not isinstance(watch, _Watch)
-        if not isinstance(watch, _Watch):
-            watch = _Watch(protocol, transport, self.url.origin())
-            transport.set_protocol(watch)
-            if self.connections is not None:
-                self.connections.add(watch)
-        watch.user = conn
-        is_lost = conn.closed or (bool(watch.has_unread()) and await _is_lost(watch, conn))
-        if is_lost or watch.is_given_up or watch.came_unasked or protocol.should_close:
-            if not is_new:
-                # Inside TLS, closing in order would wait for an answer.
-                transport.abort()
-                raise UsedConnectionError
-            if is_lost:
-                raise protocol.exception() or aiohttp.ServerDisconnectedError
-            raise LostError(UNASKED)
-        self.is_on_used_connection = not is_new
-        if self.silence is not None:
-            deadlines, deadline = self.silence
-            deadlines.start(deadline)
-        reply = await super().send(conn)
-        if isinstance(reply, WatchedReply):
-            reply.transport = transport
-            reply.is_on_used_connection = not is_new
-        if not watch.expect(conn):
-            # It came while a trace hook held the request up.
-            reply.close()
-            raise LostError(UNASKED)
-        return reply
-
-
-async def _is_lost(watch: _Watch, conn: "Connection") -> bool:
-    """Let the event loop read what has arrived: the end, a reply, or a message of TLS itself."""
-    for _ in range(_TURNS):
-        await asyncio.sleep(0)
-        if conn.transport is None:
-            return True
-        if not conn.closed and not watch.has_unread():
-            return False
-    watch.came_unasked = True
-    return conn.closed
-
-
-def _unread(transport: asyncio.Transport) -> Callable[[], object]:
-    """Return a function that says whether bytes have arrived that the loop has not read yet."""
-    sock: socket.socket | None = transport.get_extra_info("socket")
-    if sock is None:
-        return bool
-    if not hasattr(select, "poll"):
-        return lambda: select.select([sock], [], [], 0)[0]
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    return partial(poller.poll, 0)
 
 
 class SocketLimits:
@@ -321,9 +150,11 @@ class Pool:
         self._borrowed = borrowed
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.connections: Connections = Connections()
-        if borrowed is not None and borrowed.connector is not None:
-            self.connections = _BORROWED.setdefault(borrowed.connector, Connections(is_own=False))
+        self._process: int | None = None
+        connector = None if borrowed is None else borrowed.connector
+        self.connections: Connections = (
+            Connections() if connector is None else Connections.borrowed(connector)
+        )
         self.replies: set[aiohttp.ClientResponse] = set()
         self.is_closed: bool = False
 
@@ -331,6 +162,8 @@ class Pool:
         """Raise `ClientClosedError` if nothing can be sent from the running loop."""
         if self.is_closed:
             raise ClientClosedError("the client was closed")
+        if self._is_of_parent():
+            raise ClientClosedError(_FORKED)
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
             raise ClientClosedError(_ELSEWHERE)
         if self._borrowed is not None and self._borrowed.closed:
@@ -339,7 +172,7 @@ class Pool:
     def open(self) -> aiohttp.ClientSession:
         """Return the session; raises `ClientClosedError` as `check` does."""
         loop = asyncio.get_running_loop()
-        if self._session is None or self._loop is not loop:
+        if self._session is None or self._loop is not loop or self._is_of_parent():
             self.check()
             try:
                 self._session = self._make()
@@ -347,7 +180,7 @@ class Pool:
                 raise ClientClosedError(
                     "the borrowed session belongs to another event loop"
                 ) from None
-            self._loop = loop
+            self._loop, self._process = loop, os.getpid()
         return self._session
 
     def fault_of(self, error: Exception) -> ConnectionFault:
@@ -361,15 +194,25 @@ class Pool:
 
     async def aclose(self) -> None:
         """Close what was opened here; a second time does nothing."""
-        if self._session is not None and self._loop is not asyncio.get_running_loop():
+        session, loop = self._session, self._loop
+        if session is None or loop is None:
+            self.is_closed = True
+            return
+        in_child = self._is_of_parent()
+        is_left = in_child or loop.is_closed()
+        if not is_left and loop is not asyncio.get_running_loop():
             raise ClientClosedError(_ELSEWHERE)
-        self.is_closed = True
-        session, self._session = self._session, None
-        if session is not None:
-            for reply in tuple(self.replies):
-                # aiohttp forgets who waits for a body, and drops the time limit with it.
-                reply.close()
-            await session.close()
+        self.is_closed, self._session = True, None
+        if is_left:
+            self.connections.drop(loop, in_child=in_child)
+        for reply in tuple(self.replies):
+            # aiohttp forgets who waits for a body, and drops the time limit with it.
+            reply.close()
+        await session.close()
+
+    def _is_of_parent(self) -> bool:
+        """Return whether the connections belong to a process of which this is a forked child."""
+        return self._process is not None and self._process != os.getpid()
 
 
 class Transport:

@@ -86,7 +86,7 @@ SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers
 CLIENTS: Final = frozenset(
     {
         "cli.doctor.service", "downloads.http", "emulator.callbacks",
-        "http.faults", "http.transport", "receivers.jwks",
+        "http.connections", "http.faults", "http.transport", "receivers.jwks",
     }
 )  # fmt: skip
 """The ones that see its client and nothing of its server."""

@@ -1,0 +1,246 @@
+"""The connections of a pool: which ones may be used again, and how they are given up.
+
+No private name of aiohttp is used. The undocumented ones that a reply's connection has to be
+watched with (`ClientRequest.send`, `protocol`, `transport` and `closed` of its `Connection`, and
+`should_close` and `exception` of the protocol) are used in `WatchedRequest` and `_Watch` only.
+"""
+
+import asyncio
+import os
+import select
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary, WeakSet
+
+import aiohttp
+from yarl import URL
+
+from .faults import UNASKED, LostError, UsedConnectionError
+from .retry import Deadline, Deadlines
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.connector import Connection
+
+_TURNS: Final = 5
+"""Turns of the event loop within which it reads what had arrived."""
+
+
+class _Watch(asyncio.Protocol):
+    """Passes what a transport receives to aiohttp's protocol, and notes bytes that come unasked."""
+
+    def __init__(
+        self, protocol: "ResponseHandler", transport: asyncio.Transport, origin: URL
+    ) -> None:
+        self._protocol = protocol
+        self.transport = transport
+        self.origin = origin
+        self.has_unread = _unread(transport)
+        self.came_unasked = False
+        self.is_given_up = False
+        """Whether it is as good as dead, as far as is known by now."""
+        self.user: Connection | None = None
+        """Who has, or had, taken the connection from the pool."""
+        self._asked: Connection | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection was given back to the pool, or closed."""
+        return self.user is None or self.user.protocol is None
+
+    def data_received(self, data: bytes) -> None:
+        self.is_given_up = False
+        if self._asked is None or self._asked.protocol is None:
+            self.came_unasked = True
+        # Also then: the owner of a borrowed session may have asked for it.
+        self._protocol.data_received(data)
+
+    def expect(self, conn: "Connection") -> bool:
+        """Expect a reply until the connection is given back; False if bytes came before."""
+        self._asked = conn
+        return not self.came_unasked
+
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+
+class Connections:
+    """The connections that a pool has used and that still exist; or those of a caller's pool."""
+
+    def __init__(self, *, is_own: bool = True) -> None:
+        self._is_own = is_own
+        self._watches: WeakSet[_Watch] = WeakSet()
+
+    @classmethod
+    def borrowed(cls, connector: aiohttp.BaseConnector) -> "Connections":
+        """Return those of a caller's pool."""
+        return _BORROWED.setdefault(connector, cls(is_own=False))
+
+    def add(self, watch: _Watch) -> None:
+        """Note a connection when it is used for the first time."""
+        self._watches.add(watch)
+
+    def give_up_idle(self, url: URL) -> None:
+        """Close the idle connections to the host of an address, where a used one has failed.
+
+        After a suspend, behind a gateway that has forgotten them, or if a server has died, they
+        are as dead as that one. Those of a caller's pool are closed when a request of ours gets
+        them: until then, one that seems idle here may be in use by the caller.
+        """
+        origin = url.origin()
+        for watch in tuple(self._watches):
+            if watch.is_idle and watch.origin == origin:
+                watch.is_given_up = True
+                if self._is_own:
+                    watch.transport.abort()
+
+    def drop(self, loop: asyncio.AbstractEventLoop, *, in_child: bool) -> None:
+        """Close what was opened here and what its event loop cannot close any more.
+
+        That has ended; or it is that of another process, of which this one is a forked child.
+        """
+        if not self._is_own:
+            return
+        with nullcontext() if _is_running_here(loop) else _ending_transports(loop):
+            for watch in tuple(self._watches):
+                # Of a loop that is not running, other errors come than usual.
+                with suppress(OSError, RuntimeError):
+                    if in_child:
+                        _leave_to_parent(watch.transport)
+                    watch.transport.abort()
+
+
+_BORROWED: Final[WeakKeyDictionary[aiohttp.BaseConnector, Connections]] = WeakKeyDictionary()
+"""Those of callers' pools, which several clients may share."""
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # after a fork within a coroutine
+        return False
+
+
+@contextmanager
+def _ending_transports(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let transports end at once that leave the rest of it to a loop which does not run."""
+
+    def call_soon(callback: Callable[..., object], *args: Any, **_: Any) -> None:
+        # What waits for them waits in that loop, for ever.
+        owner = getattr(callback, "__self__", None)
+        if isinstance(owner, asyncio.BaseTransport | asyncio.BaseProtocol):
+            callback(*args)
+
+    vars(loop)["call_soon"] = call_soon
+    try:
+        yield
+    finally:
+        del vars(loop)["call_soon"]
+
+
+def _leave_to_parent(transport: asyncio.Transport) -> None:
+    """Close this process's descriptor of a socket, and nothing else.
+
+    Another file takes its place, so that what follows reaches neither the socket nor the event
+    queue of the parent, which this process has inherited too.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(null, transport.get_extra_info("socket").fileno(), inheritable=False)
+    finally:
+        os.close(null)
+
+
+class WatchedReply(aiohttp.ClientResponse):
+    """A reply that still knows its connection after that was given back to the pool."""
+
+    transport: asyncio.Transport | None = None
+    is_on_used_connection: bool = False
+
+
+class WatchedRequest(aiohttp.ClientRequest):
+    """A request that is not written to a connection on which bytes came unasked.
+
+    Left alone, aiohttp takes what arrived on an idle connection as the reply to the next request
+    (RFC 9112, section 9.2). A reply that arrives unasked after the request was written cannot be
+    recognised here.
+    """
+
+    silence: tuple[Deadlines, Deadline] | None = None
+    """Limits the wait for the reply, from the moment when the request is written."""
+    connections: Connections | None = None
+    """Those of its pool."""
+    is_on_used_connection: bool = False
+    """Whether it was written to a connection that had served before."""
+
+    async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
+        """Write the request to a connection, which aiohttp closes if this raises."""
+        transport, protocol = conn.transport, conn.protocol
+        if transport is None or protocol is None:
+            raise aiohttp.ServerDisconnectedError
+        watch = transport.get_protocol()
+        is_new = not isinstance(watch, _Watch)
+        if not isinstance(watch, _Watch):
+            watch = _Watch(protocol, transport, self.url.origin())
+            transport.set_protocol(watch)
+            if self.connections is not None:
+                self.connections.add(watch)
+        watch.user = conn
+        is_lost = conn.closed or (bool(watch.has_unread()) and await _is_lost(watch, conn))
+        if is_lost or watch.is_given_up or watch.came_unasked or protocol.should_close:
+            if not is_new:
+                # Inside TLS, closing in order would wait for an answer.
+                transport.abort()
+                raise UsedConnectionError
+            if is_lost:
+                raise protocol.exception() or aiohttp.ServerDisconnectedError
+            raise LostError(UNASKED)
+        self.is_on_used_connection = not is_new
+        if self.silence is not None:
+            deadlines, deadline = self.silence
+            deadlines.start(deadline)
+        reply = await super().send(conn)
+        if isinstance(reply, WatchedReply):
+            reply.transport = transport
+            reply.is_on_used_connection = not is_new
+        if not watch.expect(conn):
+            # It came while a trace hook held the request up.
+            reply.close()
+            raise LostError(UNASKED)
+        return reply
+
+
+async def _is_lost(watch: _Watch, conn: "Connection") -> bool:
+    """Let the event loop read what has arrived: the end, a reply, or a message of TLS itself."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+        if conn.transport is None:
+            return True
+        if not conn.closed and not watch.has_unread():
+            return False
+    watch.came_unasked = True
+    return conn.closed
+
+
+def _unread(transport: asyncio.Transport) -> Callable[[], object]:
+    """Return a function that says whether bytes have arrived that the loop has not read yet."""
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    if sock is None:
+        return bool
+    if not hasattr(select, "poll"):
+        return lambda: select.select([sock], [], [], 0)[0]
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return partial(poller.poll, 0)

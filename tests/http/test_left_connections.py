@@ -1,0 +1,153 @@
+"""Connections whose event loop has ended, or that a forked child has inherited."""
+
+import asyncio
+import gc
+import ssl
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+
+from income_client import BasicAuth, ClientClosedError, IncomeClient, OAuth2ClientCredentials
+from tests.support.scripted_server import ScriptedServer, Seen, serving
+from tests.support.stray_replies import answer_to, tls_pair
+
+BASIC = BasicAuth("user", "invented")
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = "belongs to the event loop in which it was first used"
+
+
+class Service:
+    """A service in a thread of its own, which outlives the event loops of its clients."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self._tls = tls
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self.server: ScriptedServer
+
+    def start(self) -> None:
+        """Start it."""
+        self._thread.start()
+        assert self._started.wait(30)
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(30)
+
+    def wait_until_closed(self) -> None:
+        """Wait until no connection is open any more."""
+
+        async def closed() -> None:
+            while self.server.connections:  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0)
+
+        asyncio.run_coroutine_threadsafe(closed(), self._loop).result(30)
+
+    async def _serve(self) -> None:
+        async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+            return answer_to(seen)
+
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        async with serving(answer, self._tls) as self.server:
+            self._started.set()
+            await self._end.wait()
+
+
+@contextmanager
+def served(tls: ssl.SSLContext | None = None) -> Iterator[Service]:
+    """Run a service."""
+    service = Service(tls)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+async def make_calls(client: IncomeClient) -> None:
+    """Make some calls at once, so that there are several connections."""
+    await asyncio.gather(*[client.get_application(f"app-{n}") for n in range(3)])
+
+
+@pytest.mark.parametrize("ending", ["in order", "closed only"])
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_client_whose_loop_has_ended_can_be_closed(
+    is_tls: bool, ending: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its connections are closed, with no warning that they were not."""
+    tls, trust = tls_pair() if is_tls else (None, {})
+    auth = OAuth2ClientCredentials("partner", "invented")
+    with served(tls) as service, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        client = IncomeClient(service.server.url, auth=auth, **trust)
+        if ending == "in order":
+            asyncio.run(make_calls(client))
+        else:
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(make_calls(client))
+            loop.close()
+        for _ in range(2):
+            asyncio.run(client.aclose())
+        service.wait_until_closed()
+        with pytest.raises(ClientClosedError, match="the client was closed"):
+            asyncio.run(client.get_application("app-9"))
+        del client
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+    assert capfd.readouterr().err == ""
+
+
+def test_a_client_whose_loop_runs_elsewhere_is_not_closed() -> None:
+    """Not from another thread: its connections are in use there."""
+
+    async def stay(client: IncomeClient) -> None:
+        await make_calls(client)
+        with pytest.raises(ClientClosedError, match=ELSEWHERE):
+            await asyncio.to_thread(asyncio.run, client.aclose())
+        await make_calls(client)
+        await client.aclose()
+
+    with served() as service:
+        asyncio.run(stay(IncomeClient(service.server.url, auth=BASIC)))
+
+
+@pytest.mark.parametrize("loop", ["same", "new", "running"])
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_forked_child_leaves_the_connection_to_its_parent(
+    is_tls: bool, loop: str, tmp_path: Path
+) -> None:
+    """It can neither send over it nor close it."""
+    over: list[tuple[str, asyncio.StreamWriter]] = []
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+        over.append((seen.path.rpartition("/")[2], writer))
+        return answer_to(seen)
+
+    tls, authority = None, tmp_path / "authority.pem"
+    if is_tls:
+        issuer = trustme.CA()
+        issuer.cert_pem.write_to_path(authority)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        issuer.issue_cert("127.0.0.1").configure_cert(tls)
+    async with serving(answer, tls) as server:
+        script = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-m", "tests.support.forking"),
+            *(server.url, str(authority) if is_tls else "", loop),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, complaints = await script.communicate()
+    assert complaints.decode() == ""
+    assert said.decode() == (
+        "the client was used before this process was forked; make one after the fork"
+    )
+    assert [name for name, _ in over] == ["before", "after"]
+    assert over[0][1] is over[1][1]
