@@ -412,6 +412,42 @@ async def test_refused_credentials_are_raised_at_once_and_retried_after_a_pause(
         assert service.token_requests == 2
 
 
+async def test_each_refusal_of_the_credentials_has_its_own_pause() -> None:
+    """After a second refusal they are left alone for another ten seconds."""
+    clock = JumpingClock()
+    issue = in_turn(reply(401), reply(401), token("token-1"))
+    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+        for asked, seconds in ((1, 11), (2, 5), (2, 5)):
+            assert await outcomes(client, "a") == ["AuthenticationError"]
+            assert service.token_requests == asked
+            clock.advance(seconds)
+        assert await outcomes(client, "a") == ["done"]
+        assert service.token_requests == 3
+
+
+@pytest.mark.parametrize("then", [token("token-2", 60), reply(503)], ids=["renewed", "failed"])
+async def test_a_refusal_that_was_not_the_last_word_fails_no_call(then: bytes) -> None:
+    """Once the endpoint has answered otherwise, a call that needs a token requests one at once."""
+    clock = JumpingClock()
+    refused: set[str] = set()
+
+    async def admit(asked: Asked) -> bytes:
+        return unauthorized() if asked.token in refused else page()
+
+    issue = in_turn(token("token-1", 60), reply(401), then, token("token-3", 60))
+    once = RetryPolicy(max_attempts=1)
+    async with running(admit, issue, clock=clock, retry=once) as (service, client):
+        await ask(client)
+        for seconds in (46, 4):  # it is stale: each call renews it in the background
+            clock.advance(seconds)
+            await ask(client)
+            await turns()
+        assert service.token_requests == 3
+        refused.update(("token-1", "token-2"))
+        await ask(client)
+        assert service.calls[-1].token == "token-3"
+
+
 async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
     """After its 429 a call waits without a request, or fails if it cannot wait that long."""
     clock = JumpingClock()

@@ -366,6 +366,16 @@ async def test_success_refills_the_budget() -> None:
         assert len(service.calls) == 10
 
 
+async def test_a_budget_is_never_more_than_full() -> None:
+    """However many calls succeed, no more can be spent on retries than at the start."""
+    answer = in_turn(*[page()] * 30, reply(500))
+    async with calling(answer, retry=RetryPolicy(budget=10, max_attempts=9)) as (_, client, _):
+        for _ in range(30):
+            await ask(client)
+        assert (await failure(client)).attempts == 3
+        assert (await failure(client)).attempts == 1
+
+
 async def test_token_requests_spend_the_same_budget() -> None:
     """Retries of the token endpoint use up the budget of the calls."""
     issue = in_turn(reply(500), reply(500), token("token-1"))
@@ -449,6 +459,40 @@ async def test_a_429_delays_other_calls_no_longer_than_the_cap() -> None:
         assert (await failure(client)).retry_after == 86400
         await ask(client)
         assert [call.at for call in service.calls] == [0, 60]
+
+
+async def test_each_429_delays_all_calls_anew() -> None:
+    """The pause of a second one, long after the first, is kept as well."""
+    again = reply(429, Retry_After="40")
+    answer = in_turn(reply(429, Retry_After="30"), page(), again, page())
+    async with calling(answer, retry=ONCE) as (service, client, clock):
+        assert isinstance(await failure(client), RateLimitedError)
+        await ask(client)
+        clock.advance(100)
+        assert isinstance(await failure(client), RateLimitedError)
+        await ask(client)
+        assert [call.at for call in service.calls] == [0, 30, 130, 170]
+
+
+async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
+    """A call in flight is asked for another pause while others wait for the first one's end."""
+    clock = OrderedClock()
+
+    async def answer(asked: Asked) -> bytes:
+        if asked.name == "late":
+            return page()
+        await clock.sleep(0 if asked.name == "a" else 10)
+        return reply(429, Retry_After="30" if asked.name == "a" else "60")
+
+    options: dict[str, Any] = {"auth": BASIC, "clock": clock, "concurrency": 2}
+    async with running(answer, retry=ONCE, **options) as (service, client):
+        first = asyncio.create_task(outcomes(client, ["a", "b"]))
+        await clock.let_pass(5)
+        late = asyncio.create_task(outcomes(client, ["late"]))
+        await clock.let_pass(100)
+        assert await first == ["RateLimitedError"] * 2
+        assert await late == ["done"]
+        assert service.calls[-1].at == 70
 
 
 async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
