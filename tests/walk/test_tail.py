@@ -167,6 +167,17 @@ TALKS: dict[str, Talk] = {
         reached=NOW + 1,
         is_answer=False,
     ),
+    "a clock that has moved is waited for no more": Talk(
+        turns=[
+            PRESENT,
+            (LAST, Told(*LAST, is_full=True)),
+            OVERFULL,
+            (NEXT_PRESENT, Told(NOW - 1, NOW + 3, is_full=True, is_late=True)),
+            ((NOW + 1, NOW + 2 + YEAR), Told(NOW + 1, NOW + 2 + YEAR)),
+        ],
+        reached=NOW + 2,
+        is_finished=True,
+    ),
     "a complete page without an upper bound is all": Talk(
         turns=[((0, None), Told(0, 10**11, served_at=NOW + 1))], reached=0, is_finished=True
     ),
