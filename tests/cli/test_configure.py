@@ -97,7 +97,7 @@ def test_a_person_may_leave(keys: str, status: int, tmp_path: Path) -> None:
     with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
         process.stderr.wait_for("Address of the service: ")
         process.write(keys)
-        while not process.has_ended(0.5):  # a signal may come just before the process waits
+        while not process.has_ended(10):  # a signal may come just before the process waits
             process.write(keys)
         ran = process.wait()
     assert ran.status == status

@@ -316,7 +316,7 @@ def test_a_person_learns_of_doctor_once(status: int, exit_status: int, shell: Cl
 
 
 @pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "download"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_an_account_that_gets_no_token_is_refused(command: str, shell: Cli) -> None:
     """403 of the token endpoint is about the account: said once, with the status of a refusal."""
     shell.service.faults.add(Fault("status", path="/token", status=403, times=None))

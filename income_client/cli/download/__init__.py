@@ -29,7 +29,6 @@ from rich.text import Text
 
 import income_client
 from income_client import (
-    AuthenticationError,
     ConfigurationError,
     DownloadError,
     DownloadPolicy,
@@ -37,7 +36,7 @@ from income_client import (
     LinkRefusal,
     UnsafeLinkError,
 )
-from income_client.cli.connection import Connection, connect, described
+from income_client.cli.connection import Connection, connect, described, is_of_the_account
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import (
     STANDARD_INPUT,
@@ -284,7 +283,7 @@ class _Run:
         async with aclosing(replies):
             async for reply in replies:
                 if isinstance(reply, income_client.FetchFailure):
-                    if isinstance(reply.error, AuthenticationError):
+                    if is_of_the_account(reply.error):
                         raise reply.error  # it is the same for all others
                     self._unread += 1
                     self._bars.end_application()
