@@ -21,7 +21,14 @@ from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
-from .store import Change, ForgettingStore, StoredCheckpoint, check_name, checked_keys, in_order
+from .store import (
+    Change,
+    CompleteCheckpointStore,
+    StoredCheckpoint,
+    check_name,
+    checked_keys,
+    in_order,
+)
 
 T = TypeVar("T")
 
@@ -93,7 +100,7 @@ _SIDE_FILES: Final = ("-journal", "-wal")
 """What SQLite keeps beside a file while it writes; it would write an old one into a new file."""
 
 
-class SQLiteCheckpointStore(ForgettingStore):
+class SQLiteCheckpointStore(CompleteCheckpointStore):
     """Keep checkpoints in an SQLite file; see `CheckpointStore`.
 
     A save that has returned survives the end of the process. A power failure may undo the
@@ -136,9 +143,10 @@ class SQLiteCheckpointStore(ForgettingStore):
         version: int,
         dead_letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
+        replaces: str | None = None,
     ) -> int:
-        change = Change(name, checkpoint, version, dead_letters, resolved)
-        del checkpoint  # no frame of an error shows it
+        change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
+        del checkpoint, replaces  # no frame of an error shows them
         change.check()
         return await self._run(partial(self._save, change))
 
@@ -186,9 +194,9 @@ class SQLiteCheckpointStore(ForgettingStore):
     def _save(self, change: Change) -> int:
         name, version = change.name, change.version + 1
         with self._opened("BEGIN IMMEDIATE", create=change.version == 0) as connection:
-            stored = _stored(connection, name).version
-            if connection is None or stored != change.version:
-                raise change.conflict(stored)
+            stored = _stored(connection, name)
+            if connection is None or not change.follows(stored):
+                raise change.conflict(stored.version)
             connection.execute(_SAVE, (name, change.checkpoint, version))
             for key in change.resolved:
                 connection.execute(_REMOVE_LETTER, (name, key))

@@ -32,9 +32,10 @@ class CheckpointStore(Protocol):
     the store is still at the version that the caller has loaded. A poller saves once at its
     start; from then on every older poller of the name gets a conflict.
 
-    A store may also have ``async def forget(self, name: str, keys: Iterable[str])``, as those
-    of this package have. It removes dead letters at any time and leaves the version as it is:
-    a save for that version succeeds before and after it. A poller notices what was removed.
+    A store may do more, as those of this package do: see `CompleteCheckpointStore`. Its
+    ``save`` may take ``replaces: str | None = None``, and it may have
+    ``async def forget(self, name: str, keys: Iterable[str])``. For a store whose ``save``
+    compares versions only, a poller loads before each save, and looks who has made the last.
     """
 
     async def load(self, name: str) -> StoredCheckpoint:
@@ -90,8 +91,43 @@ class CheckpointStore(Protocol):
         ...
 
 
-class ForgettingStore(CheckpointStore, Protocol):
-    """A checkpoint store whose dead letters can be forgotten."""
+class CompleteCheckpointStore(CheckpointStore, Protocol):
+    """A checkpoint store that compares texts as well as versions, and can forget dead letters."""
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+        replaces: str | None = None,
+    ) -> int:
+        """Replace the checkpoint as `CheckpointStore.save` says; a text has to be there as well.
+
+        Versions are counts, and counts can meet: after a failover or a restore from a backup,
+        two pollers may each have counted to the same number. The texts of two pollers differ,
+        since each holds a mark of the poller that has saved it.
+
+        Args:
+            name: the poller's.
+            checkpoint: the new text.
+            version: the version that the caller has loaded; 0 if nothing was stored.
+            dead_letters: to be stored, each in place of the one with the same key.
+            resolved: keys of dead letters to remove, before others are stored.
+            replaces: the text that must be stored, beside that version; None for any.
+
+        Returns:
+            The new version, one more than before.
+
+        Raises:
+            CheckpointConflictError: the store is at another version, or has another text;
+                nothing was changed.
+            CheckpointError: the store failed; only a load shows whether it was changed.
+            ConfigurationError: an argument is invalid.
+        """
+        ...
 
     async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
         """Remove dead letters whose applications need not be read any more.
@@ -124,6 +160,7 @@ class Change:
     version: int
     dead_letters: Sequence[DeadLetter]
     resolved: Sequence[str]
+    replaces: str | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Raise `ConfigurationError` for an argument that no store could keep."""
@@ -136,9 +173,20 @@ class Change:
             raise ConfigurationError("dead_letters must be DeadLetter values with naive times")
         if isinstance(self.resolved, str) or not all(map(_is_text, self.resolved)):
             raise ConfigurationError("resolved must be keys of dead letters")
+        if self.replaces is not None and not _is_text(self.replaces):
+            raise ConfigurationError("replaces must be None, or the text of a checkpoint")
+
+    def follows(self, stored: StoredCheckpoint) -> bool:
+        """Return whether a store that holds this is to make the change."""
+        is_text = self.replaces is None or stored.checkpoint == self.replaces
+        return stored.version == self.version and is_text
 
     def conflict(self, stored: int) -> CheckpointConflictError:
-        """Return the error for a store that is at another version."""
+        """Return the error for a store that is at another version, or has another text."""
+        if stored == self.version:
+            return CheckpointConflictError(
+                f"checkpoint {self.name!r} was saved by another process or poller"
+            )
         return CheckpointConflictError(
             f"checkpoint {self.name!r} is at version {stored}, not at {self.version}: "
             f"{reason_of_conflict(stored, self.version)}"
@@ -206,7 +254,7 @@ def in_whole_seconds(letter: DeadLetter) -> DeadLetter:
     )
 
 
-class MemoryCheckpointStore(ForgettingStore):
+class MemoryCheckpointStore(CompleteCheckpointStore):
     """Keep checkpoints as long as this object lives: for tests, and pollers that may begin anew."""
 
     def __init__(self) -> None:
@@ -225,12 +273,14 @@ class MemoryCheckpointStore(ForgettingStore):
         version: int,
         dead_letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
+        replaces: str | None = None,
     ) -> int:
-        change = Change(name, checkpoint, version, dead_letters, resolved)
-        del checkpoint  # no frame of an error shows it
+        change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
+        del checkpoint, replaces  # no frame of an error shows them
         change.check()
-        stored = self._stored.get(name, _NOTHING).version
-        if stored != version:
+        known = self._stored.get(name, _NOTHING)
+        stored = known.version
+        if not change.follows(known):
             raise change.conflict(stored)
         letters = self._letters.setdefault(name, {})
         for key in resolved:

@@ -39,7 +39,7 @@ from income_client import (
 )
 from income_client.checkpoints.store import (
     Change,
-    ForgettingStore,
+    CompleteCheckpointStore,
     check_name,
     checked_keys,
     in_order,
@@ -77,7 +77,7 @@ class _Token(msgspec.Struct):
     """How often its renewal was claimed since it was saved."""
 
 
-class NatsCheckpointStore(ForgettingStore):
+class NatsCheckpointStore(CompleteCheckpointStore):
     """Keep checkpoints in a key-value bucket of NATS JetStream; see `CheckpointStore`.
 
     Each name is a key, which holds the checkpoint and the dead letters. Make the bucket with
@@ -98,8 +98,7 @@ class NatsCheckpointStore(ForgettingStore):
     async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
         check_name(name)
         _, value = await _answered(self._load(name))
-        text = value.checkpoint if value.version else None
-        return StoredCheckpoint(checkpoint=text, version=value.version)
+        return _stored(value)
 
     async def save(  # noqa: D102 - as the protocol says
         self,
@@ -109,9 +108,10 @@ class NatsCheckpointStore(ForgettingStore):
         version: int,
         dead_letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
+        replaces: str | None = None,
     ) -> int:
-        change = Change(name, checkpoint, version, dead_letters, resolved)
-        del checkpoint  # no frame of an error shows it
+        change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
+        del checkpoint, replaces  # no frame of an error shows them
         change.check()
         return await _answered(self._save(change))
 
@@ -139,7 +139,7 @@ class NatsCheckpointStore(ForgettingStore):
     async def _save(self, change: Change) -> int:
         for _ in range(_TRIES):
             revision, value = await self._load(change.name)
-            if value.version != change.version:
+            if not change.follows(_stored(value)):
                 raise change.conflict(value.version)
             letters = {letter.key: letter for letter in value.dead_letters}
             for key in change.resolved:
@@ -360,6 +360,11 @@ def _key_of(name: str) -> str:
 
 def _escaped(found: "re.Match[bytes]") -> bytes:
     return b"=%02X" % found[0][0]
+
+
+def _stored(value: _Value) -> StoredCheckpoint:
+    text = value.checkpoint if value.version else None
+    return StoredCheckpoint(checkpoint=text, version=value.version)
 
 
 def _written(value: _Value) -> bytes:

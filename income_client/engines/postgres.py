@@ -18,7 +18,7 @@ from attrs import field, frozen
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import (
     Change,
-    ForgettingStore,
+    CompleteCheckpointStore,
     check_name,
     checked_keys,
     in_order,
@@ -90,6 +90,7 @@ _SAVED: Final = """
     ), updated AS (
         UPDATE income_checkpoints SET checkpoint = $2, version = version + 1
         WHERE name = $1 AND version = $3::bigint
+            AND ($4::text IS NULL OR encode(sha256(convert_to(checkpoint, 'UTF8')), 'hex') = $4)
         RETURNING version
     ), saved AS (
         SELECT version FROM inserted UNION ALL SELECT version FROM updated
@@ -99,12 +100,12 @@ _SAVE: Final = f"{_SAVED} SELECT version FROM saved"  # noqa: S608 - of constant
 _LETTERS_SAVED: Final = """
     removed AS (
         DELETE FROM income_dead_letters
-        WHERE name = $1 AND digest = ANY ($4::text[]) AND EXISTS (SELECT FROM saved)
+        WHERE name = $1 AND digest = ANY ($5::text[]) AND EXISTS (SELECT FROM saved)
     ), added AS (
         INSERT INTO income_dead_letters
         SELECT $1, letter.* FROM unnest(
-            $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[],
-            $11::timestamp[], $12::timestamp[]
+            $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[],
+            $12::timestamp[], $13::timestamp[]
         ) AS letter
         WHERE EXISTS (SELECT FROM saved)
         ON CONFLICT (name, digest) DO UPDATE SET
@@ -191,7 +192,7 @@ class _Database(Protocol):
         ...
 
 
-class _Checkpoints(ForgettingStore):
+class _Checkpoints(CompleteCheckpointStore):
     """The methods of a checkpoint store, wherever their statements are run."""
 
     def __init__(self, database: _Database) -> None:
@@ -209,9 +210,10 @@ class _Checkpoints(ForgettingStore):
         version: int,
         dead_letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
+        replaces: str | None = None,
     ) -> int:
-        change = Change(name, checkpoint, version, dead_letters, resolved)
-        del checkpoint  # no frame of an error shows it
+        change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
+        del checkpoint, replaces  # no frame of an error shows them
         change.check()
         return await self._database.run(partial(_save, change))
 
@@ -408,7 +410,9 @@ async def _forget(name: str, keys: Sequence[str], connection: Any) -> tuple[str,
 
 async def _save(change: Change, connection: Any) -> int:
     version = min(change.version, _GREATEST)
-    values: tuple[Any, ...] = (change.name, change.checkpoint, version)
+    # Texts may be long: the server compares digests of them.
+    replaced = None if change.replaces is None else _digest(change.replaces)
+    values: tuple[Any, ...] = (change.name, change.checkpoint, version, replaced)
     statement = _SAVE
     if change.dead_letters or change.resolved:
         values, statement = (*values, *_changed_letters(change)), _SAVE_WITH_LETTERS
@@ -428,8 +432,8 @@ def _changed_letters(change: Change) -> tuple[Any, ...]:
     return removed, *(zip(*rows, strict=True) if rows else ((),) * _LETTER_COLUMNS)
 
 
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _row(digest: str, letter: DeadLetter) -> tuple[Any, ...]:

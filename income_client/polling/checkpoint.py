@@ -33,7 +33,7 @@ from .reading import DIGEST_BYTES, KEY_BYTES
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
 _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen"}
-_OPTIONAL: Final = {"lease"}
+_OPTIONAL: Final = {"holder", "lease"}
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
@@ -69,6 +69,9 @@ class Checkpoint:
     """How many batches were delivered."""
     takeovers: int = 0
     """How many pollers have taken over the name."""
+    holder: str | None = None
+    """A mark of the poller that holds the name, unlike that of any other; None in checkpoints of
+    versions that had none."""
     lease: float | None = None
     """Seconds after which a standby may take over from a poller that renews it no more; 0 for one
     that has given it up, None for one that works and renews none."""
@@ -96,6 +99,8 @@ class Checkpoint:
             "claims": self.takeovers,
             "seen": [[until, b64encode(b"".join(e)).decode()] for until, e in by_time.items()],
         }
+        if self.holder is not None:
+            state["holder"] = self.holder
         if self.lease is not None:
             state["lease"] = self.lease
         return write_checked(state)
@@ -113,6 +118,7 @@ class Progress:
         self._since = checkpoint.since
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers
+        self._holder = checkpoint.holder
         self._seen = dict(checkpoint.seen)
         # The latest of all others, which checkpoints do not hold.
         self._recent: dict[bytes, bytes] = {}
@@ -191,6 +197,7 @@ class Progress:
             low=self._position if self._position < self.reached else None,
             batches=self._batches,
             takeovers=self._takeovers,
+            holder=self._holder,
             seen=dict(self._seen),
         )
 
@@ -330,11 +337,12 @@ def read_checkpoint(text: object) -> Checkpoint:
         raise CheckpointError(_CORRUPT)
     since, reached, low = state["since"], state["reached"], state["low"]
     batches, takeovers = state["batches"], state["claims"]
-    lease = state.get("lease")
+    holder, lease = state.get("holder"), state.get("lease")
     are_seconds = _is_second(since) and _is_second(reached) and since <= reached
     are_seconds = are_seconds and (low is None or _is_second(low))
     are_counts = _is_count(batches) and _is_count(takeovers)
-    if not are_seconds or not are_counts or not _is_duration(lease):
+    is_mark = holder is None or isinstance(holder, str)
+    if not are_seconds or not are_counts or not is_mark or not _is_duration(lease):
         raise CheckpointError(_CORRUPT)
     seen = _seen(state["seen"], reached, is_first=state["poll"] == _FIRST_VERSION)
     if seen is None:
@@ -345,6 +353,7 @@ def read_checkpoint(text: object) -> Checkpoint:
         low=low,
         batches=batches,
         takeovers=takeovers,
+        holder=holder,
         lease=lease,
         seen=seen,
     )

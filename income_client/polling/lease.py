@@ -1,20 +1,28 @@
 """A poller's lease of its name in a store: taken at its start, lost to the next that takes it.
 
-The lease is the version of what is stored: who has made the last save holds it, and every write
-of the holder before is refused. A poller that has standbys saves its checkpoint again and again,
-and names in it the seconds after which a standby that has seen no further save takes over. Each
-standby counts them by its own clock, so that the clocks of machines need not agree.
+Who has made the last save holds it, and every write of the holder before is refused. Each
+holder has a mark, a random text in every checkpoint that it saves: versions are counts, and two
+pollers may have counted to the same number after a failover or a restore. A store compares the
+checkpoint that it holds in the same statement as the version; from one that compares versions
+only, it is loaded before each save.
+
+A poller that has standbys saves its checkpoint again and again, and names in it the seconds after
+which a standby that has seen no further save takes over. Each standby counts them by its own
+clock, so that the clocks of machines need not agree.
 
 A save that was cancelled or has failed may have been made all the same; so the store is
 asked before the next one.
 """
 
 import asyncio
+import inspect
 import logging
+import secrets
 import traceback
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -29,6 +37,7 @@ from income_client.errors import (
     IncomeClientError,
 )
 from income_client.records.dead_letters import DeadLetter
+from income_client.records.window import EPOCH
 from income_client.settings import invalid
 
 from .checkpoint import Checkpoint, read_checkpoint
@@ -45,6 +54,8 @@ _LONGEST_ABSENCE: Final = 10
 """Leases for which a consumer may work on a batch; then its poller gives the lease up."""
 _MOST_PLACES: Final = 4
 _METHODS: Final = ("load", "save", "dead_letters")
+_MARK_BYTES: Final = 8
+_NOTHING: Final = StoredCheckpoint(checkpoint=None, version=0)
 _MISTAKES: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
     NotImplementedError, TypeError, ValueError,
@@ -82,14 +93,17 @@ class Lease:
         self._clock = clock
         self._seconds = seconds
         self._longest_absence = _LONGEST_ABSENCE * (seconds or 0.0)
-        self._version = 0
+        self._known = _NOTHING
+        """What the store holds, as far as this poller knows."""
         self._saved: Checkpoint | None = None
         self._saved_at = 0.0
         self._unsure: _Write | None = None
         self._late: _Write | None = None
-        self._stored: StoredCheckpoint | None = None
         self._own: StoredCheckpoint | None = None
-        self._watched: int | None = None
+        """What the store holds if nobody has saved since this poller lost an earlier lease."""
+        self._past: Checkpoint | None = None
+        """What this poller has saved last, under an earlier lease."""
+        self._watched: StoredCheckpoint | None = None
         self._watched_since = 0.0
         self._is_over = False  # another poller has taken over, or it was released
         self._held: float | None = None
@@ -100,6 +114,8 @@ class Lease:
         """Whether the store had no checkpoint of the name when it was taken."""
         self.is_lost: bool = False
         """Whether it was given up, or another poller has taken over."""
+        self.has_vanished: bool = False
+        """Whether it was lost because the store has no checkpoint any more."""
         self.idle_since: float | None = None
         """When the consumer was given what it works on; None while it waits."""
 
@@ -130,9 +146,11 @@ class Lease:
         for _ in range(_MOST_RIVALS):
             stored = await self._available()
             # A try before this one may have made the first save, and failed then or later.
-            written = self._stored if self._unsure is None else self._unsure.stored
+            written = None if self._saved is None else self._known
+            if self._unsure is not None:
+                written = self._unsure.stored
             if written is None or stored != written:
-                self.is_new = stored.checkpoint is None
+                self.is_new = stored.checkpoint is None and self._past is None
             if self.is_new and must_exist:
                 raise CheckpointError(
                     f"there is no checkpoint {self._name!r} in {self.place}: check the name and "
@@ -140,18 +158,23 @@ class Lease:
                 )
             known = None if stored.checkpoint is None else read_checkpoint(stored.checkpoint)
             takeovers = 0 if known is None else known.takeovers
+            self._warn_of_older(known)
             if given is not None and (known is None or given.progress > known.progress):
                 known = given
+            if known is None and self._past is not None:
+                since, takeovers = self._past.since, self._past.takeovers
+                known = Checkpoint(since=since, reached=since, batches=self._past.batches)
             if known is None:
                 second = await begin()
                 known = Checkpoint(since=second, reached=second)
             takeovers = max(known.takeovers, takeovers) + 1
-            taken = evolve(known, takeovers=takeovers, lease=None)
-            self._version = stored.version
+            mark = secrets.token_hex(_MARK_BYTES)
+            taken = evolve(known, takeovers=takeovers, holder=mark, lease=None)
+            self._known = stored
             try:
                 await self.save(taken)
             except CheckpointConflictError:
-                self.is_lost = self._is_over = False
+                self.is_lost = self._is_over = self.has_vanished = False
                 if self._seconds is not None:
                     self._watched = None
                     await self._clock.sleep(self._seconds / _LOOKS)
@@ -231,9 +254,16 @@ class Lease:
     def successor(self) -> "Lease":
         """Return a lease that is not taken yet, and knows what this one has seen and saved."""
         new = Lease(self._store, self._name, self._clock, self._seconds)
-        new._own = self._stored
+        if self._saved is None:
+            new._own, new._past = self._own, self._past
+        else:
+            new._own, new._past = self._known, self._saved
         new._watched, new._watched_since = self._watched, self._watched_since
         return new
+
+    @property
+    def _target(self) -> CheckpointStore:
+        return self._bound or self._store
 
     @property
     def _last(self) -> Checkpoint:
@@ -258,8 +288,8 @@ class Lease:
         if lease == 0:
             return True
         now = self._clock.monotonic()
-        if stored.version != self._watched:
-            self._watched, self._watched_since = stored.version, now
+        if stored != self._watched:
+            self._watched, self._watched_since = stored, now
         return now - self._watched_since >= (seconds if lease is None else lease)
 
     def _begin_renewing(self) -> None:
@@ -299,18 +329,50 @@ class Lease:
     async def _check(self) -> None:
         stored = await self._load()
         unsure, self._unsure = self._unsure, None
-        # Texts of two pollers differ, since each counts one takeover more.
         if unsure is not None and stored == unsure.stored:
             self._confirm(unsure)
-        if stored.version != self._version:
-            self.is_lost = self._is_over = True
-            reason = reason_of_conflict(stored.version, self._version)
-            if self._held is not None and stored.version > self._version:
-                reason = (
-                    f"this poller gave its lease up after its consumer had held a batch for "
-                    f"{self._held:.0f} s, and another has taken over"
-                )
-            raise CheckpointConflictError(f"checkpoint {self._name!r}: {reason}")
+        if not self._is_known(stored):
+            self._note_loss(stored)
+            raise self._conflict(stored)
+
+    def _is_known(self, stored: StoredCheckpoint) -> bool:
+        """Return whether the store holds what this poller has loaded or saved last."""
+        if stored == self._known or stored.version != self._known.version:
+            return stored == self._known
+        # A store of the user's may give back the members of the text in another order.
+        texts = (stored.checkpoint, self._known.checkpoint)
+        marks = {None if text is None else read_checkpoint(text).holder for text in texts}
+        return None not in texts and len(marks) == 1
+
+    def _note_loss(self, stored: StoredCheckpoint) -> None:
+        self.is_lost = self._is_over = True
+        self.has_vanished = stored.checkpoint is None and self._saved is not None
+
+    def _conflict(self, stored: StoredCheckpoint) -> CheckpointConflictError:
+        known = self._known.version
+        reason = reason_of_conflict(stored.version, known)
+        if stored.checkpoint is None:
+            reason = "it is gone from the store, which was emptied or made again"
+        elif self._held is not None and stored.version > known:
+            reason = (
+                f"this poller gave its lease up after its consumer had held a batch for "
+                f"{self._held:.0f} s, and another has taken over"
+            )
+        return CheckpointConflictError(f"checkpoint {self._name!r}: {reason}")
+
+    def _warn_of_older(self, stored: Checkpoint | None) -> None:
+        """Warn if the store has lost what this poller has saved."""
+        past = self._past
+        if past is None or (stored is not None and stored.progress >= past.progress):
+            return
+        begins = past.since if stored is None else stored.reached
+        _LEASE_LOGGER.warning(
+            "the checkpoint of %r is %s: whatever was updated since %s is delivered again",
+            self._name,
+            "gone from the store" if stored is None else "older than what this poller has saved",
+            (EPOCH + timedelta(seconds=begins)).isoformat(),
+            extra={"poller": self._name, "reached": begins},
+        )
 
     def _text_of(self, checkpoint: Checkpoint) -> str:
         lease = 0 if self.is_lost or self._is_over else self._seconds
@@ -340,36 +402,50 @@ class Lease:
         if self._unsure is not None or self._held is not None:
             await self._check()
         text = self._text_of(checkpoint)
-        stored = StoredCheckpoint(checkpoint=text, version=self._version + 1)
+        stored = StoredCheckpoint(checkpoint=text, version=self._known.version + 1)
         self._unsure = write = _Write(checkpoint, stored, self._clock.monotonic())
         try:
-            version = await _asked(
-                lambda: (self._bound or self._store).save(
-                    self._name,
-                    text,
-                    version=self._version,
-                    dead_letters=letters,
-                    resolved=resolved,
-                )
-            )
+            version = await self._save_text(text, letters, resolved)
         except CheckpointConflictError:
-            # An earlier try may have been made only after the store was asked for it. Texts of
-            # two who take the name at once may be equal.
-            if self._saved is not None and await self._load() == stored:
+            # An earlier try may have been made only after the store was asked for it.
+            found = await self._load()
+            if found == stored:
                 if self._bound is None:
                     return write
                 self._late = write  # with the rows of its transaction: this one must not be made
                 raise
             self._unsure = None
-            self.is_lost = self._is_over = True
+            self._note_loss(found)
             raise
         if version != stored.version:
             raise CheckpointError("the checkpoint store must return the next version")
         return write
 
+    async def _save_text(
+        self, text: str, letters: Sequence[DeadLetter], resolved: Sequence[str]
+    ) -> int:
+        """Save over what this poller knows; raise `CheckpointConflictError` over anything else."""
+        replaces = {}
+        if _compares_texts(self._target):
+            replaces["replaces"] = self._known.checkpoint
+        elif self._saved is not None:
+            found = await self._load()
+            if not self._is_known(found):
+                raise self._conflict(found)
+        return await _asked(
+            lambda: self._target.save(
+                self._name,
+                text,
+                version=self._known.version,
+                dead_letters=letters,
+                resolved=resolved,
+                **replaces,
+            )
+        )
+
     def _confirm(self, write: _Write) -> None:
-        self._version, self._stored = write.stored.version, write.stored
-        self._saved, self._saved_at, self._unsure = write.checkpoint, write.began, None
+        self._known, self._unsure = write.stored, None
+        self._saved, self._saved_at = write.checkpoint, write.began
 
 
 async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: float) -> None:
@@ -387,6 +463,14 @@ async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: fl
             name = type(error).__name__
             _LOGGER.warning("the lease was not renewed (%s)", name, extra={"error": name})
         del lease
+
+
+def _compares_texts(store: CheckpointStore) -> bool:
+    """Return whether the ``save`` of a store takes the text that it is to replace."""
+    try:
+        return "replaces" in inspect.signature(store.save).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _cancel(task: "asyncio.Task[None]", loop: asyncio.AbstractEventLoop) -> None:

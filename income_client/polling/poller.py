@@ -7,7 +7,6 @@ must be cleaned up when the consumer leaves its loop, and no more than one batch
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
 from functools import partial
 from math import ceil
 from typing import Any, Final, Self, TypeVar
@@ -136,8 +135,10 @@ class Poller:
             self._lease.idle_since = self._clock.monotonic()
         while (record := next(self._records, None)) is None:
             if self._is_by_record and self._out is not None:
-                with suppress(*self._replaceable):
+                try:
                     await self._commit(self._out)
+                except self._replaceable:
+                    self._stay_leader()
             batch = await self._next_batch()
             if batch is None:
                 raise StopAsyncIteration
@@ -280,14 +281,19 @@ class Poller:
 
     @property
     def _replaceable(self) -> tuple[type[CheckpointConflictError], ...]:
-        """The errors after which this poller waits for its turn again."""
-        return (CheckpointConflictError,) if self._has_standby else ()
+        """The errors after which this poller takes the name again, in its turn."""
+        return (CheckpointConflictError,) if self._may_take_again else ()
+
+    @property
+    def _may_take_again(self) -> bool:
+        # Nobody has taken over a name that the store does not know any more.
+        return self._has_standby or self._lease.has_vanished
 
     def _stay_leader(self) -> None:
-        """Begin anew, as a standby, if the lease is lost; without standby, raise."""
+        """Take the name again, as a standby, if the lease is lost; without standby, raise."""
         if not self._lease.is_lost:
             return
-        if not self._has_standby:
+        if not self._may_take_again:
             raise CheckpointConflictError("another process or poller has taken over this name")
         # Batches that are out keep the lost lease, by which nothing can be saved any more.
         self._lease.abandon()
@@ -307,9 +313,10 @@ class Poller:
         """Return what polls bring; None once the poller was stopped."""
         try:
             while True:
-                batch = None
-                with suppress(*self._replaceable):
+                try:
                     batch = await self._persist(self._step)
+                except self._replaceable:
+                    batch = None
                 self._stay_leader()
                 if batch is not None:
                     self._monitor.failures = 0

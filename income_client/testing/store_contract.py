@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from typing import Any, Final
 
 from income_client import CheckpointConflictError, CheckpointStore, DeadLetter, Window
@@ -17,7 +17,7 @@ _SAVERS: Final = 8
 async def check_checkpoint_store(make_store: MakeStore) -> None:
     """Check that a store keeps the rules of `CheckpointStore`; for your own tests.
 
-    Those of ``forget`` are checked where the store has that method.
+    Those of ``forget``, and of ``replaces`` of ``save``, are checked where the store has them.
 
     >>> import asyncio
     >>> from income_client import MemoryCheckpointStore
@@ -95,6 +95,20 @@ async def _refuses_other_versions(store: CheckpointStore) -> None:
         await _conflicts(store, version=version, **change)
     await _holds(store, "two", 2)
     await _has_letters(store, _letter(1))
+
+
+async def _refuses_other_texts(store: CheckpointStore) -> None:
+    if "replaces" not in signature(store.save).parameters:
+        return
+    await store.save("default", "one", version=0)
+    change = {"dead_letters": [_letter(1)], "replaces": "another one"}
+    await _conflicts(store, version=1, **change)
+    await _holds(store, "one", 1)
+    await _has_letters(store)
+    save: Any = store.save
+    _check(await save("default", "tw\u00f6", version=1, replaces="one"), 2)
+    _check(await save("default", "three", version=2, replaces="tw\u00f6"), 3)
+    await _holds(store, "three", 3)
 
 
 async def _lets_the_first_saver_win(store: CheckpointStore) -> None:
@@ -179,6 +193,7 @@ _RULES: Final = (
     ("an unknown name has no checkpoint, version 0 and no dead letters", _is_empty_at_first),
     ("a save returns the next version, and the text comes back unchanged", _loads_what_was_saved),
     ("a save for another version than the stored one changes nothing", _refuses_other_versions),
+    ("a save that is to replace another text changes nothing", _refuses_other_texts),
     ("of several saves for one version one succeeds", _lets_the_first_saver_win),
     ("each name has its own checkpoint, version and dead letters", _keeps_names_apart),
     ("dead letters come back by their first attempts, then keys", _orders_dead_letters),

@@ -385,6 +385,29 @@ async def test_a_lease_that_could_not_be_renewed_is_tried_again() -> None:
         assert (standby.poller.status.is_standby, leader.poller.status.is_standby) == (True, False)
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
+    caplog: pytest.LogCaptureFixture, *, is_gone: bool
+) -> None:
+    """It was restored to an older state, or emptied: all since comes again, which the log says."""
+    async with cluster() as nodes:
+        store = nodes.place.store = MemoryCheckpointStore()
+        leader = nodes.add()
+        leader.start()
+        updated, kept = [], {}
+        for number in (1, 2, 3):
+            updated += nodes.place.touch(number)
+            await nodes.pass_time(60)
+            if number == 1 and not is_gone:
+                kept = dict(store._stored)
+        assert ids_of(leader.records) == updated
+        store._stored = kept
+        await nodes.pass_time(60)
+        assert sorted(ids_of(leader.records)[3:]) == sorted(updated if is_gone else updated[1:])
+    lost = "gone from the store" if is_gone else "older than what this poller has saved"
+    assert f"{lost}: whatever was updated since" in caplog.text
+
+
 async def test_without_standby_the_newest_takes_over_at_once() -> None:
     """And keeps the name for as long as it saves; the replica waits behind it."""
     async with cluster() as made:

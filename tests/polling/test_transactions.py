@@ -68,7 +68,7 @@ class _Bound(MemoryCheckpointStore):
         self._store = store
         self.change: dict[str, Any] | None = None
 
-    async def save(
+    async def save(  # type: ignore[override]  # as stores of users are
         self,
         name: str,
         checkpoint: str,

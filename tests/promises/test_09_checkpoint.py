@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +12,14 @@ import pytest
 from income_client import (
     Batch,
     CheckpointConflictError,
+    DeadLetter,
     MemoryCheckpointStore,
     Poller,
     SQLiteCheckpointStore,
 )
 from income_client.emulator import Fault
 from income_client.emulator.times import http_date, stamp
+from income_client.polling.checkpoint import read_checkpoint
 from tests.support.pollers import pages_of
 from tests.support.polling import NOW_TEXT, Scene, first, ids_of, reached, rest, scene, take
 from tests.support.service import NOW, until
@@ -344,6 +348,73 @@ async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun() -
         assert len(store.texts) == texts
         assert record.application_id == held
         await newer.aclose()
+
+
+class VersionsOnly(MemoryCheckpointStore):
+    """A store as users write them: it compares versions, and nothing else."""
+
+    async def save(  # type: ignore[override]
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        """Save for a version."""
+        return await super().save(
+            name, checkpoint, version=version, dead_letters=dead_letters, resolved=resolved
+        )
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "versions only"])
+async def test_an_older_poller_overwrites_nothing_where_versions_meet(
+    kind: str, tmp_path: Path
+) -> None:
+    """After a restore from a backup both have counted to the same version, and the newer stays."""
+    file, backup = tmp_path / "polls.db", tmp_path / "backup.db"
+    async with scene() as place:
+        memory = VersionsOnly() if kind == "versions only" else MemoryCheckpointStore()
+        place.store = SQLiteCheckpointStore(file) if kind == "sqlite" else memory
+        await rest(place.poll())
+        kept = dict(memory._stored)
+        if kind == "sqlite":
+            shutil.copy(file, backup)
+        place.touch(1)
+        older = await take(place.poll())
+        versions = [(await place.store.load("default")).version]
+        memory._stored = kept
+        if kind == "sqlite":
+            shutil.copy(backup, file)
+        place.touch(2)
+        newer = await take(place.poll())
+        before = await place.store.load("default")
+        assert [before.version] == versions
+        with pytest.raises(CheckpointConflictError):
+            await older.commit()
+        assert await place.store.load("default") == before
+        await newer.commit()
+        assert await reached(place) > read_checkpoint(before.checkpoint or "").reached
+
+
+async def test_a_poller_whose_checkpoint_vanishes_begins_again_where_it_began(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What it has delivered comes again, what was updated meanwhile comes, and the log says so."""
+    async with scene() as place:
+        place.store = store = MemoryCheckpointStore()
+        updated = place.touch(1, 2)
+        poller = place.poll()
+        delivered = ids_of(await first(poller, 2))
+        place.service.advance(10)
+        store._stored.clear()
+        updated += place.touch(3)
+        delivered += ids_of(await first(poller, 3))
+        assert sorted(delivered) == sorted([*updated, *updated[:2]])
+        await poller.aclose()
+        assert read_checkpoint((await store.load("default")).checkpoint or "").takeovers == 2
+    assert "gone from the store: whatever was updated since" in caplog.text
 
 
 @pytest.mark.parametrize("delay", [3, 5])

@@ -18,7 +18,7 @@ from income_client.checkpoints import (
     SQLiteCheckpointStore,
     StoredCheckpoint,
 )
-from income_client.checkpoints.store import ForgettingStore
+from income_client.checkpoints.store import CompleteCheckpointStore
 from income_client.errors import CheckpointConflictError, ConfigurationError
 from income_client.testing import check_checkpoint_store
 from tests.support.leaks import held_by
@@ -106,7 +106,7 @@ async def test_wrong_arguments_are_refused(store: CheckpointStore, wrong: dict[s
     ],
 )
 async def test_wrong_keys_are_not_forgotten(
-    make_store: Callable[[], ForgettingStore], name: Any, keys: Any
+    make_store: Callable[[], CompleteCheckpointStore], name: Any, keys: Any
 ) -> None:
     """A lone key is no list of keys; nothing is removed."""
     store = make_store()

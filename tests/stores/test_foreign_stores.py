@@ -44,7 +44,7 @@ class Driver(MemoryCheckpointStore):
         await self.fail("load")
         return await super().load(name)
 
-    async def save(
+    async def save(  # type: ignore[override]  # as stores of users are
         self,
         name: str,
         checkpoint: str,

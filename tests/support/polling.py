@@ -64,7 +64,7 @@ class FailingStore(MemoryCheckpointStore):
         self.saves_first = False
         self.error: BaseException = CheckpointError("the store is locked", retryable=True)
 
-    async def save(
+    async def save(  # type: ignore[override]  # as stores of users are
         self,
         name: str,
         checkpoint: str,
