@@ -185,6 +185,40 @@ async def test_stopping_ends_the_pauses_of_a_failing_commit(way: str) -> None:
         assert ids_of(await rest(place.poll())) == ids_of(batch)
 
 
+async def test_a_batch_whose_commit_was_cancelled_comes_again() -> None:
+    """Nothing was stored, so the next loop over the same poller begins with it."""
+    clock = HeldClock()
+    async with scene(clock=clock) as place:
+        store = with_updates(place, 3)
+        poller = place.poll()
+        batch = await take(poller)
+        store.failures = 10_000
+        clock.is_held = True
+        committing = asyncio.create_task(batch.commit())
+        await until(lambda: poller.status.failures == 1)
+        committing.cancel()
+        await asyncio.wait([committing])
+        clock.release_all()
+        store.failures = 0
+        again = await take(poller)
+        assert ids_of(again) == ids_of(batch)
+        await again.commit()
+        assert await rest(place.poll()) == []
+
+
+async def test_nothing_is_kept_of_batches_that_are_committed() -> None:
+    """A poller that runs for months does not grow with each of them."""
+    async with scene(300) as place:
+        with_updates(place, 300)
+        poller = place.poll(interval=10_000)
+        async for batch in poller.batches():
+            async with batch:
+                pass
+            assert poller._batches._done == poller._batches._returned == {}
+            if batch.number == 3:
+                poller.stop()
+
+
 async def test_a_single_poll_waits_for_the_store_for_a_while() -> None:
     """Half a minute or so; after that it fails, as it does when the service fails."""
     async with scene(clock=JumpingClock()) as place:
