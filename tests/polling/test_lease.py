@@ -11,10 +11,11 @@ from income_client import (
     MemoryCheckpointStore,
 )
 from income_client.clock import SystemClock
-from income_client.polling.checkpoint import Checkpoint
+from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.polling.lease import Lease
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
+from income_client.testing import JumpingClock
 from tests.support.polling import FailingStore
 
 LETTER = DeadLetter(
@@ -117,6 +118,18 @@ async def test_a_lease_of_another_poller_is_not_taken_for_ours() -> None:
     await taken(store)
     with pytest.raises(CheckpointConflictError):
         await lease.save_letters([LETTER])
+
+
+async def test_a_lease_that_another_took_first_is_given_up_like_any() -> None:
+    """After a refused try it was taken; its end lets a standby take over at once."""
+    store = FailingStore()
+    store.failures, store.error = 1, CheckpointConflictError("another was first")
+    lease = Lease(store, "default", JumpingClock(), 15.0)
+    await lease.take(None, now)
+    await lease.release()
+    text = (await store.load("default")).checkpoint
+    assert text is not None
+    assert read_checkpoint(text).lease == 0
 
 
 async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
