@@ -1,0 +1,186 @@
+"""Say how many small faults in the package its tests would notice: ``python -m tests.mutation``.
+
+Each mutant is a module with one small change. The module's tests, which modules.toml names, run
+on it in a copy of the tree, until one fails. Those that live are judged by a person, in
+verdicts.toml:
+
+- equivalent: no program could tell the difference;
+- harmless: one could, but nobody would mind (speed, tuning, wording);
+- hole: somebody would mind, and a test is missing.
+
+The score is the share that was killed of those that are not equivalent. A test is deleted only if
+the score of its modules stays the same with the same seed.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import cache_from_source
+from pathlib import Path
+from queue import Queue
+from typing import Final
+
+from .mutants import Mutant, one_line, sample
+
+ROOT: Final = Path(__file__).parents[2]
+_TABLES: Final = Path("tests", "mutation")
+
+Verdicts = Mapping[tuple[str, str, str, str], Mapping[str, str]]
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Run the mutants that the arguments ask for; return the exit status."""
+    table = tomllib.loads((root / _TABLES / "modules.toml").read_text("utf-8"))
+    options = _parser().parse_args(arguments)
+    asked = {
+        name: (*table["pytest"], *tests)
+        for name, tests in table["modules"].items()
+        if not options.module or name.endswith(tuple(options.module))
+    }
+    if not asked:
+        print("modules.toml has no such module", file=sys.stderr)
+        return 2
+    verdicts = _verdicts(root)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves no copy behind either
+    score: dict[str, Counter[str]] = {}
+    with _copies(root, options.jobs) as copies, _workers(options.jobs) as pool:
+        for module, tests in asked.items():
+            began = time.monotonic()
+            if not _passes(copies[0], tests, None):
+                print(f"{module}: its tests fail without any change", file=sys.stderr)
+                continue
+            limit = 10 + 4 * (time.monotonic() - began)
+            free = Queue[Path]()
+            for copy in copies:
+                free.put(copy)
+            source = (root / module).read_text("utf-8")
+            mutants = sample(module, source, seed=options.seed, each=options.each)
+            runs = [pool.submit(_killed, free, one, tests, limit) for one in mutants]
+            score[module] = Counter()
+            for mutant, run in zip(mutants, runs, strict=True):
+                verdict = _verdict(verdicts, mutant)
+                result = "killed" if run.result() else verdict.get("verdict", "unjudged")
+                score[module][result] += 1
+                print(f"{result:10} {module}:{mutant.line} {mutant.function}: {mutant.change}")
+                if result != "killed" and verdict:
+                    print(f"           {verdict['why']}")
+                sys.stdout.flush()
+    _report_stale(root, verdicts)
+    share = _report(score)
+    if len(score) < len(asked):
+        return 2
+    return 0 if share >= options.goal else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seed", type=int, default=7, help="chooses the sample (default: 7)")
+    parser.add_argument("--each", type=int, default=12, help="mutants a module (default: 12)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many run at once (default: 1)")
+    parser.add_argument("--goal", type=float, default=95, help="least score (default: 95)")
+    parser.add_argument("module", nargs="*", help="end of a path, such as walk/planner.py")
+    return parser
+
+
+@contextmanager
+def _copies(root: Path, count: int) -> Iterator[list[Path]]:
+    """Copy the tree, so that the working tree is never touched."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        copies = [Path(folder, str(number)) for number in range(count)]
+        for copy in copies:
+            shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        yield copies
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Start threads, which end with the mutants that run: the others are not begun."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _killed(free: Queue[Path], mutant: Mutant, tests: Sequence[str], limit: float) -> bool:
+    """Say whether a test fails, or hangs, with a mutant in place of its module."""
+    copy = free.get()
+    path = copy / mutant.module
+    source = path.read_bytes()
+    Path(cache_from_source(str(path))).unlink(missing_ok=True)
+    try:
+        path.write_text(mutant.source, "utf-8")
+        return not _passes(copy, tests, limit)
+    finally:
+        path.write_bytes(source)
+        free.put(copy)
+
+
+def _passes(copy: Path, tests: Sequence[str], limit: float | None) -> bool:
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    if limit is not None:  # a compiled mutant would be taken for the next one
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", *tests],
+        cwd=copy,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as run:
+        try:
+            return run.wait(limit) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+
+
+def _verdicts(root: Path) -> Verdicts:
+    judged = tomllib.loads((root / _TABLES / "verdicts.toml").read_text("utf-8"))["mutant"]
+    return {(one["module"], one["function"], one["before"], one["after"]): one for one in judged}
+
+
+def _verdict(verdicts: Verdicts, mutant: Mutant) -> Mapping[str, str]:
+    return verdicts.get((mutant.module, mutant.function, mutant.before, mutant.after), {})
+
+
+def _report_stale(root: Path, verdicts: Verdicts) -> None:
+    for module, function, before, _ in verdicts:
+        path = root / module
+        if not path.exists() or before not in one_line(path.read_text("utf-8")):
+            print(f"verdict without its code: {module} {function}: {before}")
+
+
+def _report(score: Mapping[str, Counter[str]]) -> float:
+    kinds = ("killed", "equivalent", "harmless", "hole", "unjudged")
+    print(f"\n{'':36}" + "".join(f"{kind:>11}" for kind in (*kinds, "score")))
+    total = sum(score.values(), Counter[str]())
+    for name, counts in (*score.items(), ("all", total)):
+        cells = "".join(f"{counts[kind]:11}" for kind in kinds)
+        print(f"{name:36}{cells}{_share(counts):9.0f} %")
+    return _share(total)
+
+
+def _share(counts: Counter[str]) -> float:
+    return 100 * counts["killed"] / max(counts.total() - counts["equivalent"], 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
