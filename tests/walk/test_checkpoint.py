@@ -36,6 +36,13 @@ def test_a_state_comes_back_as_it_was(windows: list[Window], before: int | None)
     assert read_checkpoint(text) == (Bounds(0, before), list(covered))
 
 
+def test_the_state_of_a_walk_over_one_second_comes_back() -> None:
+    """Both bounds may be the same."""
+    covered = [Window(7, 8)]
+    text = write_checkpoint(Bounds(7, 7), Intervals(covered))
+    assert read_checkpoint(text) == (Bounds(7, 7), covered)
+
+
 @pytest.mark.parametrize(
     "text",
     [
