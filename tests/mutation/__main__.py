@@ -8,8 +8,8 @@ verdicts.toml:
 - harmless: one could, but nobody would mind (speed, tuning, wording);
 - hole: somebody would mind, and a test is missing.
 
-The score is the share that was killed of those that are not equivalent. A test is deleted only if
-the score of its modules stays the same with the same seed.
+The score is the share that a test killed, or that hangs, of those that are not equivalent. A test
+is deleted only if the score of its modules stays the same with the same seed.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     with _copies(root, options.jobs) as copies, _workers(options.jobs) as pool:
         for module, tests in asked.items():
             began = time.monotonic()
-            if not _passes(copies[0], tests, None):
+            if _run(copies[0], tests, None) != "unjudged":
                 print(f"{module}: its tests fail without any change", file=sys.stderr)
                 continue
             limit = 10 + 4 * (time.monotonic() - began)
@@ -65,16 +65,17 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
                 free.put(copy)
             source = (root / module).read_text("utf-8")
             mutants = sample(module, source, seed=options.seed, each=options.each)
-            runs = [pool.submit(_killed, free, one, tests, limit) for one in mutants]
+            runs = [pool.submit(_try, free, one, tests, limit) for one in mutants]
             score[module] = Counter()
             for mutant, run in zip(mutants, runs, strict=True):
-                verdict = _verdict(verdicts, mutant)
-                result = "killed" if run.result() else verdict.get("verdict", "unjudged")
+                result, why = run.result(), ""
+                if result == "unjudged" and (verdict := _verdict(verdicts, mutant)):
+                    result, why = verdict["verdict"], f"\n{'':11}{verdict['why']}"
                 score[module][result] += 1
-                print(f"{result:10} {module}:{mutant.line} {mutant.function}: {mutant.change}")
-                if result != "killed" and verdict:
-                    print(f"           {verdict['why']}")
-                sys.stdout.flush()
+                print(
+                    f"{result:10} {module}:{mutant.line} {mutant.function}: {mutant.change}{why}",
+                    flush=True,
+                )
     _report_stale(root, verdicts)
     share = _report(score)
     if len(score) < len(asked):
@@ -116,24 +117,24 @@ def _workers(count: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _killed(free: Queue[Path], mutant: Mutant, tests: Sequence[str], limit: float) -> bool:
-    """Say whether a test fails, or hangs, with a mutant in place of its module."""
+def _try(free: Queue[Path], mutant: Mutant, tests: Sequence[str], limit: float) -> str:
+    """Run the tests with a mutant in place of its module."""
     copy = free.get()
     path = copy / mutant.module
+    compiled = Path(cache_from_source(str(path)))
     source = path.read_bytes()
-    Path(cache_from_source(str(path))).unlink(missing_ok=True)
+    compiled.unlink(missing_ok=True)  # it may be as old and as long as the mutant
     try:
         path.write_text(mutant.source, "utf-8")
-        return not _passes(copy, tests, limit)
+        return _run(copy, tests, limit)
     finally:
         path.write_bytes(source)
+        compiled.unlink(missing_ok=True)
         free.put(copy)
 
 
-def _passes(copy: Path, tests: Sequence[str], limit: float | None) -> bool:
+def _run(copy: Path, tests: Sequence[str], limit: float | None) -> str:
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    if limit is not None:  # a compiled mutant would be taken for the next one
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
     with subprocess.Popen(
         [sys.executable, "-m", "pytest", *tests],
         cwd=copy,
@@ -144,9 +145,9 @@ def _passes(copy: Path, tests: Sequence[str], limit: float | None) -> bool:
         start_new_session=True,
     ) as run:
         try:
-            return run.wait(limit) == 0
+            return "killed" if run.wait(limit) else "unjudged"
         except subprocess.TimeoutExpired:
-            return False
+            return "hangs"
         finally:
             if run.poll() is None:
                 os.killpg(run.pid, signal.SIGKILL)
@@ -169,7 +170,7 @@ def _report_stale(root: Path, verdicts: Verdicts) -> None:
 
 
 def _report(score: Mapping[str, Counter[str]]) -> float:
-    kinds = ("killed", "equivalent", "harmless", "hole", "unjudged")
+    kinds = ("killed", "hangs", "equivalent", "harmless", "hole", "unjudged")
     print(f"\n{'':36}" + "".join(f"{kind:>11}" for kind in (*kinds, "score")))
     total = sum(score.values(), Counter[str]())
     for name, counts in (*score.items(), ("all", total)):
@@ -179,7 +180,8 @@ def _report(score: Mapping[str, Counter[str]]) -> float:
 
 
 def _share(counts: Counter[str]) -> float:
-    return 100 * counts["killed"] / max(counts.total() - counts["equivalent"], 1)
+    noticed = counts["killed"] + counts["hangs"]
+    return 100 * noticed / max(counts.total() - counts["equivalent"], 1)
 
 
 if __name__ == "__main__":
