@@ -238,6 +238,8 @@ def converter() -> Converter:
     made = Converter(detailed_validation=False)
     for kind, read in READERS.items():
         made.register_structure_hook_func(_exactly(kind), read)
+    for kind in (str, int, float, bool):  # cattrs prefers its own for these, which convert
+        made.register_structure_hook(kind, READERS[kind])
     for kind, write in {**WRITERS, object: _write_object}.items():
         made.register_unstructure_hook_func(_exactly(kind), write)
     hook = made.register_structure_hook_factory

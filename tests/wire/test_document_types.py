@@ -51,6 +51,8 @@ class W2:
     seen: datetime | None = None
     stamped: UtcTime | None = None
     rate: float = 0.5
+    year: int | None = None
+    is_final: bool = False
     notes: Mapping[str, str] | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
@@ -124,6 +126,36 @@ def test_a_registered_class_is_read_strictly() -> None:
         f"{path}.employers[0].name": "expected a string, found null",
         f"{path}.rate": "expected a number, found a boolean",
     }
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "reason"),
+    [
+        ({"employers": [{"name": 5}]}, ".employers[0].name", "expected a string, found a number"),
+        ({"employers": [{"name": None}]}, ".employers[0].name", "expected a string, found null"),
+        ({"rate": "0.5"}, ".rate", "expected a number, found a string"),
+        ({"rate": True}, ".rate", "expected a number, found a boolean"),
+        ({"year": 2024.5}, ".year", "expected an integer, found a number"),
+        ({"year": "2024"}, ".year", "expected an integer, found a string"),
+        ({"is_final": 1}, ".is_final", "expected a boolean, found a number"),
+        ({"is_final": "no"}, ".is_final", "expected a boolean, found a string"),
+    ],
+)
+def test_one_wrong_value_in_a_registered_class_is_never_converted(
+    data: dict[str, Any], path: str, reason: str
+) -> None:
+    """A number is no text, a text no number, and null is not the word None."""
+    register_document_type("w2", W2)
+    faults = _faults(ApplicationDocuments, _w2_reply({"wages": 1, **data}))
+    assert faults == {f"$.documents.w2[0].extracted_data{path}": reason}
+
+
+def test_a_number_beyond_a_float_is_a_fault() -> None:
+    """It would be read as infinity, which JSON cannot carry."""
+    register_document_type("w2", W2)
+    text = json.dumps(_w2_reply({"wages": 1, "rate": 0.25})).replace("0.25", "1e400")
+    with pytest.raises(DecodeError, match="beyond the range of a float"):
+        from_json(ApplicationDocuments, text)
 
 
 def test_a_class_that_refuses_its_values_is_a_fault_without_them() -> None:
