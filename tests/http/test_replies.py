@@ -236,3 +236,15 @@ def test_the_first_known_id_that_can_be_shown_is_kept() -> None:
     assert request_id(answered(x_correlation_id="c", x_amzn_requestid="a")) == "a"
     assert request_id(answered(x_request_id="a" * 129, x_amzn_trace_id="\x1b[31m")) is None
     assert request_id(answered()) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x-request-id", "x-amzn-requestid", "x-amzn-trace-id", "request-id",
+        "x-correlation-id", "x-amz-request-id",
+    ],
+)  # fmt: skip
+def test_gateways_name_the_id_of_a_request_in_six_ways(name: str) -> None:
+    """Each of them is read."""
+    assert request_id(Response(status=500, headers={name: "r-1"}, body=b"")) == "r-1"
