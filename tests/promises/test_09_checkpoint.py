@@ -45,6 +45,17 @@ async def test_a_batch_is_committed_by_its_own_block() -> None:
         assert await rest(place.poll()) == []
 
 
+async def test_a_second_commit_of_a_batch_stores_nothing() -> None:
+    """The block of a batch that was committed within it ends without another write."""
+    async with scene() as place:
+        place.touch(1)
+        async with await take(place.poll()) as batch:
+            await batch.commit()
+            stored = await place.store.load("default")
+        await batch.commit()
+        assert (await place.store.load("default")).version == stored.version
+
+
 async def test_a_batch_whose_block_fails_comes_again() -> None:
     """A failed batch is delivered again before any later one, as often as it fails."""
     async with scene() as place:
