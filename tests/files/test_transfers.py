@@ -8,9 +8,11 @@ from income_client import DownloadError, DownloadPolicy, IncomeClientError
 from income_client.downloads.transfer import (
     WITH_FILE,
     OutdatedError,
+    StoredFile,
     Transfer,
     failure,
     is_refusal,
+    read_stored_file,
 )
 from income_client.errors import ConnectionFailedError
 
@@ -169,6 +171,14 @@ def test_a_refusal_is_to_be_read(status: int) -> None:
     assert is_refusal(status)
     found = failure(status, {})
     assert not (found.error if isinstance(found, OutdatedError) else found).retryable
+
+
+def test_a_storage_without_a_first_byte_says_nothing_of_the_file() -> None:
+    """An empty file has none; a storage that gives no length then is taken as it is."""
+    assert read_stored_file(416, {}) == StoredFile(size=None, etag=None, content_type=None)
+    empty = StoredFile(size=0, etag='"1"', content_type="image/png")
+    headers = {"content-range": "bytes */0", "etag": '"1"', "content-type": "image/png"}
+    assert read_stored_file(416, headers) == empty
 
 
 def test_connections_that_help_are_bounded() -> None:

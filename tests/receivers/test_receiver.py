@@ -474,3 +474,16 @@ def test_only_json_is_read(values: list[str], expected: Refusal | None) -> None:
     """Under any of its names, or without one; forms of browsers and two types are refused."""
     head = RequestHead(method="POST", headers=[("Content-Type", value) for value in values])
     assert refusal_of(check_content, head, max_body_bytes=9) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *((one, None) for one in ("", "identity", "Identity")),
+        *((one, Refusal.CONTENT_ENCODING) for one in ("gzip", "identity, gzip")),
+    ],
+)
+def test_only_plain_bodies_are_read(value: str, expected: Refusal | None) -> None:
+    """An encoding that changes nothing may be named."""
+    head = RequestHead(method="POST", headers=[("Content-Encoding", value)])
+    assert refusal_of(check_content, head, max_body_bytes=9) is expected
