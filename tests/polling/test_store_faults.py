@@ -214,7 +214,8 @@ async def test_nothing_is_kept_of_batches_that_are_committed() -> None:
         async for batch in poller.batches():
             async with batch:
                 pass
-            assert poller._batches._done == poller._batches._returned == {}
+            assert not poller._batches._done
+            assert not poller._batches._returned
             if batch.number == 3:
                 poller.stop()
 

@@ -130,6 +130,9 @@ def test_a_secret_is_as_long_as_its_hash(algorithm: str, length: int) -> None:
     assert accepting(keys=Secret("x" * (length + 1)), algorithms=[algorithm]).keys
 
 
+NO_AUDIENCES: Final[tuple[object, ...]] = ([], "", [""], ["a", ""], [5], {})
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -140,7 +143,7 @@ def test_a_secret_is_as_long_as_its_hash(algorithm: str, length: int) -> None:
         # A claim that is checked as well is no reason to check no audience.
         *(
             ({"audience": value, "claims": {"scope": "c"}}, "audience must be a")
-            for value in ([], "", [""], ["a", ""], [5], {})
+            for value in NO_AUDIENCES
         ),
         *(({"claims": value}, "claims must be names") for value in ({}, {"": "x"}, "client_id")),
         ({"claims": {"client_id": "x", "": "y"}}, "claims must be names"),
