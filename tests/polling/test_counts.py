@@ -1,16 +1,25 @@
 """A poller's events and status agree on what was delivered and what was read again."""
 
+import asyncio
 import contextlib
 import logging
 from typing import Any
 
 import pytest
 
-from income_client import Event, IncomeClient, MemoryCheckpointStore, RecordDelivered
+from income_client import (
+    ApplicationRecord,
+    Event,
+    IncomeClient,
+    MemoryCheckpointStore,
+    Poller,
+    RecordDelivered,
+)
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.support.polling import rest, scene
-from tests.support.service import NOW
+from tests.support.pollers import StandingClock
+from tests.support.polling import first, ids_of, rest, scene
+from tests.support.service import NOW, until
 
 
 @pytest.mark.parametrize("way", ["records", "batches"])
@@ -64,6 +73,37 @@ async def test_what_is_read_again_is_counted() -> None:
             poller = place.poll(settle=5, lookback=30)
             assert await rest(poller) == []
             assert poller.status.unchanged == unchanged
+
+
+async def test_each_poll_counts_anew_what_it_reads_again() -> None:
+    """Of many polls of one poller, the status has the last one's number."""
+    async with scene(time_flows=False) as place:
+        poller = place.poll(settle=5, lookback=30)
+        for number in range(8):
+            updated = place.touch(number)
+            assert ids_of(await first(poller, 1)) == updated
+        assert await rest(poller) == []
+        assert poller.status.unchanged in {7, 8}
+
+
+async def test_the_last_poll_is_read_to_its_end_after_others_have_ended() -> None:
+    """Asked to end with the next poll, a poller delivers all of it, however many batches."""
+    clock = StandingClock()
+    async with scene(300, clock=clock) as place:
+        poller = place.poll()
+        reading = asyncio.create_task(all_of(poller))
+        await until(lambda: poller.status.polls == 1 and clock.is_slept_on)
+        updated = place.touch(*range(250))
+        poller.stop(after_poll=True)
+        while not reading.done():
+            clock.advance(10)
+            await asyncio.sleep(0)
+        assert sorted(ids_of(await reading)) == sorted(updated)
+
+
+async def all_of(poller: Poller) -> list[ApplicationRecord]:
+    """Take every record until the poller ends."""
+    return [record async for record in poller]
 
 
 async def test_a_costly_lookback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -289,6 +289,29 @@ async def test_a_leader_that_was_paused_can_store_nothing_and_waits_again() -> N
         assert ids_of(leader.records) == again
 
 
+async def test_a_poller_that_was_replaced_drops_what_is_left_of_its_batch() -> None:
+    """The other has delivered it: what comes next is what was updated since."""
+    async with cluster() as made:
+        leader = made.add()
+        updated = made.place.touch(1, 2, 3)
+        record = await made.result(anext(leader.poller))
+        assert record.application_id in updated
+        standby = made.add()
+        standby.start()
+        await made.pass_time(17, paused=leader)
+        assert sorted(ids_of(standby.records)) == sorted(updated)
+        leader.clock.advance(30)
+        await made.settle()
+        waiting = asyncio.ensure_future(anext(leader.poller))
+        await made.settle()
+        assert leader.poller.status.is_standby
+        await standby.poller.aclose()
+        again = made.place.touch(4)
+        await made.pass_time(3)
+        assert ids_of([await waiting]) == again
+        await leader.poller.aclose()
+
+
 async def test_the_commit_of_a_poller_that_was_replaced_is_refused() -> None:
     """The consumer learns of it; what it may do next is wait for its turn."""
     async with cluster() as made:

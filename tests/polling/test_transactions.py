@@ -94,14 +94,21 @@ async def write(batch: Any, connection: Connection, error: Exception | None = No
             raise error
 
 
-@pytest.mark.parametrize("fails", [None, "before", "after", "during"])
-async def test_each_update_takes_effect_once(fails: str | None) -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [
+        *([one] * 3 for one in (None, "before", "after", "during")),
+        ["during", "before", "after"],
+        ["after", "during", "before"],
+    ],
+)
+async def test_each_update_takes_effect_once(faults: list[str | None]) -> None:
     """Also where the connection is lost at the commit, which may be made, now or later."""
     async with scene() as place:
         place.store = DatabaseStore()
         connection = Connection()
         poller = place.poll()
-        for numbers in ((1, 2), (3,), (4, 5)):
+        for numbers, fails in zip(((1, 2), (3,), (4, 5)), faults, strict=True):
             place.touch(*numbers)
             connection.fails = fails
             poller.wake()

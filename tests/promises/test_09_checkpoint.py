@@ -1,6 +1,7 @@
 """Promise 9: the checkpoint moves only forward, over delivered batches, and has one owner."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -93,6 +94,29 @@ async def test_a_failing_block_is_retried_with_growing_delays() -> None:
         pauses = [seconds for seconds in clock.slept if seconds < 100]
         assert len(pauses) == 5
         assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
+
+
+async def test_the_delays_of_each_batch_begin_anew() -> None:
+    """A batch that fails after others have succeeded is retried as soon as the first was."""
+    async with scene() as place:
+        poller, failures = place.poll(interval=1000), 0
+        clock: Any = place.client._clock
+        for number in range(4):
+            place.touch(number)
+            poller.wake()
+            failures = 0
+            async for batch in poller.batches():
+                if failures == 2:
+                    pauses = [seconds for seconds in clock.slept if seconds < 100]
+                    await batch.commit()
+                    break
+                clock.slept.clear() if failures == 0 else None
+                with contextlib.suppress(ValueError):
+                    async with batch:
+                        failures += 1
+                        fail_if(failures > 0)
+            assert len(pauses) == 2
+            assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
 
 
 async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:

@@ -286,6 +286,24 @@ async def test_newer_keys_that_are_known_are_given_at_once() -> None:
     assert len(play.asked) == 2
 
 
+async def test_an_answer_to_an_earlier_request_does_not_show_that_a_key_is_unknown() -> None:
+    """The token came while the request was on its way: its key may be newer than the answer."""
+    play = ScriptedKeys("P-256")
+    known = source(play)
+    play.hold()
+    asking = asyncio.create_task(known.keys())
+    await play.was_asked.wait()
+    play.seconds += 2
+    came_at = play.seconds
+    play.seconds += 2
+    play.may_answer.set()
+    keys = await asking
+    assert await refusal_in(known.newer_than(keys, since=came_at)) is Refusal.KEYS_UNAVAILABLE
+    play.seconds += 30
+    late = play.seconds
+    assert await refusal_in(known.newer_than(keys, since=late)) is not Refusal.TOKEN_KEY_UNKNOWN
+
+
 @pytest.mark.parametrize(
     "answer",
     [GONE, {"keys": []}, {"keys": [{"kty": "RSA"}]}, {}, OSError("S3CRET"), ValueError("S3CRET")],

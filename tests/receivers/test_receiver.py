@@ -292,6 +292,19 @@ async def test_repeats_are_marked_and_run_all_the_same() -> None:
     assert (receiver.status.handled, receiver.status.repeats) == (4, 1)
 
 
+async def test_a_repeat_is_known_for_the_window_that_began_with_the_last_one() -> None:
+    """What was handled again after its window is remembered again, and others with it."""
+    clock, came = HandClock(), list[Callback]()
+    receiver = accepting(came.append, clock=clock, repeat_window=100)
+    other = {**EVENT, "event_type": "extractions"}
+    came_at = [(0, EVENT), (110, EVENT), (150, EVENT), (260, other), (270, other), (280, EVENT)]
+    began = clock.seconds
+    for seconds, event in came_at:
+        clock.seconds = began + seconds
+        await answered(receiver, event)
+    assert [callback.is_repeat for callback in came] == [False, False, True, False, True, False]
+
+
 async def test_repeats_are_skipped_on_request() -> None:
     """Only once they were handled."""
     came, fails = list[Callback](), [True, False, False]
