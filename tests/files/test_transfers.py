@@ -154,6 +154,42 @@ def test_a_trickle_is_no_progress() -> None:
     assert patient.reply(200, b"x" * 70, seconds=10, content_length="70") is True
 
 
+def test_each_half_minute_of_a_connection_is_measured_for_itself() -> None:
+    """A connection that was fast is given up once it trickles, a steady one is kept for ever."""
+    transfer = Transfer(DownloadPolicy(minimum_rate=1.0))
+    transfer.head(200, {"content-length": "100000", "etag": '"1"'}, now=0)
+    for second in range(2, 302, 2):
+        transfer.piece(4, second)
+    transfer.piece(5_000, 302)
+    transfer.piece(7, 330)
+    with pytest.raises(DownloadError, match="too slowly"):
+        transfer.piece(7, 361)
+
+
+def test_a_file_that_starts_over_again_and_again_makes_no_progress() -> None:
+    """Bytes that came before do not count as progress when they come again."""
+    receiver = Receiver()
+    assert receiver.all(b"0123456789", keep=4) is False
+    receiver.transfer.ask()
+    void = receiver.reply(206, b"456789", content_range="bytes 4-9/10", etag='"2"')
+    assert isinstance(void, DownloadError)
+    assert receiver.transfer.ask() == {}
+    assert receiver.all(b"0123456789", keep=4) is CUT
+    assert receiver.all(b"0123456789", keep=6) is False
+
+
+def test_a_part_is_refused_once_the_file_starts_over() -> None:
+    """What an earlier request had asked for is over."""
+    receiver = Receiver()
+    receiver.all(b"0123456789", keep=4)
+    receiver.transfer.ask()
+    receiver.reply(206, b"456789", content_range="bytes 4-9/10", etag='"2"')
+    receiver.transfer.ask()
+    end = receiver.reply(206, b"456789", content_range="bytes 4-9/10")
+    assert isinstance(end, DownloadError)
+    assert not end.retryable
+
+
 @pytest.mark.parametrize(
     ("status", "retryable"),
     [(500, True), (503, True), (429, True), (408, True), (204, False), (304, False), (999, True)],
