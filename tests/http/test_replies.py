@@ -200,6 +200,7 @@ def test_a_body_of_another_shape_is_not_retried(content_type: str, body: bytes) 
         ("Tue, 30 Jun 2026 12:00:01 GMT", DATE, 1.0),
         ("Tue, 30 Jun 2026 12:00:00 GMT", DATE, None),
         ("Tue, 30 Jun 2026 12:00:30 GMT", "", None),
+        (DATE, DATE, None),
         ("Tue, 30 Jun 2026 11:59:30 GMT", DATE, None),
         ("", DATE, None),
         ("-1", "", None),

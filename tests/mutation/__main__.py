@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seed", type=int, default=7, help="chooses the sample (default: 7)")
-    parser.add_argument("--each", type=int, default=12, help="mutants a module (default: 12)")
+    parser.add_argument("--each", type=int, default=8, help="mutants a module (default: 8)")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once (default: 1)")
     parser.add_argument("--goal", type=float, default=95, help="least score (default: 95)")
     parser.add_argument("module", nargs="*", help="end of a path, such as walk/planner.py")

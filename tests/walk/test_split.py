@@ -236,3 +236,17 @@ def test_a_span_with_one_row_is_cut_all_the_same() -> None:
     found, asked = sizes("", 4)
     assert len(found) == 4
     assert asked < 40
+
+
+@pytest.mark.parametrize(("after", "before"), [(YEAR.after, YEAR.after), (YEAR.before, None)])
+def test_a_span_without_a_past_second_is_one_part_without_a_question(
+    after: int, before: int | None
+) -> None:
+    """There is nothing to learn about it."""
+    questions = split_questions(
+        after, before, present=YEAR.before + 60, settle=60, parts=4, limit=1000
+    )
+    with pytest.raises(StopIteration) as end:
+        next(questions)
+    (part,) = end.value.value
+    assert (bounds_of(part), part.estimated_applications) == ((after, before), 0)
