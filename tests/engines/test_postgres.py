@@ -149,6 +149,29 @@ async def test_a_name_that_cannot_be_stored_is_refused(
 # Faults
 
 
+PASSING: Final = "08006 25006 25P03 25P04 40001 40P01 53300 55P03 57014 57P01 57P03 58030 XX000"
+FINAL: Final = "22P05 25P02 26000 28P01 3D000 3F000 42501 42703 42P01 42P05 23505 42601"
+
+
+@pytest.mark.parametrize(
+    ("code", "retryable"),
+    [*((code, True) for code in PASSING.split()), *((code, False) for code in FINAL.split())],
+)
+async def test_each_code_of_a_server_is_tried_again_or_not(
+    pool: Any, store: PostgresCheckpointStore, code: str, retryable: bool
+) -> None:
+    """A fault that passes does not end a poller, one that stays does."""
+    await pool.execute("DROP TABLE income_checkpoints")
+    raising = f"$$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{CANARY}'; END $$"
+    function = f"FUNCTION fail() RETURNS text LANGUAGE plpgsql AS {raising}"
+    await pool.execute(f"CREATE {function}")
+    columns = "'default'::text AS name, fail() AS checkpoint, 1::bigint AS version"
+    await pool.execute(f"CREATE VIEW income_checkpoints AS SELECT {columns}")
+    error = await failure(store.load("default"))
+    assert f"SQLSTATE {code}" in str(error)
+    assert error.retryable is retryable
+
+
 @pytest.mark.parametrize(
     ("settings", "retryable", "said"),
     [

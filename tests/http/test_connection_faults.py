@@ -38,6 +38,7 @@ KEY: Any = SimpleNamespace(host="h", port=1, ssl=True, is_ssl=True)
         (aiohttp.ClientOSError(errno.ECONNRESET, "x"), "connection reset"),
         (aiohttp.ClientOSError(errno.EPIPE, "x"), "connection reset"),
         (aiohttp.ClientOSError(errno.ENETUNREACH, "x"), "host not reachable"),
+        (aiohttp.ClientOSError(errno.EHOSTUNREACH, "x"), "host not reachable"),
         (aiohttp.ClientConnectionResetError("x"), "connection reset"),
         (aiohttp.ServerDisconnectedError(), "connection closed without a reply"),
         (aiohttp.ClientPayloadError("x"), "body cut short or unreadable"),
@@ -81,3 +82,33 @@ def test_a_certificate_is_not_tried_again(error: Exception) -> None:
     made = fault_of(error).error(get_application("1"))
     assert made.message == "get_application(1): TLS certificate not accepted"
     assert not made.retryable
+
+
+@pytest.mark.parametrize(
+    ("alert", "text", "retryable"),
+    [
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "requires a client certificate", False),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", "may require a client certificate", True),
+        *(
+            (alert, "did not accept the client certificate", False)
+            for alert in (
+                "SSLV3_ALERT_BAD_CERTIFICATE",
+                "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
+                "SSLV3_ALERT_CERTIFICATE_REVOKED",
+                "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+                "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
+                "TLSV1_ALERT_UNKNOWN_CA",
+                "TLSV1_ALERT_ACCESS_DENIED",
+            )
+        ),
+        ("TLSV1_ALERT_INTERNAL_ERROR", "TLS handshake failed", True),
+    ],
+)
+def test_what_the_other_side_says_of_our_certificate_is_told(
+    alert: str, text: str, retryable: bool
+) -> None:
+    """A client certificate that it does not accept is as wrong the next time."""
+    said = ssl.SSLError(1, f"[SSL: {alert}] some words (_ssl.c:1000)")
+    made = fault_of(aiohttp.ClientConnectorSSLError(KEY, said)).error(get_application("1"))
+    assert made.message.endswith(text)
+    assert made.retryable is retryable
