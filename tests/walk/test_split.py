@@ -13,7 +13,7 @@ from benchmarks.walking import YEAR, SimulatedList, seconds_of
 from income_client import SpanPart
 from income_client.emulator import ListReply, ServiceRules, World, list_reply
 from income_client.emulator.service_rules import FutureBounds
-from income_client.walk.edges import Cuts, is_whole
+from income_client.walk.edges import Cuts, bounds_around, is_whole
 from income_client.walk.split import bounds_of, cuts_of, split_questions
 from income_client.walk.windows import Answer, Bounds
 from tests.support.walk_data import LIMITS, MEANINGS, WALKERS
@@ -250,3 +250,8 @@ def test_a_span_without_a_past_second_is_one_part_without_a_question(
         next(questions)
     (part,) = end.value.value
     assert (bounds_of(part), part.estimated_applications) == ((after, before), 0)
+
+
+def test_the_page_around_a_cut_is_as_narrow_as_can_be() -> None:
+    """It holds the cut's second whatever the bounds mean; a wider one would be full more often."""
+    assert bounds_around(BASE) == Bounds(BASE - 1, BASE + 1)
