@@ -64,7 +64,7 @@ class Batch:
     ``settle`` and ``lookback``, or listed by the page being read."""
     _commit: Save
     _in_transaction: Callable[[Any], AbstractAsyncContextManager[None]]
-    _give_back: Callable[["Batch"], None]
+    _give_back: Callable[["Batch", BaseException], None]
     has_failed: bool = field(default=False, init=False)
     """Whether its block has ended in an error."""
     _is_in_block: bool = field(default=False, init=False)
@@ -88,10 +88,10 @@ class Batch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc_type is None:
+        if exc is None:
             await self.commit()
         else:
-            self._fail()
+            self._fail(exc)
 
     async def commit(self) -> None:
         """Store the checkpoint, which covers every batch before as well; again does nothing.
@@ -136,8 +136,8 @@ class Batch:
         try:
             async with self._in_transaction(connection):
                 yield
-        except BaseException:
-            self._fail()
+        except BaseException as error:
+            self._fail(error)
             raise
         finally:
             self._is_in_block = False
@@ -147,9 +147,9 @@ class Batch:
         if self._is_in_block:
             raise ConfigurationError("the batch is committed at the end of its transaction")
 
-    def _fail(self) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.has_failed = True
-        self._give_back(self)
+        self._give_back(self, error)
 
 
 def _delivery_id(version: Versioned[ApplicationRecord], batches: int) -> str:
@@ -175,6 +175,13 @@ class Batches:
         """Have a batch delivered again, unless it was committed."""
         if batch.number > self._committed and batch.number not in self._done:
             self._returned[batch.number] = batch
+
+    def take_failed(self, batch: Batch, error: BaseException) -> None:
+        """Have a batch whose block has failed delivered again, and count that once."""
+        if batch.number not in self._returned:
+            self.take_back(batch)
+            if batch.number in self._returned:
+                self._monitor.block_failed(error)
 
     def returned(self) -> Batch | None:
         """Return the first of the batches to be delivered again."""
@@ -212,7 +219,7 @@ class Batches:
                 text,
                 commit,
                 transaction,
-                self.take_back,
+                self.take_failed,
             )
         # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
         are_committed = self._committed == self._number
@@ -275,6 +282,7 @@ class Batches:
         self._note_stored(new, letters)
 
     def _note_committed(self, number: int) -> None:
+        self._monitor.failed_blocks = 0
         self._committed = max(self._committed, number)
         self._done = {n: later for n, later in self._done.items() if n > self._committed}
 

@@ -36,11 +36,13 @@ from income_client.errors import (
     CheckpointError,
     IncomeClientError,
 )
+from income_client.instrumentation import Instrumentation
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH
 from income_client.settings import invalid
 
 from .checkpoint import Checkpoint, read_checkpoint
+from .status import Monitor
 
 T = TypeVar("T")
 
@@ -52,6 +54,8 @@ _LOOKS: Final = 10
 _RENEWALS: Final = 3
 _LONGEST_ABSENCE: Final = 10
 """Leases for which a consumer may work on a batch; then its poller gives the lease up."""
+_LONGEST_SILENCE: Final = 15.0
+"""Seconds that a database waits for a commit after the save, where there is no lease."""
 _MOST_PLACES: Final = 4
 _METHODS: Final = ("load", "save", "dead_letters")
 _MARK_BYTES: Final = 8
@@ -80,7 +84,12 @@ class Lease:
     """
 
     def __init__(
-        self, store: CheckpointStore, name: str, clock: Clock, seconds: float | None = None
+        self,
+        store: CheckpointStore,
+        name: str,
+        clock: Clock,
+        seconds: float | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         is_made = not isinstance(store, type)
         if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
@@ -92,6 +101,7 @@ class Lease:
         self._name = name
         self._clock = clock
         self._seconds = seconds
+        self._monitor = Monitor(name, Instrumentation(), clock) if monitor is None else monitor
         self._longest_absence = _LONGEST_ABSENCE * (seconds or 0.0)
         self._known = _NOTHING
         """What the store holds, as far as this poller knows."""
@@ -105,6 +115,7 @@ class Lease:
         """What this poller has saved last, under an earlier lease."""
         self._watched: StoredCheckpoint | None = None
         self._watched_since = 0.0
+        self._may_save = False  # as far as a standby has tried
         self._is_over = False  # another poller has taken over, or it was released
         self._held: float | None = None
         """Seconds that the consumer had held a batch when the lease was given up for it."""
@@ -219,6 +230,7 @@ class Lease:
                     await held.enter_async_context(self._lock)
                     held.callback(setattr, self, "_bound", None)
                     self._bound = store
+                    await self._limit_silence(store)
                     written = await self._write(checkpoint, (), resolved())
             except Exception:
                 late, self._late = self._late, None
@@ -233,6 +245,13 @@ class Lease:
                     raise
             else:
                 self._confirm(written)
+
+    async def _limit_silence(self, store: CheckpointStore) -> None:
+        """Have a database end the transaction whose process is lost between save and commit."""
+        end_when_idle = getattr(store, "end_when_idle", None)
+        if end_when_idle is not None:
+            seconds = _LONGEST_SILENCE if self._seconds is None else self._seconds
+            await _asked(lambda: end_when_idle(seconds))
 
     async def release(self) -> None:
         """Give it up for good, so that a standby takes over at once."""
@@ -253,7 +272,7 @@ class Lease:
 
     def successor(self) -> "Lease":
         """Return a lease that is not taken yet, and knows what this one has seen and saved."""
-        new = Lease(self._store, self._name, self._clock, self._seconds)
+        new = Lease(self._store, self._name, self._clock, self._seconds, self._monitor)
         if self._saved is None:
             new._own, new._past = self._own, self._past
         else:
@@ -279,7 +298,16 @@ class Lease:
             is_own = stored == self._own
             if self._seconds is None or is_own or self._is_available(stored, self._seconds):
                 return stored
+            await self._try_rights()
+            self._monitor.stands_by()
             await self._clock.sleep(self._seconds / _LOOKS)
+
+    async def _try_rights(self) -> None:
+        """Find out now whether this standby could save, and not when the leader has died."""
+        check_rights = getattr(self._store, "check_rights", None)
+        if check_rights is not None and not self._may_save:
+            await _asked(lambda: check_rights(self._name))
+        self._may_save = True
 
     def _is_available(self, stored: StoredCheckpoint, seconds: float) -> bool:
         if stored.checkpoint is None:
@@ -323,6 +351,10 @@ class Lease:
             if now - self._saved_at >= seconds:
                 await self._save(self._last, (), ())
         return True
+
+    def note_failure(self, error: IncomeClientError) -> None:
+        """Count a renewal that has failed."""
+        self._monitor.renewal_failed(error)
 
     # The store
 
@@ -446,6 +478,7 @@ class Lease:
     def _confirm(self, write: _Write) -> None:
         self._known, self._unsure = write.stored, None
         self._saved, self._saved_at = write.checkpoint, write.began
+        self._monitor.failed_renewals = 0
 
 
 async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: float) -> None:
@@ -462,6 +495,7 @@ async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: fl
         except IncomeClientError as error:
             name = type(error).__name__
             _LOGGER.warning("the lease was not renewed (%s)", name, extra={"error": name})
+            lease.note_failure(error)
         del lease
 
 

@@ -94,8 +94,9 @@ class Poller:
         self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
         self._has_standby = standby
         self._must_exist = check_flag("must_exist", must_exist)
-        self._lease = Lease(checkpoints, name, clock, lease if standby else None)
         self._monitor = Monitor(name, instrumentation, clock)
+        seconds = lease if standby else None
+        self._lease = Lease(checkpoints, name, clock, seconds, self._monitor)
         self._schedule = Schedule(interval, clock, random.random)
         self._batches = Batches(self._lease, self._monitor)
         self._ends_with_poll = once

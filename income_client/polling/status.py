@@ -8,7 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from income_client.clock import Clock
-from income_client.errors import IncomeClientError
+from income_client.errors import CheckpointConflictError, IncomeClientError
 from income_client.events import (
     CheckpointCommitted,
     CheckpointCreated,
@@ -47,9 +47,11 @@ class PollerStatus:
     saturated: tuple[Window, ...]
     """Seconds that held more rows than can be asked for when they were last listed."""
     failures: int
-    """Failed polls, and failed tries to store something, since the last poll that succeeded."""
+    """Failed polls and failed tries to store something since the last poll that succeeded, blocks
+    of batches that failed since the last commit, and renewals of the lease since the last save."""
     last_error: IncomeClientError | None
-    """Why the last one of these failed; it stays when later polls succeed."""
+    """Why the last one of these failed; it stays when they succeed again. Of an error of yours it
+    names the class."""
     next_poll_at: datetime | None
     """When the next poll begins, or what could not be stored is tried again, in UTC by the local
     clock; None during a poll."""
@@ -65,6 +67,9 @@ class Monitor:
         self.records: int = 0
         self.unchanged: int = 0
         self.failures: int = 0
+        """Of polls and of tries to store something."""
+        self.failed_blocks: int = 0
+        self.failed_renewals: int = 0
         self.last_error: IncomeClientError | None = None
         self._name = name
         self._instrumentation = instrumentation
@@ -99,6 +104,26 @@ class Monitor:
         name = type(error).__name__
         facts = {"error": name, "status": error.status, "failures": self.failures}
         _LOGGER.warning("polling failed (%s: %s)", name, error, extra=facts)
+
+    def block_failed(self, error: BaseException) -> None:
+        """Count a block around a batch that has failed, unless it was cancelled or replaced."""
+        if isinstance(error, CheckpointConflictError) or not isinstance(error, Exception):
+            return
+        self.failed_blocks += 1
+        if isinstance(error, IncomeClientError):
+            self.last_error = error.again()
+        else:
+            name = type(error).__name__
+            self.last_error = IncomeClientError(f"the block of a batch has failed: {name}")
+
+    def renewal_failed(self, error: IncomeClientError) -> None:
+        """Count a renewal of the lease that has failed."""
+        self.failed_renewals += 1
+        self.last_error = error.again()
+
+    def stands_by(self) -> None:
+        """Note that nothing fails, and that another poller works."""
+        self.failures = self.failed_blocks = self.failed_renewals = 0
 
     def tell_failure(self, error: IncomeClientError, reached: int | None, *, is_last: bool) -> None:
         """Report a failure, once the status shows when the next poll begins."""
@@ -174,7 +199,7 @@ class Monitor:
             unchanged=self.unchanged,
             dead_letters=dead_letters,
             saturated=saturated,
-            failures=self.failures,
+            failures=self.failures + self.failed_blocks + self.failed_renewals,
             last_error=self.last_error,
             is_standby=is_standby,
             next_poll_at=None if wait is None else datetime.now(UTC) + timedelta(seconds=wait),

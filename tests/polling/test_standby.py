@@ -17,6 +17,7 @@ from income_client import (
     ApplicationRecord,
     Batch,
     CheckpointConflictError,
+    CheckpointError,
     CheckpointStore,
     ConfigurationError,
     IncomeClient,
@@ -24,6 +25,7 @@ from income_client import (
     MemoryCheckpointStore,
     Poller,
     SQLiteCheckpointStore,
+    StoredCheckpoint,
 )
 from income_client.emulator import Fault
 from tests.support.pollers import StandingClock
@@ -393,6 +395,44 @@ async def test_a_lease_that_nobody_has_taken_since_it_was_given_up_still_commits
         assert not standby.poller.status.is_standby
         assert standby.records == []
         await batches.aclose()
+
+
+async def test_renewals_that_fail_are_counted_until_one_succeeds() -> None:
+    """Its polls need no save, so that nothing else shows that the store is out of order."""
+    async with cluster() as made:
+        made.place.store = store = FailingStore()
+        leader, standby = await leader_and_standby(made, interval=3600.0)
+        assert leader.poller.status.failures == 0
+        store.failures = 2
+        await made.pass_time(6)
+        assert leader.poller.status.failures == 1
+        assert "the store is locked" in str(leader.poller.status.last_error)
+        await made.pass_time(9)
+        assert (leader.poller.status.failures, store.failures) == (0, 0)
+        assert standby.poller.status.is_standby
+
+
+async def test_failures_of_a_standby_are_counted_until_it_stands_by_again() -> None:
+    """A health check would otherwise end one that is well, as it polls nothing."""
+
+    class Remote(MemoryCheckpointStore):
+        is_away = False
+
+        async def load(self, name: str) -> StoredCheckpoint:
+            if self.is_away:
+                raise CheckpointError("no answer", retryable=True)
+            return await super().load(name)
+
+    async with cluster() as made:
+        made.place.store = store = Remote()
+        _, standby = await leader_and_standby(made, interval=3600.0)
+        store.is_away = True
+        await made.pass_time(6)
+        assert standby.poller.status.failures > 1
+        store.is_away = False
+        await made.pass_time(12)
+        assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
+        assert "no answer" in str(standby.poller.status.last_error)
 
 
 async def test_a_lease_that_could_not_be_renewed_is_tried_again() -> None:

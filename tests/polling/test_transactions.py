@@ -132,7 +132,9 @@ async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again() -> N
         batch = await take(poller)
         before = await place.store.load("default")
         with pytest.raises(ZeroDivisionError):
-            await write(batch, connection, error=ZeroDivisionError())
+            async with batch:
+                await write(batch, connection, error=ZeroDivisionError())
+        assert poller.status.failures == 1
         assert (connection.rows, await place.store.load("default")) == ([], before)
         again = await take(poller)
         assert again.records == batch.records
