@@ -1,8 +1,8 @@
 """Checkpoints and a shared token in tables of a PostgreSQL database, through a pool of asyncpg's.
 
-Every call is one statement, which is atomic by itself and leaves no state in the session. The
-errors of the driver hold values, names and addresses: only their classes and the server's
-codes (SQLSTATE) are looked at.
+Every call is one statement, which is atomic by itself and leaves no state in the session: limits
+are those of its transaction. The errors of the driver hold values, names and addresses: only their
+classes and the server's codes (SQLSTATE) are looked at, and one text.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from math import ceil
 from typing import Any, Final, Protocol, TypeVar
 
 from attrs import field, frozen
@@ -24,7 +25,12 @@ from income_client.checkpoints.store import (
     in_order,
     in_whole_seconds,
 )
-from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
+from income_client.errors import (
+    CheckpointConflictError,
+    CheckpointError,
+    ConfigurationError,
+    IncomeClientError,
+)
 from income_client.http.tokens import StoredToken, TokenStore
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import Window
@@ -81,21 +87,37 @@ _ARE_THERE: Final = """
         AND to_regclass('income_tokens') IS NOT NULL
 """
 _LOAD: Final = "SELECT checkpoint, version FROM income_checkpoints WHERE name = $1"
-_SAVED: Final = """
-    WITH inserted AS (
+
+
+def _lowered(setting: str, limit: str) -> str:
+    """Return SQL that lowers a time limit, until the transaction ends, to so many milliseconds."""
+    current = f"extract(epoch FROM current_setting('{setting}')::interval) * 1000"
+    lowest = f"least({limit}::bigint, nullif(({current})::bigint, 0))"  # 0: without a limit
+    return f"set_config('{setting}', {lowest}::text, true)"
+
+
+_SECONDS: Final = 10.0
+"""Of one call at the most."""
+# The process that asked may be gone: the save must not be made when a lock comes free much later.
+_WAITING: Final = _lowered("lock_timeout", f"{_SECONDS * 1000:.0f}")
+_END_WHEN_IDLE: Final = f"SELECT {_lowered('idle_in_transaction_session_timeout', '$1')}"
+_SAVED: Final = f"""
+    WITH limits AS (
+        SELECT {_WAITING}
+    ), inserted AS (
         INSERT INTO income_checkpoints (name, checkpoint, version)
-        SELECT $1, $2, 1 WHERE $3::bigint = 0
+        SELECT $1, $2, 1 FROM limits WHERE $3::bigint = 0
         ON CONFLICT DO NOTHING
         RETURNING version
     ), updated AS (
-        UPDATE income_checkpoints SET checkpoint = $2, version = version + 1
+        UPDATE income_checkpoints SET checkpoint = $2, version = version + 1 FROM limits
         WHERE name = $1 AND version = $3::bigint
             AND ($4::text IS NULL OR encode(sha256(convert_to(checkpoint, 'UTF8')), 'hex') = $4)
         RETURNING version
     ), saved AS (
         SELECT version FROM inserted UNION ALL SELECT version FROM updated
     )
-"""
+"""  # noqa: S608 - of constants
 _SAVE: Final = f"{_SAVED} SELECT version FROM saved"  # noqa: S608 - of constants
 _LETTERS_SAVED: Final = """
     removed AS (
@@ -152,15 +174,18 @@ _CLAIM: Final = """
     RETURNING true
 """
 
-_SECONDS: Final = 10.0
-"""Of one call at the most."""
 _RELEASE_SECONDS: Final = 1.0
 _GREATEST: Final = 2**63 - 1
+_NO_VERSION: Final = -1
+_LONGEST_LIMIT: Final = 2**31 - 1
+_READ_ONLY: Final = "25006"
+_STATEMENT_MODE: Final = "not allowed in statement pooling mode"
+"""Of PgBouncer's answer to BEGIN, whose code says no more than that the connection was lost."""
 _SHOWN: Final = "income-client schema postgres"
 _ANSWERS: Final[Mapping[str, tuple[str, bool]]] = {
     "08": ("the connection was lost", True),
     "22P05": ("the encoding of the database must be UTF8", False),
-    "25006": ("the server is read-only, as after a failover", True),
+    _READ_ONLY: ("the server is read-only, as after a failover", True),
     "25P02": ("a statement of the block has failed, so nothing can be committed", False),
     "25P03": ("the server ended the session, which was idle in its transaction", True),
     "25P04": ("the server ended the transaction, which took too long", True),
@@ -178,6 +203,7 @@ _ANSWERS: Final[Mapping[str, tuple[str, bool]]] = {
     "57": ("the server is shutting down, starting, or ended the call", True),
     "58": ("the server's system failed", True),
     "XX": ("the server failed", True),
+    _STATEMENT_MODE: ("a pooler in statement mode cannot keep a transaction", False),
 }  # fmt: skip
 """What codes of the server mean, or all that begin so, and whether to try again."""
 
@@ -226,6 +252,19 @@ class _Checkpoints(CompleteCheckpointStore):
         return await self._database.run(partial(_forget, name, checked_keys(keys)))
 
 
+class _BoundCheckpoints(_Checkpoints):
+    """Those of a transaction."""
+
+    async def end_when_idle(self, seconds: float) -> None:
+        """Have the server undo the transaction once nothing has come for so many seconds.
+
+        Otherwise its locks are held for hours if the machine is lost before the commit. A
+        poller sets this right before its save.
+        """
+        milliseconds = min(ceil(seconds * 1000), _LONGEST_LIMIT)
+        await self._database.run(lambda one: one.execute(_END_WHEN_IDLE, milliseconds))
+
+
 class PostgresCheckpointStore(_Checkpoints):
     """Keep checkpoints in a PostgreSQL database; see `CheckpointStore`.
 
@@ -237,14 +276,20 @@ class PostgresCheckpointStore(_Checkpoints):
     A call takes a connection of the pool for one statement, and fails after 10 seconds. No
     session keeps a lock or a setting, so that PgBouncer may pool transactions between this
     and the server; asyncpg then asks for ``statement_cache_size=0``, since it prepares
-    statements. Faults that may pass, such as a restart of the server, a failover or a lost
-    connection, are a `CheckpointError` that is ``retryable``; missing tables or rights are
-    one that is not. With ``synchronous_commit`` off, a crash of the server may undo the last
-    commits, and their batches are delivered again.
+    statements; a pooler in statement mode cannot keep a transaction. Faults that may pass, such
+    as a restart of the server, a failover or a lost connection, are a `CheckpointError` that is
+    ``retryable``; missing tables or rights are one that is not. With ``synchronous_commit`` off,
+    a crash of the server may undo the last commits, and their batches are delivered again.
+
+    If the server is read-only, as a replica is, the sessions of the pool are replaced; with
+    ``target_session_attrs="read-write"`` a pool never stays there. If a process is lost between
+    a save and its commit, the server undoes the transaction after a lease, or after 15 seconds
+    without ``standby``.
 
     >>> import asyncpg
     >>> async def follow(client):
-    ...     async with asyncpg.create_pool("postgresql:///lending") as pool:
+    ...     address = "postgresql:///lending"
+    ...     async with asyncpg.create_pool(address, target_session_attrs="read-write") as pool:
     ...         store = PostgresCheckpointStore(pool)
     ...         await store.create_schema()
     ...         async for record in client.poll(store, standby=True):
@@ -258,7 +303,24 @@ class PostgresCheckpointStore(_Checkpoints):
     """
 
     def __init__(self, pool: Any) -> None:
-        super().__init__(_Pool("checkpoint store", pool))
+        self._pool = _Pool("checkpoint store", pool)
+        super().__init__(self._pool)
+
+    async def check_rights(self, name: str) -> None:
+        """Raise the error that a save would raise; it changes nothing.
+
+        A poller with ``standby`` does so at its start: a server that is read-only, or lacks a
+        table or a right, would only be noticed when the leader has died.
+
+        Args:
+            name: of the checkpoint.
+
+        Raises:
+            CheckpointError: nothing can be saved under the name.
+            ConfigurationError: the name is invalid.
+        """
+        check_name(name)
+        await self._database.run(partial(_try_save, name))
 
     async def create_schema(self) -> None:
         """Make the tables that are missing; several processes may do so at once.
@@ -290,11 +352,12 @@ class PostgresCheckpointStore(_Checkpoints):
                 ``retryable``, only a load shows whether the commit was made.
             ConfigurationError: the connection is not one of asyncpg's, or in a transaction.
         """
-        database = _Connection("checkpoint store", connection)
+        database = _Connection("checkpoint store", connection, self._pool)
         transaction = await database.run(_begin)
         try:
-            yield _Checkpoints(_InTransaction("checkpoint store", connection))
-        except BaseException:
+            yield _BoundCheckpoints(_InTransaction("checkpoint store", connection, self._pool))
+        except BaseException as error:
+            await self._pool.leave_if_read_only(error)
             try:
                 await database.run(lambda _: transaction.rollback())
             except CheckpointError:
@@ -423,6 +486,12 @@ async def _save(change: Change, connection: Any) -> int:
     return saved
 
 
+async def _try_save(name: str, connection: Any) -> None:
+    # No checkpoint has this version; with a dead letter, the statement needs every right.
+    with suppress(CheckpointConflictError):
+        await _save(Change(name, "", _NO_VERSION, (), ("",)), connection)
+
+
 def _changed_letters(change: Change) -> tuple[Any, ...]:
     """Return the digests of those that are removed, and the columns of those that are added."""
     letters = {_digest(letter.key): in_whole_seconds(letter) for letter in change.dead_letters}
@@ -515,9 +584,15 @@ class _Pool:
                     with suppress(Exception):
                         await self.pool.release(connection, timeout=_RELEASE_SECONDS)
         except Exception as error:  # noqa: BLE001 - foreign code
+            await self.leave_if_read_only(error)
             failure = self._failure(error)
         del work
         raise failure
+
+    async def leave_if_read_only(self, error: BaseException) -> None:
+        """Have every session connect anew if this one has reached a server that is read-only."""
+        if getattr(error, "sqlstate", None) == _READ_ONLY:
+            await self.pool.expire_connections()
 
     def _failure(self, error: Exception) -> IncomeClientError:
         if _is_misuse(error) and self.pool.is_closing():
@@ -534,6 +609,8 @@ class _Connection:
     what: str
     """What runs statements there, for messages."""
     connection: Any = field()
+    pool: _Pool
+    """That of the store, which has probably reached the same server."""
 
     @connection.validator
     def _check(self, _attribute: object, connection: object) -> None:
@@ -552,6 +629,7 @@ class _Connection:
         except Exception as error:  # noqa: BLE001 - foreign code
             if isinstance(error, TimeoutError):
                 self.close()
+            await self.pool.leave_if_read_only(error)
             failure = _failure(self.what, error)
         del work
         raise failure
@@ -589,7 +667,8 @@ def _failure(what: str, error: Exception) -> IncomeClientError:
         return _error(what, "the server did not answer in time", retryable=True)
     code = getattr(error, "sqlstate", None)
     if isinstance(code, str):
-        reason, retryable = _ANSWERS.get(code) or _ANSWERS.get(code[:2]) or ("refused", False)
+        known = _STATEMENT_MODE if _STATEMENT_MODE in str(error) else code
+        reason, retryable = _ANSWERS.get(known) or _ANSWERS.get(code[:2]) or ("refused", False)
         return _error(what, f"{reason} (SQLSTATE {code})", retryable=retryable)
     if isinstance(error, OSError):
         return _error(what, "the server cannot be reached", retryable=True)

@@ -19,7 +19,7 @@ from income_client.engines import postgres as postgres_module
 from income_client.engines.postgres import SCHEMA, PostgresCheckpointStore, PostgresTokenStore
 from income_client.testing import check_checkpoint_store
 from tests.support.leaks import held_by, package_frames
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import CommitCutter, PostgresServer
 from tests.support.store_files import letter
 
 CANARY: Final = "c4n4ry"
@@ -259,6 +259,22 @@ async def test_a_call_ends_where_the_server_does_not_answer(
     assert (await store.load("default")).version == 1
 
 
+async def test_a_save_is_not_made_long_after_it_was_asked_for(
+    pool: Any, store: PostgresCheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process may be gone meanwhile, so the server itself stops waiting after ten seconds."""
+    await store.save("default", "one", version=0)
+    soon = postgres_module._SAVE.replace("10000", "50")
+    monkeypatch.setattr(postgres_module, "_SAVE", soon)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute(LOCK)
+        error = await failure(store.save("default", CANARY, version=1))
+        assert error.retryable
+        assert "SQLSTATE 55P03" in str(error)
+        assert not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    assert await pool.fetchval("SHOW lock_timeout") == "0"
+
+
 async def test_a_server_without_room_for_another_connection_is_asked_again(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:
@@ -343,6 +359,42 @@ async def test_a_transaction_saves_with_the_rows_of_the_caller(
         assert not connection.is_in_transaction()
         assert await connection.fetchval("SELECT string_agg(id, ',') FROM rows") == "a"
     assert (await store.load("default")).checkpoint == "one"
+
+
+@pytest.mark.parametrize(
+    ("usual", "limited"), [("0", "15s"), ("1h", "15s"), ("90s", "15s"), ("1500ms", "1500ms")]
+)
+async def test_the_silence_of_a_transaction_is_limited(
+    postgres: PostgresServer, usual: str, limited: str
+) -> None:
+    """To what was asked for, or to the server's own limit if that is lower; for it alone."""
+    idle = "idle_in_transaction_session_timeout"
+    async with postgres.pool(server_settings={idle: usual}) as pool:
+        store: Any = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        async with pool.acquire() as connection:
+            async with store.transaction(connection) as bound:
+                await bound.end_when_idle(15)
+                assert await connection.fetchval(f"SHOW {idle}") == limited
+                await bound.save("default", "one", version=0)
+            before = await connection.fetchval(f"SELECT '{usual}'::interval")
+            after = await connection.fetchval(f"SELECT current_setting('{idle}')::interval")
+            assert after == before
+
+
+async def test_a_pooler_that_keeps_no_transaction_is_named(postgres: PostgresServer) -> None:
+    """PgBouncer in statement mode answers so to BEGIN, and closes the connection."""
+    cutter = CommitCutter(postgres, refuses_transactions=True)
+    async with cutter.listening() as folder, postgres.pool(host=folder) as pool:
+        store = PostgresCheckpointStore(pool)
+
+        async def begin() -> None:
+            async with pool.acquire() as connection, store.transaction(connection):
+                raise AssertionError
+
+        error = await failure(begin())
+    assert not error.retryable
+    assert "statement mode" in str(error)
 
 
 async def test_a_connection_in_a_transaction_is_refused(

@@ -2,13 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import asyncpg
 import pytest
 
-from income_client import Batch, CheckpointConflictError, CheckpointError, IncomeClient
+from income_client import (
+    Batch,
+    CheckpointConflictError,
+    CheckpointError,
+    CheckpointStore,
+    IncomeClient,
+    Poller,
+)
 from income_client.emulator import Emulator
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
@@ -42,6 +49,13 @@ async def scene() -> AsyncIterator[Scene]:
         IncomeClient(service.url, auth=service.oauth2, clock=clock) as client,
     ):
         yield Scene(service, client)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for a condition, which a server and not the clock brings about."""
+    async with asyncio.timeout(30):
+        while not is_so():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
 
 
 async def rows(pool: Any) -> list[str]:
@@ -113,11 +127,22 @@ async def test_each_update_takes_effect_once(postgres: PostgresServer, fault: st
 
 
 @contextlib.asynccontextmanager
-async def replica(place: Scene) -> AsyncIterator[Batch]:
-    """Run a poller with standbys on a clock of its own, and yield its first batch."""
+async def waiting(
+    place: Scene, store: CheckpointStore | None = None, **options: Any
+) -> AsyncIterator[tuple[StandingClock, Poller]]:
+    """Make a poller with standbys on a clock of its own."""
     clock, service = StandingClock(), place.service
+    usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False, "standby": True}
     async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
-        poller = client.poll(place.store, start=NOW_TEXT, documents=False, standby=True)
+        yield clock, client.poll(store or place.store, **usual | options)
+
+
+@contextlib.asynccontextmanager
+async def replica(
+    place: Scene, store: CheckpointStore | None = None, **options: Any
+) -> AsyncIterator[Batch]:
+    """Run a poller with standbys on a clock of its own, and yield its first batch."""
+    async with waiting(place, store, **options) as (clock, poller):
         taking = asyncio.ensure_future(take(poller))
         async with asyncio.timeout(30):
             while not taking.done():
@@ -142,3 +167,127 @@ async def test_a_poller_that_was_replaced_while_it_paused_writes_no_rows(
             assert await rows(pool) == []
             await write(again, connection)
         assert await rows(pool) == updated
+
+
+async def test_a_leader_that_is_lost_in_its_commit_holds_the_name_for_one_lease(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """The server ends its session then, and what it sends after a pause is refused."""
+    await pool.execute(TABLES)
+    cutter, schema = CommitCutter(postgres), await pool.fetchval("SELECT current_schema()")
+    idle = "SHOW idle_in_transaction_session_timeout"
+    async with (
+        scene() as place,
+        cutter.listening() as folder,
+        postgres.pool(schema, host=folder) as behind,
+        behind.acquire() as connection,
+    ):
+        place.store = store
+        updated = sorted(place.touch(1, 2))
+
+        async def write_and_pause(batch: Batch) -> None:
+            async with batch.transaction(connection):
+                await insert(batch, connection)
+                assert await connection.fetchval(idle) == "0"  # the block may take long
+                cutter.cuts = "pause"
+
+        async with replica(place, PostgresCheckpointStore(behind), lease=0.5) as batch:
+            paused = asyncio.ensure_future(write_and_pause(batch))
+            await cutter.is_paused.wait()
+            async with replica(place, lease=0.5) as again:
+                assert not paused.done()
+                assert sorted(ids_of(again)) == updated
+                async with pool.acquire() as other:
+                    await write(again, other)
+            cutter.resumes.set()
+            with pytest.raises(CheckpointError) as refused:
+                await paused
+            assert refused.value.retryable
+        assert await rows(pool) == updated
+
+
+@contextlib.asynccontextmanager
+async def read_only(postgres: PostgresServer, pool: Any) -> AsyncIterator[tuple[Any, str]]:
+    """Lend a pool of one connection whose server is read-only until the user's setting is reset."""
+    schema = await pool.fetchval("SELECT current_schema()")
+    user = f"reader_of_{schema}"
+    await pool.execute(
+        f"CREATE ROLE {user} LOGIN SUPERUSER;"
+        f"ALTER ROLE {user} SET default_transaction_read_only = on"
+    )
+    async with postgres.pool(schema, user=user, max_size=1) as one:
+        yield one, f"ALTER ROLE {user} RESET default_transaction_read_only"
+
+
+@pytest.mark.parametrize("first", ["save", "row"])
+async def test_a_pool_leaves_a_server_that_is_read_only(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore, first: str
+) -> None:
+    """After a failover the name may lead there for a moment, and to the new primary later."""
+    await pool.execute(TABLES)
+    async with read_only(postgres, pool) as (one, reset):
+        here = PostgresCheckpointStore(one)
+
+        async def insert_and_save() -> None:
+            async with one.acquire() as connection, here.transaction(connection) as bound:
+                if first == "row":
+                    await connection.execute("INSERT INTO rows VALUES ('a')")
+                await bound.save("default", "one", version=0)
+
+        with pytest.raises(LOST, match="read-only"):
+            await insert_and_save()
+        await pool.execute(reset)
+        await insert_and_save()
+    assert (await store.load("default")).checkpoint == "one"
+
+
+async def test_a_standby_on_a_read_only_server_says_so_before_it_is_needed(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """It tries a save that changes nothing, and stands by once that succeeds."""
+    async with scene() as place, read_only(postgres, pool) as (one, reset):
+        place.store = store
+        place.touch(1)
+        async with (
+            replica(place),
+            waiting(place, PostgresCheckpointStore(one)) as (clock, poller),
+        ):
+            version = (await store.load("default")).version
+            taking = asyncio.ensure_future(take(poller))
+            try:
+                await until(lambda: clock.is_slept_on)
+                status = poller.status
+                assert (status.is_standby, status.failures) == (True, 1)
+                assert "read-only" in str(status.last_error)
+                await pool.execute(reset)
+                clock.advance(2)
+                await until(lambda: clock.is_slept_on and not poller.status.failures)
+                assert poller.status.is_standby
+            finally:
+                taking.cancel()
+                await asyncio.wait([taking])
+            assert (await store.load("default")).version == version
+
+
+async def test_a_standby_without_rights_ends_at_its_start(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """One that may read and not write would look healthy until the leader dies."""
+    schema = await pool.fetchval("SELECT current_schema()")
+    await pool.execute(
+        f"CREATE ROLE looker_of_{schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO "
+        f"looker_of_{schema}; GRANT SELECT ON income_checkpoints TO looker_of_{schema}"
+    )
+    async with (
+        scene() as place,
+        postgres.pool(schema, user=f"looker_of_{schema}") as narrow,
+    ):
+        place.store = store
+        place.touch(1)
+        async with (
+            replica(place),
+            waiting(place, PostgresCheckpointStore(narrow)) as (_, poller),
+        ):
+            async with asyncio.timeout(30):
+                with pytest.raises(CheckpointError, match="lacks rights"):
+                    await take(poller)

@@ -151,13 +151,22 @@ class PostgresServer:
             )
 
 
+_REFUSAL: Final = b"SFATAL\0C08P01\0Mtransaction blocks not allowed in statement pooling mode\0\0"
+_REFUSED: Final = b"E" + (len(_REFUSAL) + 4).to_bytes(4, "big") + _REFUSAL
+
+
 @define
 class CommitCutter:
-    """Stands between a pool and the server, and ends a connection at its commit."""
+    """Stands between a pool and the server, and ends a connection at its commit, or holds it."""
 
     server: PostgresServer
     cuts: str | None = None
-    """Whether the next commit does not reach the server (``request``), or its ``reply`` nobody."""
+    """Whether the next commit does not reach the server (``request``), or its ``reply`` nobody;
+    or only later (``pause``), as from a machine that is paused."""
+    refuses_transactions: bool = False
+    """Whether it answers to BEGIN as PgBouncer does in statement mode."""
+    is_paused: asyncio.Event = field(factory=asyncio.Event)
+    resumes: asyncio.Event = field(factory=asyncio.Event)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
@@ -173,6 +182,16 @@ class CommitCutter:
         )
         answering = asyncio.ensure_future(_copied(far_reader, writer))
         while data := await reader.read(65536):
+            if b"BEGIN;" in data and self.refuses_transactions:
+                writer.write(_REFUSED)
+                await writer.drain()
+                break
+            if b"COMMIT;" in data and self.cuts == "pause":
+                self.cuts = None
+                answering.cancel()
+                self.is_paused.set()
+                await self.resumes.wait()
+                answering = asyncio.ensure_future(_copied(far_reader, writer))
             if b"COMMIT;" in data and self.cuts is not None:
                 is_made, self.cuts = self.cuts == "reply", None
                 if is_made:
