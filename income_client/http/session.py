@@ -104,7 +104,7 @@ class SessionManager:
             gate=gate,
             instrumentation=self.instrumentation,
             store=_store(token_store),
-            load_seconds=self.timeouts.deadline / 4,
+            store_seconds=self.timeouts.deadline / 4,
         )
 
     async def call(self, request: Request, read: Read[T]) -> T:

@@ -41,10 +41,16 @@ _EARLIEST_RENEWAL: Final = 300.0
 _SAFETY_MARGIN: Final = 10.0
 _LONGEST_LIFETIME: Final = 10 * 366 * 86400
 _LONGEST_RENEWAL_PAUSE: Final = 30.0
-_LOAD_SECONDS: Final = 1.0
-_SAVE_SECONDS: Final = 5.0
+_STORE_SECONDS: Final = 10.0
+"""How long an answer of the store is waited for: a service may keep the newest token only, and a
+process that requests its own ends the others'."""
+_SLOW_SECONDS: Final = 1.0
+_ALONE_SECONDS: Final = 60.0
+"""How long a store that has not answered is done without, so that few calls wait for it."""
 _CLAIM_SECONDS: Final = 5.0
 """How long the others wait for the process that renews the token, before one of them does."""
+_ANSWERS_OF_A_CLAIM: Final = 4
+"""Answers of the store that they wait for at least: claim, load and save, and one more."""
 _LOOK_SECONDS: Final = 0.25
 _REFUSAL_SECONDS: Final = 10.0
 _SCHEME: Final = "Bearer "
@@ -201,6 +207,10 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
 class TokenStore(Protocol):
     """A place where processes share one token; protect it as the secret that it holds.
 
+    An answer is waited for up to ten seconds, or a quarter of the calls' deadline if that is
+    less; then this process requests its own tokens for a minute. Take a store that answers
+    within a second: calls without a token wait for it.
+
     A store may also have ``async def claim(self, seconds: float) -> bool``, by which of many
     processes one renews the token while the others wait for what it saves. It returns False
     while another process, which has claimed the renewal less than so many seconds ago, has
@@ -252,7 +262,7 @@ class TokenCache:
         *,
         gate: Gate | None = None,
         store: TokenStore | None = None,
-        load_seconds: float = _LOAD_SECONDS,
+        store_seconds: float = _STORE_SECONDS,
         wall_time: Callable[[], datetime] = _utc_now,
         instrumentation: Instrumentation | None = None,
     ) -> None:
@@ -260,7 +270,11 @@ class TokenCache:
         self._clock = clock
         self._gate = Gate() if gate is None else gate
         self._store = store
-        self._load_seconds = min(load_seconds, _LOAD_SECONDS)
+        self._store_seconds = min(store_seconds, _STORE_SECONDS)
+        self._answered_in = 0.0
+        """Seconds that the last load took."""
+        self._shares_from = -math.inf
+        self._has_warned = False
         self._wall_time = wall_time
         self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
         self._token: Token | None = None
@@ -391,32 +405,35 @@ class TokenCache:
 
     async def _load(self) -> Token | None:
         """Return the store's token if it should replace the one in use."""
-        if self._store is None:
+        began = self._clock.monotonic()
+        if self._store is None or began < self._shares_from:
             return None
         try:
-            async with asyncio.timeout(self._load_seconds):
+            async with asyncio.timeout(self._store_seconds):
                 stored = await self._store.load()
+            self._note_answer(self._clock.monotonic() - began)
             if stored is None:
                 return None
             now = self._clock.monotonic()
             token = from_stored(stored, now=now, wall_time=self._wall_time())
         except Exception as error:  # noqa: BLE001 - a store is foreign code
-            _log_store_failure("loaded", error)
+            self._note_store_failure("loaded", error)
             return None
         return token if self._is_better(token, now) else None
 
     async def _renewed_by_other(self) -> Token | None:
         """Return the token that another process renews meanwhile; None if this one is to do it."""
         claim = getattr(self._store, "claim", None)
-        if claim is None:
+        if claim is None or self._clock.monotonic() < self._shares_from:
             return None
-        until = self._clock.monotonic() + 2 * _CLAIM_SECONDS
+        seconds = max(_CLAIM_SECONDS, _ANSWERS_OF_A_CLAIM * self._answered_in)
+        until = self._clock.monotonic() + 2 * seconds
         while self._clock.monotonic() < until:
             try:
-                async with asyncio.timeout(self._load_seconds):
-                    is_claimed = await claim(_CLAIM_SECONDS)
+                async with asyncio.timeout(self._store_seconds):
+                    is_claimed = await claim(seconds)
             except Exception as error:  # noqa: BLE001 - a store is foreign code
-                _log_store_failure("claimed", error)
+                self._note_store_failure("claimed", error)
                 return None
             if not is_claimed:
                 await self._clock.sleep(_LOOK_SECONDS)
@@ -427,6 +444,22 @@ class TokenCache:
             if token is not None or is_claimed:
                 return token
         return None
+
+    def _note_answer(self, seconds: float) -> None:
+        self._answered_in = seconds
+        if seconds > _SLOW_SECONDS and not self._has_warned:
+            self._has_warned = True
+            message = "the token store is slow: a call waited %.1f s for its answer"
+            _LOGGER.warning(message, seconds, extra={"seconds": seconds})
+
+    def _note_store_failure(self, done: str, error: Exception) -> None:
+        if not isinstance(error, TimeoutError):
+            _log_store_failure(done, error)
+            return
+        self._shares_from = self._clock.monotonic() + _ALONE_SECONDS
+        message = "the token could not be %s in time: this process shares none for %.0f s"
+        facts = {"error": type(error).__name__, "seconds": _ALONE_SECONDS}
+        _LOGGER.warning(message, done, _ALONE_SECONDS, extra=facts)
 
     def _is_better(self, stored: Token, now: float) -> bool:
         if stored.authorization == self._refused:
@@ -453,7 +486,7 @@ class TokenCache:
     async def _save(self, store: TokenStore, token: Token) -> None:
         try:
             stored = to_stored(token, now=self._clock.monotonic(), wall_time=self._wall_time())
-            async with asyncio.timeout(_SAVE_SECONDS):
+            async with asyncio.timeout(_STORE_SECONDS):
                 await store.save(stored)
         except Exception as error:  # noqa: BLE001 - a store is foreign code
             _log_store_failure("saved", error)

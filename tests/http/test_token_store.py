@@ -146,7 +146,7 @@ async def test_a_hanging_store_is_not_waited_for(
         async def load(self) -> StoredToken | None:
             await forever()
 
-    monkeypatch.setattr("income_client.http.tokens._LOAD_SECONDS", 0.01)
+    monkeypatch.setattr("income_client.http.tokens._STORE_SECONDS", 0.01)
     assert text(await shared(shop, clock, Abyss()).get()) == "t1"
 
 
@@ -158,7 +158,7 @@ async def test_loading_leaves_a_short_deadline_its_time(monkeypatch: pytest.Monk
             pass_time(30)
             await forever()
 
-    monkeypatch.setattr("income_client.http.tokens._LOAD_SECONDS", 1000)
+    monkeypatch.setattr("income_client.http.tokens._STORE_SECONDS", 1000)
     answer = with_tokens(always(reply(body=b"fine")))
     async with playing(answer, token_store=Abyss(), timeouts=Timeouts(deadline=100)) as (
         session,

@@ -1,7 +1,9 @@
 """The time of an event loop, moved by the test, so that a limit of a minute ends at once."""
 
 import asyncio
-from typing import Final, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
 
 _TURNS: Final = 20
 """Turns of the loop in which a client takes in what lies ready; a slower one waits longer."""
@@ -22,3 +24,38 @@ async def stay_silent(seconds: float) -> NoReturn:
     pass_time(seconds)
     await asyncio.Event().wait()
     raise AssertionError
+
+
+class LoopClock:
+    """The time of the running loop, as a client takes a clock."""
+
+    def monotonic(self) -> float:
+        """Return the loop's seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait as the loop waits."""
+        await asyncio.sleep(seconds)
+
+
+@contextmanager
+def skipped_waits() -> Iterator[LoopClock]:
+    """Have the running loop jump to its next timer instead of waiting for it.
+
+    Timers keep their order, so that tasks interleave as they do in real time.
+    """
+    loop = asyncio.get_running_loop()
+    selector: Any = vars(loop)["_selector"]
+    select = selector.select
+
+    def jump(seconds: float | None) -> Any:
+        ready = select(0 if seconds else seconds)
+        if seconds and not ready:
+            pass_time(seconds)
+        return ready
+
+    selector.select = jump
+    try:
+        yield LoopClock()
+    finally:
+        selector.select = select
