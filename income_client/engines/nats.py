@@ -8,13 +8,13 @@ import asyncio
 import re
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
-from attrs import evolve
+from attrs import evolve, frozen
 from nats.errors import ConnectionClosedError, MaxPayloadError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
@@ -49,17 +49,22 @@ from income_client.settings import check_positive
 
 from .relay import UpdateEvent
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _SECONDS: Final = 10.0
 """How long the server may take to answer."""
 _TRIES: Final = 100
 """Writes of a value while others write the same key: saves and removals of dead letters."""
+_LETTER_KEYS: Final = 256
+"""Keys for the dead letters of a name, by a hash. A message of a megabyte holds some thousands of
+them, so that all keys together hold far more than a poller can keep in memory."""
+_AT_ONCE: Final = 16
 _CLOSED: Final = (
     "the connection is closed for good: make a new one, max_reconnect_attempts=-1 keeps it"
 )
-_PLAIN_BYTES: Final = 64 * 1024
-"""Larger values are compressed: a server takes a megabyte by default."""
+_PLAIN_BYTES: Final = 4 * 1024
+"""Larger values are compressed: a server takes a megabyte by default, or less."""
 _NOT_OF_A_KEY: Final = re.compile(rb"[^A-Za-z0-9_-]")
 
 
@@ -67,6 +72,16 @@ class _Value(msgspec.Struct):
     version: int
     checkpoint: str
     dead_letters: list[DeadLetter]
+    """What versions stored there that kept all of them in this value; a save moves them."""
+
+
+@frozen
+class _Replaced:
+    """A key of dead letters that was written, and what it held before."""
+
+    key: str
+    revision: int
+    before: Sequence[DeadLetter]
 
 
 class _Token(msgspec.Struct):
@@ -80,11 +95,17 @@ class _Token(msgspec.Struct):
 class NatsCheckpointStore(CompleteCheckpointStore):
     """Keep checkpoints in a key-value bucket of NATS JetStream; see `CheckpointStore`.
 
-    Each name is a key, which holds the checkpoint and the dead letters. Make the bucket with
-    file storage, without a time to live, and with ``direct=False``, since followers answer
-    direct reads with what may be old; three replicas survive the loss of one server. A server
-    alone writes to its disk every two minutes unless ``sync_interval: always`` is set: a power
-    failure then undoes the last saves, and their batches are delivered again.
+    Each name is a key, which holds the checkpoint; its dead letters are in up to 256 others, so
+    that no number of them is too large for a message. A save stores new dead letters first, then
+    the checkpoint, and removes resolved ones last: a crash between may leave one that is
+    resolved already, which the next poller of the name finds out. ``forget`` removes one
+    after the other.
+
+    Make the bucket with file storage and without a time to live; three replicas survive the
+    loss of one server. It is read through its leader, also where it allows direct reads, which
+    may be old. A server alone writes to its disk every two minutes unless ``sync_interval:
+    always`` is set: a power failure then undoes the last saves, and their batches are delivered
+    again.
 
     Args:
         kv: the bucket, as ``await js.key_value("income")`` returns it. Its connection stays the
@@ -117,8 +138,7 @@ class NatsCheckpointStore(CompleteCheckpointStore):
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
         check_name(name)
-        _, value = await _answered(self._load(name))
-        return in_order(value.dead_letters)
+        return in_order(await _answered(self._letters(name)))
 
     async def forget(  # noqa: D102 - likewise
         self, name: str, keys: Iterable[str]
@@ -129,58 +149,157 @@ class NatsCheckpointStore(CompleteCheckpointStore):
     async def _load(self, name: str) -> tuple[int, _Value]:
         if not self._is_checked:
             await self._check()
-        try:
-            entry = await self._kv.get(_key_of(name))
-        except KeyNotFoundError:
+        revision, content = await self._read(_key_of(name))
+        if not content:
             await self._check()  # a bucket that is gone has no keys either
-            return 0, _Value(0, "", [])
-        return entry.revision or 0, _read(entry.value or b"")
+            return revision, _Value(0, "", [])
+        return revision, _decoded(content, _Value)
+
+    async def _letters(self, name: str) -> Iterable[DeadLetter]:
+        _, value = await self._load(name)
+        info = await _in_time(
+            self._kv._js.stream_info(  # noqa: SLF001 - the bucket itself has no such question
+                self._kv._stream,  # noqa: SLF001
+                subjects_filter=f"{self._kv._pre}{_letters_key_of(name)}.*",  # noqa: SLF001
+            )
+        )
+        subjects = info.state.subjects or {}
+        keys = [subject.removeprefix(self._kv._pre) for subject in subjects]  # noqa: SLF001
+        letters: dict[str, DeadLetter] = {}
+        for revision, held in await _all(self._letters_of, keys):
+            if not revision:
+                raise NotFoundError  # it was there a moment ago, and is never removed
+            letters |= _by_key(held)
+        return (letters | _by_key(value.dead_letters)).values()
 
     async def _save(self, change: Change) -> int:
+        """Save key by key, in an order that neither a crash nor a successor can spoil.
+
+        Dead letters come first, so that no checkpoint passes one that is not stored; then the
+        checkpoint, which is the write that decides; then what is resolved is removed. A saver
+        that dies in between leaves a letter too many, which is tried once more and resolved.
+
+        One that was replaced must not touch what its successor has stored. So it writes letters
+        only over the revision that their key had while the checkpoint was still its own: what a
+        successor writes there comes later. Letters that it has written all the same, before its
+        checkpoint is refused, are taken back in the same way. Their applications are not lost
+        by that: the successor's checkpoint is before them, so that it lists them itself.
+        """
+        name = change.name
+        new = {letter.key: in_whole_seconds(letter) for letter in change.dead_letters}
+        resolved = [key for key in change.resolved if key not in new]
         for _ in range(_TRIES):
-            revision, value = await self._load(change.name)
+            revision, value = await self._load(name)
             if not change.follows(_stored(value)):
                 raise change.conflict(value.version)
-            letters = {letter.key: letter for letter in value.dead_letters}
-            for key in change.resolved:
-                letters.pop(key, None)
-            letters |= {letter.key: in_whole_seconds(letter) for letter in change.dead_letters}
-            new = _Value(change.version + 1, change.checkpoint, [*letters.values()])
-            if await self._has_replaced(change.name, revision, new):
-                return new.version
+            put = _by_key(value.dead_letters) | new
+            replaced = await self._change_letters(name, put, (), revision)
+            if replaced is None:
+                continue
+            content = _encoded(_Value(change.version + 1, change.checkpoint, []))
+            saved = await self._replace(_key_of(name), content, revision)
+            if not saved:
+                await self._take_back(replaced)
+                continue
+            await self._change_letters(name, {}, resolved, saved)
+            return change.version + 1
         raise _contended()
 
     async def _forget(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
         for _ in range(_TRIES):
             revision, value = await self._load(name)
-            letters = {letter.key: letter for letter in value.dead_letters}
-            removed = tuple(key for key in keys if letters.pop(key, None) is not None)
-            new = _Value(value.version, value.checkpoint, [*letters.values()])
-            if not removed or await self._has_replaced(name, revision, new):
-                return removed
+            old = _by_key(value.dead_letters)
+            left = [letter for key, letter in old.items() if key not in keys]
+            content = _encoded(_Value(value.version, value.checkpoint, left))
+            if len(left) < len(old) and not await self._replace(_key_of(name), content, revision):
+                continue
+            replaced = await self._change_letters(name, {}, keys, None)
+            before = [letter for one in replaced or () for letter in one.before]
+            known = _by_key(before).keys() | old.keys()
+            return tuple(key for key in keys if key in known)
         raise _contended()
 
-    async def _has_replaced(self, name: str, revision: int, new: _Value) -> bool:
-        """Write a value over this revision; return False if the key has another one by now."""
-        key, content = _key_of(name), _written(new)
+    async def _change_letters(
+        self,
+        name: str,
+        put: Mapping[str, DeadLetter],
+        remove: Iterable[str],
+        checkpoint: int | None,
+    ) -> list[_Replaced] | None:
+        """Change dead letters while the checkpoint is at this revision; return what was replaced.
+
+        If it is at another one by now, nothing is changed, and None returned.
+        """
+        pending: dict[str, tuple[dict[str, DeadLetter], set[str]]] = {}
+        for key, letter in put.items():
+            pending.setdefault(_letters_key_of(name, key), ({}, set()))[0][key] = letter
+        for key in remove:
+            pending.setdefault(_letters_key_of(name, key), ({}, set()))[1].add(key)
+        replaced: list[_Replaced] = []
+
+        async def change(found: tuple[str, int, list[DeadLetter]]) -> None:
+            place, revision, before = found
+            new, old = pending[place]
+            letters = _by_key(before)
+            after = {key: one for key, one in letters.items() if key not in old} | new
+            # What is put is written in any case, so that its key has another revision.
+            is_changed = bool(new) or len(after) < len(letters)
+            if is_changed:
+                written = await self._replace(place, _encoded([*after.values()]), revision)
+                if not written:
+                    return
+                replaced.append(_Replaced(place, written, before))
+            del pending[place]
+
+        for _ in range(_TRIES):
+            if not pending:
+                return replaced
+            places = list(pending)
+            held = await _all(self._letters_of, places)
+            if checkpoint is not None and (await self._load(name))[0] != checkpoint:
+                await self._take_back(replaced)
+                return None
+            await _all(change, [(key, *one) for key, one in zip(places, held, strict=True)])
+        raise _contended()
+
+    async def _take_back(self, replaced: Sequence[_Replaced]) -> None:
+        """Give keys of dead letters their contents back, unless others have written them since."""
+
+        async def restore(one: _Replaced) -> None:
+            await self._replace(one.key, _encoded(one.before), one.revision)
+
+        await _all(restore, replaced)
+
+    async def _letters_of(self, key: str) -> tuple[int, list[DeadLetter]]:
+        revision, content = await self._read(key)
+        return revision, _decoded(content, list[DeadLetter]) if content else []
+
+    async def _read(self, key: str) -> tuple[int, bytes]:
+        """Return the revision and the value of a key from the leader; 0 if it has none."""
+        kv = self._kv
+        subject = kv._pre + key  # noqa: SLF001 - its own way to read may ask a follower
+        reading = kv._js.get_msg(kv._stream, subject=subject, direct=False)  # noqa: SLF001
         try:
-            if revision:
-                await self._kv.update(key, content, last=revision)
-            else:
-                await self._kv.create(key, content)
+            message = await _in_time(reading)
+        except NotFoundError:
+            return 0, b""
+        # One that was deleted has no value.
+        return message.seq or 0, message.data or b""
+
+    async def _replace(self, key: str, content: bytes, revision: int) -> int:
+        """Write a value over this revision; return its own, or 0 if the key has another by now."""
+        try:
+            return await _in_time(self._kv.update(key, content, last=revision))
         except KeyWrongLastSequenceError:
-            return False
-        return True
+            return 0
 
     async def _check(self) -> None:
-        """Refuse a bucket that would lose a checkpoint, or answer with an old one."""
-        config = (await self._kv.status()).stream_info.config
+        """Refuse a bucket that would lose a checkpoint."""
+        config = (await _in_time(self._kv.status())).stream_info.config
         if config.max_age:
             raise CheckpointError(f"the bucket forgets its keys after {config.max_age:g} seconds")
         if config.storage == StorageType.MEMORY:
             raise CheckpointError("the bucket is kept in memory: make one with file storage")
-        if config.allow_direct and (config.num_replicas or 1) > 1:
-            raise CheckpointError("the bucket has direct reads, which may be old: turn them off")
         self._is_checked = True
 
 
@@ -208,7 +327,7 @@ class NatsTokenStore(TokenStore):
         self._claimed = 0
 
     async def load(self) -> StoredToken | None:  # noqa: D102 - as the protocol says
-        _, token = await _answered(self._load())
+        _, token = await _answered(_in_time(self._load()))
         if token.expires_at is None:
             return None
         return StoredToken(
@@ -217,7 +336,7 @@ class NatsTokenStore(TokenStore):
 
     async def save(self, token: StoredToken) -> None:  # noqa: D102 - as the protocol says
         claimed, self._claimed = self._claimed, 0
-        await _answered(self._save(token, claimed))
+        await _answered(_in_time(self._save(token, claimed)))
 
     async def claim(self, seconds: float) -> bool:
         """Return whether this process is to renew the token, as `TokenStore` says.
@@ -234,7 +353,7 @@ class NatsTokenStore(TokenStore):
             ConfigurationError: ``seconds`` is not a positive number.
         """
         check_positive("seconds", seconds)
-        return await _answered(self._claim(seconds))
+        return await _answered(_in_time(self._claim(seconds)))
 
     async def _load(self) -> tuple[int, _Token]:
         try:
@@ -321,13 +440,32 @@ def nats_publisher(
 async def _answered(work: Awaitable[T]) -> T:
     """Return what the server answers; raise what fails as an error without its text."""
     try:
-        async with asyncio.timeout(_SECONDS):
-            return await work
+        return await work
     except CheckpointError as error:
         failure = error.again()
     except (NatsError, TimeoutError, OSError) as error:
         failure = _failure(error)
     raise failure
+
+
+async def _in_time(work: Awaitable[T]) -> T:
+    """Return what the server answers to one question."""
+    async with asyncio.timeout(_SECONDS):
+        return await work
+
+
+async def _all(work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
+    """Do the same for some items, a few at a time; return the results in their order."""
+    results: list[T] = []
+    for first in range(0, len(items), _AT_ONCE):
+        tasks = [asyncio.ensure_future(work(item)) for item in items[first : first + _AT_ONCE]]
+        try:
+            results += await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+    return results
 
 
 def _contended() -> CheckpointError:
@@ -355,11 +493,13 @@ def _failure(error: Exception) -> CheckpointError:
 
 
 def _key_of(name: str) -> str:
-    return "checkpoint." + _NOT_OF_A_KEY.sub(_escaped, name.encode()).decode()
+    return "checkpoint." + _escaped(name)
 
 
-def _escaped(found: "re.Match[bytes]") -> bytes:
-    return b"=%02X" % found[0][0]
+def _letters_key_of(name: str, key: str | None = None) -> str:
+    """Return the key of what holds a dead letter; without its key, what all of them begin with."""
+    start = "letters." + _escaped(name)
+    return start if key is None else f"{start}.{zlib.crc32(key.encode()) % _LETTER_KEYS:02x}"
 
 
 def _stored(value: _Value) -> StoredCheckpoint:
@@ -367,14 +507,22 @@ def _stored(value: _Value) -> StoredCheckpoint:
     return StoredCheckpoint(checkpoint=text, version=value.version)
 
 
-def _written(value: _Value) -> bytes:
+def _escaped(name: str) -> str:
+    return _NOT_OF_A_KEY.sub(lambda found: b"=%02X" % found[0][0], name.encode()).decode()
+
+
+def _by_key(letters: Iterable[DeadLetter]) -> dict[str, DeadLetter]:
+    return {letter.key: letter for letter in letters}
+
+
+def _encoded(value: _Value | Sequence[DeadLetter]) -> bytes:
     content = msgspec.json.encode(value)
     return content if len(content) <= _PLAIN_BYTES else zlib.compress(content)
 
 
-def _read(content: bytes) -> _Value:
+def _decoded(content: bytes, kind: type[T]) -> T:
     try:
-        plain = content if content.startswith(b"{") else zlib.decompress(content)
-        return msgspec.json.decode(plain, type=_Value)
+        plain = content if content[:1] in {b"{", b"["} else zlib.decompress(content)
+        return msgspec.json.decode(plain, type=kind)
     except (ValueError, zlib.error):
         raise CheckpointError("the bucket's key holds no checkpoint of this package") from None

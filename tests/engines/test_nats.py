@@ -150,7 +150,7 @@ async def test_a_server_that_does_not_answer_is_a_retryable_error(
     async def hang(*_: object, **__: object) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(store._kv, "get", hang)
+    monkeypatch.setattr(store._kv._js, "get_msg", hang)
     with pytest.raises(CheckpointError, match="no answer") as caught:
         await store.load("default")
     assert caught.value.retryable

@@ -14,9 +14,9 @@ from income_client import CheckpointError, IncomeClient, Secret, StoredToken
 from income_client.emulator import Emulator
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
-from income_client.testing import JumpingClock
+from income_client.testing import JumpingClock, check_checkpoint_store
 from tests.engines.test_nats import NOON
-from tests.support.nats_server import NatsServer, connected, running_server
+from tests.support.nats_server import NatsServer, bucket, connected, running_server
 
 USERS = """
 authorization {
@@ -25,6 +25,9 @@ authorization {
     {user: reader, password: S3CRET, permissions: {
       publish: ["$JS.API.STREAM.INFO.>", "$JS.API.STREAM.MSG.GET.>", "$JS.API.DIRECT.GET.>"]
       subscribe: "_INBOX.>"
+    }}
+    {user: leader, password: S3CRET, permissions: {
+      publish: {allow: ">", deny: "$JS.API.DIRECT.GET.>"}
     }}
     {user: nobody, password: S3CRET, permissions: {publish: "x", subscribe: "_INBOX.>"}}
   ]
@@ -133,6 +136,19 @@ async def test_a_user_without_rights_on_the_bucket_gets_an_error_that_says_so(
                 with pytest.raises(CheckpointError, match="rights"):
                     await NatsCheckpointStore(handle).load("default")
             assert json.loads((await kv.get("checkpoint.default")).value or b"")["version"] == 1
+
+
+async def test_a_bucket_that_allows_direct_reads_is_read_through_its_leader(
+    tmp_path: Path,
+) -> None:
+    """The `nats` command makes buckets so; what a follower answers may be old."""
+    for server in running_server(tmp_path, USERS):
+        async with connected(server, user="leader", password="S3CRET") as client:
+
+            async def make(client: Client = client) -> NatsCheckpointStore:
+                return NatsCheckpointStore(await bucket(client, direct=True))
+
+            await check_checkpoint_store(make)
 
 
 async def test_a_server_without_jetstream_is_a_retryable_error(

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +75,37 @@ def running_server(folder: Path, config: str = "") -> Iterator[NatsServer]:
         yield server
     finally:
         server.kill()
+
+
+CLUSTER: Final = """
+server_name: node{number}
+cluster {{ name: nodes, listen: "127.0.0.1:{port}", routes: [{routes}] }}
+"""
+
+
+@contextmanager
+def running_cluster(folder: Path, nodes: int = 3) -> Iterator[list[NatsServer]]:
+    """Run several servers that keep replicas for each other."""
+    with ExitStack() as held:
+        ports = _free_ports(nodes)
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+        servers = []
+        for number, port in enumerate(ports):
+            home = folder / f"node{number}"
+            home.mkdir()
+            config = CLUSTER.format(number=number, port=port, routes=routes)
+            server = NatsServer(home, config)
+            held.callback(server.kill)
+            servers.append(server)
+        yield servers
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        listening = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in listening:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in listening]
 
 
 @asynccontextmanager
