@@ -273,6 +273,7 @@ class _ReadyBatch(list[ApplicationRecord]):
     """A batch whose commit costs nothing."""
 
     delivery_ids: Sequence[str]
+    sequence: int = 1
 
     async def __aenter__(self) -> Self:
         return self

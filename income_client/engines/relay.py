@@ -42,6 +42,7 @@ class _Message(msgspec.Struct, omit_defaults=True):
     id: str
     application_id: str
     updated_at: datetime
+    sequence: int | None = None
     record: msgspec.Raw = _NO_RECORD
 
 
@@ -54,7 +55,12 @@ class UpdateEvent:
     application_id: str
     """The application that was updated."""
     updated_at: datetime
-    """When, in UTC, according to the record; use it only to order updates."""
+    """When, in UTC, according to the record; it does not say which of two records is newer."""
+    sequence: int | None = None
+    """Grows with each batch of the relay, over takeovers as well: of two events with a record of
+    one application, keep the one with the greater number. A name that begins anew in an empty
+    store begins with small ones. None in messages of earlier versions, and in events that no
+    relay has made."""
     record: ApplicationRecord | None = field(default=None, repr=False)
     """The application and its documents, with personal data; None in a reference."""
 
@@ -62,11 +68,12 @@ class UpdateEvent:
         """Return it as the JSON of a message.
 
         Returns:
-            An object with the members ``id``, ``application_id``, ``updated_at`` and, unless
-            it is a reference, ``record``, which is what `income_client.to_json` writes.
+            An object with the members ``id``, ``application_id``, ``updated_at``, ``sequence``
+            if it has one, and, unless it is a reference, ``record``, which is what
+            `income_client.to_json` writes.
         """
         record = _NO_RECORD if self.record is None else msgspec.Raw(to_json(self.record))
-        message = _Message(self.id, self.application_id, self.updated_at, record)
+        message = _Message(self.id, self.application_id, self.updated_at, self.sequence, record)
         return msgspec.json.encode(message)
 
     @classmethod
@@ -116,6 +123,7 @@ class UpdateEvent:
             id=message.id,
             application_id=message.application_id,
             updated_at=updated_at,
+            sequence=message.sequence,
             record=record,
         )
 
@@ -166,7 +174,8 @@ async def relay(
     after a failure or a crash some events come twice, with the same id if the batch is the
     same. If ``publish`` fails, the batch is published again, after a pause that grows to a
     minute; the failure is logged. With ``standby``, a poller that was replaced waits for its
-    turn and continues.
+    turn and continues. One that was paused may publish the records in its hands after its
+    successor's: `UpdateEvent.sequence` says which are newer.
 
     Args:
         poller: what ``client.poll`` returned; ``documents=False`` saves half of the requests
@@ -213,7 +222,7 @@ async def relay(
             records = zip(batch, batch.delivery_ids, strict=True)
             try:
                 async with batch:
-                    await _all(send(_event(*one, payload)) for one in records)
+                    await _all(send(_event(*one, batch.sequence, payload)) for one in records)
                 failures = 0
             except CheckpointConflictError:
                 continue  # the poller waits for its turn, or ends
@@ -234,11 +243,14 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, IncomeClientError) and not error.retryable
 
 
-def _event(record: ApplicationRecord, delivery_id: str, payload: Payload) -> UpdateEvent:
+def _event(
+    record: ApplicationRecord, delivery_id: str, sequence: int, payload: Payload
+) -> UpdateEvent:
     return UpdateEvent(
         id=delivery_id,
         application_id=record.application_id,
         updated_at=updated_at(record),
+        sequence=sequence,
         record=record if payload == "record" else None,
     )
 

@@ -62,6 +62,9 @@ class Batch:
     checkpoint: str
     """What ``poll(start=...)`` takes: a text of 20 bytes for each application updated within
     ``settle`` and ``lookback``, or listed by the page being read."""
+    sequence: int
+    """Grows with each batch of the name, over takeovers as well: of two records of an application,
+    the one with the greater number is the newer. The same when this poller delivers it again."""
     _commit: Save
     _in_transaction: Callable[[Any], AbstractAsyncContextManager[None]]
     _give_back: Callable[["Batch", BaseException], None]
@@ -217,6 +220,7 @@ class Batches:
                 tuple(one.payload for one in records),
                 tuple(_delivery_id(one, new.checkpoint.batches) for one in records),
                 text,
+                new.checkpoint.sequence,
                 commit,
                 transaction,
                 self.take_failed,

@@ -37,6 +37,8 @@ _OPTIONAL: Final = {"holder", "lease"}
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
+_BATCHES_OF_A_TAKEOVER: Final = 2**32
+"""More than any name delivers. Numbers of two million takeovers are exact in JavaScript."""
 _MOST_RECENT: Final = 10_000
 _FAR: Final = 60
 _HOUR: Final = 3_600
@@ -83,6 +85,11 @@ class Checkpoint:
     def progress(self) -> tuple[int, int]:
         """What grows from each checkpoint to the next."""
         return self.reached, self.batches
+
+    @property
+    def sequence(self) -> int:
+        """What grows from each batch to the next, and from each takeover to the next."""
+        return self.takeovers * _BATCHES_OF_A_TAKEOVER + self.batches
 
     @cached_property
     def text(self) -> str:

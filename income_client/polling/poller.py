@@ -263,20 +263,26 @@ class Poller:
         if returned is None:
             self._refusals = 0
             return await self._new_batch()
-        if not returned.has_failed:
-            return returned
         # Kept in hand, since what follows may be cancelled.
         self._out = returned
         try:
-            is_done = await self._persist(partial(self._batches.was_committed, returned))
+            if returned.has_failed:
+                if await self._persist(partial(self._batches.was_committed, returned)):
+                    self._out = None
+                    return await self._first()
+                self._refusals += 1
+                await self._schedule.pause(min(_LONGEST_PAUSE, 2.0**self._refusals))
+            # Another may have taken over in the meantime, and delivered what is newer.
+            await self._persist(self._check_lease)
         except self._replaceable:
-            is_done = True
-        if is_done:
             self._out = None
             return await self._first()
-        self._refusals += 1
-        goes_on = await self._schedule.pause(min(_LONGEST_PAUSE, 2.0**self._refusals))
-        return returned if goes_on else None
+        except Stopped:
+            return None
+        return returned
+
+    async def _check_lease(self) -> None:
+        await self._schedule.unless_stopped(self._lease.check())
 
     # Standby
 
@@ -415,7 +421,7 @@ class Poller:
 
     async def _begin_poll(self, state: PollerState) -> None:
         await self._schedule.until_turn()
-        await self._schedule.unless_stopped(self._lease.check())
+        await self._check_lease()
         if state.letters:
             state.letters.forget(await self._schedule.unless_stopped(self._lease.letters()))
         now = self._clock.monotonic()

@@ -97,12 +97,35 @@ async def test_a_reference_holds_no_personal_data_and_a_record_all() -> None:
             )
             events.append(broker.events[0])
         reference, full = events
-        assert set(json.loads(reference.to_json())) == {"id", "application_id", "updated_at"}
+        members = {"id", "application_id", "updated_at", "sequence"}
+        assert set(json.loads(reference.to_json())) == members
         assert full.record is not None
         surname = next(iter(full.record.application.applicants.values())).last_name
         assert surname.encode() in full.to_json()
         assert surname.encode() not in reference.to_json()
         assert surname not in repr(full)
+
+
+async def test_a_later_event_has_a_greater_number() -> None:
+    """Also after a takeover; events with one number do not concern the same application."""
+    async with scene() as place:
+        broker = Broker()
+        for numbers in ((1, 2), (1,), (2, 1)):
+            place.touch(*numbers)
+            await relayed(place, broker, payload="record")
+    found: dict[str, list[int]] = {}
+    for event in broker.events:
+        found.setdefault(event.application_id, []).append(event.sequence or 0)
+    assert [len(numbers) for numbers in found.values()] == [3, 2]
+    assert all(numbers == sorted(set(numbers)) for numbers in found.values())
+
+
+def test_a_message_of_earlier_versions_has_no_number() -> None:
+    """It is read like any other, and written as it was."""
+    text = b'{"id":"1","application_id":"app-1","updated_at":"2026-01-01T00:00:00Z"}'
+    event = UpdateEvent.from_json(text)
+    assert event.sequence is None
+    assert event.to_json() == text
 
 
 @pytest.mark.parametrize(
@@ -117,6 +140,7 @@ async def test_a_reference_holds_no_personal_data_and_a_record_all() -> None:
         b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00"}',
         b'{"id":1,"application_id":"a","updated_at":"2026-01-01T00:00:00Z"}',
         b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00Z","record":{}}',
+        b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00Z","sequence":"1"}',
         b'{"id":"1","application_id":"a","updated_at":"0001-01-01T00:00:00+05:00"}',
         b'{"id":"1","application_id":"..","updated_at":"2026-01-01T00:00:00Z"}',
     ],

@@ -314,6 +314,75 @@ async def test_a_poller_that_was_replaced_drops_what_is_left_of_its_batch() -> N
         await leader.poller.aclose()
 
 
+async def test_a_leader_that_was_paused_gives_no_batch_out_again() -> None:
+    """What its successor has delivered since then is newer than what it would deliver again."""
+    async with cluster() as made:
+        leader = made.add()
+        batches = leader.poller.batches()
+        (updated,) = made.place.touch(1)
+        batch = await made.result(anext(batches))
+        with contextlib.suppress(ZeroDivisionError):
+            async with batch:
+                raise ZeroDivisionError
+        again = asyncio.ensure_future(anext(batches))
+        await made.settle()
+        standby = made.add(interval=5.0)
+        standby.start()
+        await made.pass_time(17, paused=leader)
+        made.place.touch(1)
+        await made.pass_time(10, paused=leader)
+        assert ids_of(standby.records) == [updated, updated]
+        leader.clock.advance(30)
+        await made.settle()
+        assert not again.done()
+        assert leader.poller.status.is_standby
+        await standby.poller.aclose()
+        (last,) = made.place.touch(2)
+        await made.pass_time(3)
+        assert ids_of(await again) == [last]
+        await batches.aclose()
+        await leader.poller.aclose()
+
+
+@pytest.mark.parametrize("standby", [False, True])
+async def test_a_batch_that_was_left_is_not_given_out_after_a_takeover(*, standby: bool) -> None:
+    """Also if its block was never entered: the loop that comes next learns of the other poller."""
+    async with cluster() as made:
+        left = made.add(standby=standby)
+        made.place.touch(1)
+        async with contextlib.aclosing(left.poller.batches()) as batches:
+            await made.result(anext(batches))
+        await made.result(anext(made.add(standby=False).poller))
+        loop = left.poller.batches()
+        waiting = asyncio.ensure_future(anext(loop))
+        await made.settle()
+        if standby:
+            assert (waiting.done(), left.poller.status.is_standby) == (False, True)
+        else:
+            with pytest.raises(CheckpointConflictError):
+                await waiting
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await loop.aclose()
+
+
+async def test_numbers_of_batches_grow_over_takeovers() -> None:
+    """Whatever was committed: of two records of an application, the greater is the newer."""
+    async with cluster() as made:
+        numbers: list[int] = []
+        for turn in range(4):
+            poller = made.add(standby=False).poller
+            async with contextlib.aclosing(poller.batches()) as batches:
+                for number in range(3):
+                    made.place.touch(1)
+                    batch = await made.result(anext(batches))
+                    numbers.append(batch.sequence)
+                    if number < turn:
+                        await batch.commit()
+            await poller.aclose()
+        assert numbers == sorted(set(numbers))
+
+
 async def test_the_commit_of_a_poller_that_was_replaced_is_refused() -> None:
     """The consumer learns of it; what it may do next is wait for its turn."""
     async with cluster() as made:

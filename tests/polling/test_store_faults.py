@@ -1,6 +1,7 @@
 """A store that fails for a while: the poll in hand is kept, and only the commit is retried."""
 
 import asyncio
+from contextlib import aclosing, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from income_client import (
     Event,
     MemoryCheckpointStore,
     PollFailed,
+    StoredCheckpoint,
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
@@ -277,3 +279,48 @@ async def test_commits_in_tasks_of_their_own_are_retried_beside_the_poll() -> No
                     break
         assert place.requests("get_application") == 400
         assert await rest(place.poll()) == []
+
+
+class AwayStore(MemoryCheckpointStore):
+    """Fails so many loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        """Load, or fail."""
+        if self.failures:
+            self.failures -= 1
+            raise CheckpointError("the store is away", retryable=True)
+        return await super().load(name)
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_batch_is_given_out_again_once_the_store_answers(
+    *, has_failed: bool, is_stopped: bool
+) -> None:
+    """Another may have taken over, which only the store knows; a stop ends the wait for it."""
+    failures: list[int] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, PollFailed):
+            failures.append(poller.status.failures)
+            if is_stopped and len(failures) == 2:
+                poller.stop()
+
+    async with scene(on_event=note) as place:
+        store = place.store = AwayStore()
+        place.touch(1)
+        poller = place.poll()
+        async with aclosing(poller.batches()) as batches:
+            batch = await anext(batches)
+            with suppress(ZeroDivisionError):
+                async with batch if has_failed else nullcontext():
+                    raise ZeroDivisionError
+        store.failures = 3
+        async with aclosing(poller.batches()) as batches:
+            again = await anext(batches, None)
+        assert again is (None if is_stopped else batch)
+        assert failures == [1, 2, 3][: 2 if is_stopped else 3]
