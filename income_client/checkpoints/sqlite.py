@@ -24,6 +24,7 @@ from income_client.records.window import EPOCH, Window
 from .store import (
     Change,
     CompleteCheckpointStore,
+    RingingStore,
     StoredCheckpoint,
     check_name,
     checked_keys,
@@ -74,6 +75,20 @@ _LOAD_LETTERS: Final = (
 _SAVE_LETTER: Final = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')"
 _REMOVE_LETTER: Final = "DELETE FROM dead_letters WHERE name = ? AND key = ?"
 
+# Made by the first ring, since files of earlier versions have no such table; those ignore it.
+_MAKE_BELLS: Final = """
+    CREATE TABLE IF NOT EXISTS bells (
+        name TEXT NOT NULL, rings INTEGER NOT NULL, PRIMARY KEY (name)
+    ) WITHOUT ROWID
+"""
+_HAS_BELLS: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'bells'"
+_RING: Final = """
+    INSERT INTO bells VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET rings = rings + 1
+"""
+_COUNT_RINGS: Final = "SELECT rings FROM bells WHERE name = ?"
+_LOOK_SECONDS: Final = 1.0
+"""How often somebody who listens looks whether it was rung."""
+
 _BUSY_SECONDS: Final = 0.5
 """How long a lock is waited for: a stop or a cancellation waits no longer."""
 _TRY_SECONDS: Final = 0.003
@@ -100,7 +115,7 @@ _SIDE_FILES: Final = ("-journal", "-wal")
 """What SQLite keeps beside a file while it writes; it would write an old one into a new file."""
 
 
-class SQLiteCheckpointStore(CompleteCheckpointStore):
+class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
     """Keep checkpoints in an SQLite file; see `CheckpointStore`.
 
     A save that has returned survives the end of the process. A power failure may undo the
@@ -160,6 +175,20 @@ class SQLiteCheckpointStore(CompleteCheckpointStore):
         check_name(name)
         return await self._run(partial(self._forget, name, checked_keys(keys)))
 
+    async def ring(self, name: str) -> None:  # noqa: D102 - likewise
+        check_name(name)
+        await self._run(partial(self._ring, name))
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+        check_name(name)
+        before = None
+        while True:
+            rings = await self._run(partial(self._count_rings, name))
+            if rings != before:
+                heard()
+            before = rings
+            await asyncio.sleep(_LOOK_SECONDS)
+
     async def _run(self, work: Callable[[], T]) -> T:
         try:
             return await self._unlocked(work)
@@ -214,6 +243,21 @@ class SQLiteCheckpointStore(CompleteCheckpointStore):
             ]
             connection.execute("COMMIT")
         return tuple(removed)
+
+    def _ring(self, name: str) -> None:
+        with self._opened("BEGIN IMMEDIATE") as connection:
+            if connection is None:  # nobody has taken the name, so nobody listens
+                return
+            connection.execute(_MAKE_BELLS)
+            connection.execute(_RING, (name,))
+            connection.execute("COMMIT")
+
+    def _count_rings(self, name: str) -> int:
+        with self._opened("BEGIN") as connection:
+            if connection is None or connection.execute(_HAS_BELLS).fetchone() is None:
+                return 0
+            row = connection.execute(_COUNT_RINGS, (name,)).fetchone()
+            return 0 if row is None else int(row[0])
 
     @contextmanager
     def _opened(self, begin: str, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:

@@ -1,6 +1,7 @@
 """The protocol of a checkpoint store, what every store checks, and the store in memory."""
 
-from collections.abc import Iterable, Sequence
+from asyncio import Event
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -36,6 +37,13 @@ class CheckpointStore(Protocol):
     ``save`` may take ``replaces: str | None = None``, and it may have
     ``async def forget(self, name: str, keys: Iterable[str])``. For a store whose ``save``
     compares versions only, a poller loads before each save, and looks who has made the last.
+
+    And it may have a bell, by which ``Poller.wake`` reaches the poller that works, wherever it
+    runs: ``async def ring(self, name: str)`` and ``async def listen(self, name: str, heard:
+    Callable[[], None])``. While ``listen`` runs, it calls ``heard()`` within two seconds of each
+    ring of the name, once for several at the same time. It also calls it when it begins to
+    hear, and when rings may have been missed. It ends with an error, or by being cancelled.
+    Neither changes the version.
     """
 
     async def load(self, name: str) -> StoredCheckpoint:
@@ -151,6 +159,36 @@ class CompleteCheckpointStore(CheckpointStore, Protocol):
         ...
 
 
+class RingingStore(CheckpointStore, Protocol):
+    """A checkpoint store with a bell, which carries a wake-up to the poller that works."""
+
+    async def ring(self, name: str) -> None:
+        """Have those who listen to a name hear it; nothing is stored of it if nobody does.
+
+        Args:
+            name: the poller's.
+
+        Raises:
+            CheckpointError: it may not be heard.
+            ConfigurationError: the name is invalid.
+        """
+        ...
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:
+        """Listen to a name until this is cancelled.
+
+        Args:
+            name: the poller's.
+            heard: called after each ring, once for several at the same time; and when it begins
+                to hear, or may have missed some.
+
+        Raises:
+            CheckpointError: it can hear no more; it may be called again.
+            ConfigurationError: the name is invalid.
+        """
+        ...
+
+
 @frozen
 class Change:
     """The arguments of one save."""
@@ -254,12 +292,13 @@ def in_whole_seconds(letter: DeadLetter) -> DeadLetter:
     )
 
 
-class MemoryCheckpointStore(CompleteCheckpointStore):
+class MemoryCheckpointStore(CompleteCheckpointStore, RingingStore):
     """Keep checkpoints as long as this object lives: for tests, and pollers that may begin anew."""
 
     def __init__(self) -> None:
         self._stored: dict[str, StoredCheckpoint] = {}
         self._letters: dict[str, dict[str, DeadLetter]] = {}
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
 
     async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
         check_name(name)
@@ -300,3 +339,18 @@ class MemoryCheckpointStore(CompleteCheckpointStore):
         keys = checked_keys(keys)
         letters = self._letters.get(name, {})
         return tuple(key for key in keys if letters.pop(key, None) is not None)
+
+    async def ring(self, name: str) -> None:  # noqa: D102 - likewise
+        check_name(name)
+        for heard in self._listeners.get(name, ()):
+            heard()
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+        check_name(name)
+        listeners = self._listeners.setdefault(name, [])
+        listeners.append(heard)
+        try:
+            heard()
+            await Event().wait()
+        finally:
+            listeners.remove(heard)

@@ -137,6 +137,11 @@ class Lease:
         return repr(self._store) if is_file else type(self._store).__name__
 
     @property
+    def renewal(self) -> "asyncio.Task[None] | None":
+        """The task that renews it while it is held; None without standbys."""
+        return self._renewal
+
+    @property
     def progress(self) -> tuple[int, int]:
         """That of the checkpoint saved last."""
         return (0, 0) if self._saved is None else self._saved.progress

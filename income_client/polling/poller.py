@@ -27,6 +27,7 @@ from income_client.settings import check_flag, check_not_negative, check_positiv
 from income_client.wire.times import FIRST_SECOND
 
 from .batches import Batch, Batches, Records
+from .bell import Bell
 from .checkpoint import Checkpoint, DeadLetters, Progress
 from .cycle import Poll, PollerState
 from .lease import Lease
@@ -52,7 +53,7 @@ class Poller:
     position. A batch of records is committed when the consumer comes back after its
     last one. Failures of the service are retried with growing pauses and shown in
     ``status``. No task runs while the consumer works on a record or a batch, but for the
-    renewal of the lease with ``standby``.
+    renewal of the lease with ``standby``, which other processes may wake.
 
     A loop over records that is entered again continues with the next one: where a record
     may fail and must come again, iterate over batches.
@@ -98,6 +99,7 @@ class Poller:
         seconds = lease if standby else None
         self._lease = Lease(checkpoints, name, clock, seconds, self._monitor)
         self._schedule = Schedule(interval, clock, random.random)
+        self._bell = Bell(checkpoints, name, clock, self._schedule.wake)
         self._batches = Batches(self._lease, self._monitor)
         self._ends_with_poll = once
         self._state: PollerState | None = None  # before the name is taken
@@ -169,15 +171,29 @@ class Poller:
             yield batch
             self._out = None
 
-    def wake(self, _callback: object = None) -> None:
+    def wake(self, _callback: object = None) -> bool:
         """Poll at once instead of at the end of the pause, since something has changed.
 
         Not sooner than a second after the last poll began, nor before the end of a pause that
         the service has asked for. It causes one poll: an update that the service lists later
-        comes with the next. Its argument is ignored, so that it can be the ``on_callback`` of
-        a `CallbackReceiver`. Call it in the poller's event loop.
+        comes with the next. With ``standby``, a poller that waits for its turn wakes the one
+        that works, in whichever process, within two seconds: through the checkpoint store, if
+        that has a bell, as those of this package have (see `CheckpointStore`). It does not
+        block, and a failure is a warning in the log. Its argument is ignored, so that it can be
+        the ``on_callback`` of a `CallbackReceiver`. Call it in the poller's event loop.
+
+        Returns:
+            Whether this poller works, or the store is asked to wake the one that does. False if
+            the store has no bell, which is a warning in the log once, or this one was stopped.
+
+        Raises:
+            ConfigurationError: a poller that waits for its turn, called without an event loop.
         """
         self._schedule.wake()
+        if self._schedule.is_stopped:
+            return False
+        is_leader = self._state is not None and not self._lease.is_lost
+        return is_leader or not self._has_standby or self._bell.ring()
 
     def stop(self, *, after_poll: bool = False) -> None:
         """End the iteration after the current batch; nothing else is begun.
@@ -213,7 +229,7 @@ class Poller:
     async def aclose(self) -> None:
         """Stop, and give up the name, so that a standby takes over at once."""
         self.stop()
-        await self._lease.release()
+        await self._release()
 
     async def _next_batch(self) -> Batch | None:
         return await self._alone(self._next())
@@ -237,19 +253,24 @@ class Poller:
             # The next poll finds out what this one has not delivered.
             self._poll = None
             self._lease.abandon()
+            self._bell.cancel()
             raise
         finally:
             self._is_waited_for = False
             self._lease.idle_since = self._clock.monotonic()
         if self._has_standby:
-            await self._lease.release()
+            await self._release()
         raise failure
 
     async def _next(self) -> Batch | None:
         batch = await self._first()
         if batch is None:
-            await self._lease.release()
+            await self._release()
         return batch
+
+    async def _release(self) -> None:
+        await self._lease.release()
+        await self._bell.aclose()
 
     async def _first(self) -> Batch | None:
         if self._schedule.is_stopped:
@@ -308,6 +329,8 @@ class Poller:
         self._batches = Batches(self._lease, self._monitor)
         self._state = self._poll = self._new = self._out = None
         self._records = iter(())
+        if self._schedule.is_woken:
+            self._bell.ring()  # what it was woken for is for another to read
         self._schedule.wake()
 
     # Polls
@@ -406,6 +429,7 @@ class Poller:
         if self._lease.is_new:
             self._monitor.began(checkpoint.reached, self._lease.place)
         self._monitor.committed(checkpoint.reached)
+        self._bell.listen(self._lease.renewal)
 
     async def _first_second(self) -> int:
         if not isinstance(self._start, int):

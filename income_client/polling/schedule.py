@@ -34,7 +34,8 @@ class Schedule:
         self._not_before = float("-inf")
         self.retry_at: float | None = None
         """The moment at which something is stored that could not be; None otherwise."""
-        self._is_woken = False
+        self.is_woken: bool = False
+        """Whether a wake-up has come that no poll has begun for."""
         self._is_owed = False
         self.is_urgent: bool = False
         """Whether a wake-up started the current poll."""
@@ -44,7 +45,7 @@ class Schedule:
     @property
     def at(self) -> float:
         """The moment at which the next poll begins."""
-        if not self._is_woken:
+        if not self.is_woken:
             return self._at
         return max(self._not_before, min(self._at, self._began + _GAP))
 
@@ -56,8 +57,8 @@ class Schedule:
     def begin(self, now: float) -> None:
         """Note that a poll begins."""
         self._began = now
-        self.is_urgent = self._is_woken or self._is_owed
-        self._is_woken = self._is_owed = False
+        self.is_urgent = self.is_woken or self._is_owed
+        self.is_woken = self._is_owed = False
 
     def succeed(self) -> None:
         """Note that a poll has ended."""
@@ -73,8 +74,8 @@ class Schedule:
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
         # A wake-up is only answered by a poll that succeeds.
-        self._is_owed = self.is_urgent or self._is_woken
-        self._is_woken = False
+        self._is_owed = self.is_urgent or self.is_woken
+        self.is_woken = False
 
     def put_off(self, now: float, longest: float) -> None:
         """Note that something could not be stored, and is to be after so many seconds or fewer."""
@@ -82,7 +83,7 @@ class Schedule:
 
     def wake(self) -> None:
         """Have the next poll begin as soon as it may."""
-        self._is_woken = True
+        self.is_woken = True
         self._bell.set()
 
     def stop(self) -> None:

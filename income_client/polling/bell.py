@@ -1,0 +1,134 @@
+"""The bell of a poller's store: it is rung where another poller leads, and listened to by that.
+
+Nothing depends on it: a ring that is lost costs an interval, and a bell that fails is tried
+again beside the polls.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
+
+from income_client.checkpoints import CheckpointStore
+from income_client.checkpoints.store import RingingStore
+from income_client.clock import Clock
+from income_client.errors import ConfigurationError, IncomeClientError
+
+from .schedule import growing
+
+_LOGGER: Final = logging.getLogger("income_client.poller.bell")
+_METHODS: Final = ("ring", "listen")
+_GAP: Final = 0.5
+"""Seconds between two rings: a leader polls no more than once a second."""
+_TRIES: Final = 4
+_LONGEST_PAUSE: Final = 60.0
+_UNREACHED: Final = "wake() did not reach the poller that works"
+_DEAF: Final = "it is not woken by other processes"
+
+
+class Bell:
+    """The bell of a poller's store, if that has one.
+
+    Args:
+        store: the poller's.
+        name: the poller's.
+        clock: for its pauses.
+        heard: called for each ring while it listens.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, name: str, clock: Clock, heard: Callable[[], None]
+    ) -> None:
+        is_there = all(callable(getattr(store, method, None)) for method in _METHODS)
+        self._store = cast("RingingStore", store) if is_there else None
+        self._kind = type(store).__name__
+        self._name = name
+        self._clock = clock
+        self._heard = heard
+        self._is_asked = False
+        self._ringing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failures = 0  # of listening, in a row
+        self._warned: set[str] = set()
+
+    def ring(self) -> bool:
+        """Have the leader woken soon; return whether the store has a bell."""
+        if self._store is None:
+            self._warn(_UNREACHED, f"{self._kind} has no bell")
+            return False
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError("wake() must be called in the poller's event loop") from None
+        self._is_asked = True
+        if self._ringing is None or self._ringing.done():
+            self._ringing = self._start(self._ring(self._store))
+        return True
+
+    def listen(self, renewal: "asyncio.Task[None] | None") -> None:
+        """Listen for as long as a lease is renewed, which a poller without standbys does not."""
+        if self._store is None or renewal is None:
+            return
+        listening = self._start(self._listen(self._store))
+        renewal.add_done_callback(lambda _: listening.cancel())
+
+    def cancel(self) -> None:
+        """End its tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def aclose(self) -> None:
+        """End its tasks and wait for that; it may be used again."""
+        self.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work, name="income_client bell")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _ring(self, store: RingingStore) -> None:
+        while self._is_asked:
+            self._is_asked = False
+            await self._ring_once(store)
+            await self._clock.sleep(_GAP)
+
+    async def _ring_once(self, store: RingingStore) -> None:
+        for failures in range(1, _TRIES + 1):
+            try:
+                await store.ring(self._name)
+            except Exception as error:  # noqa: BLE001 - foreign code
+                self._warn(_UNREACHED, _reason(error))
+            else:
+                self._warned.discard(_UNREACHED)
+                return
+            await self._clock.sleep(growing(failures))
+
+    async def _listen(self, store: RingingStore) -> None:
+        while True:
+            try:
+                await store.listen(self._name, self._hear)
+            except Exception as error:  # noqa: BLE001 - foreign code
+                self._warn(_DEAF, _reason(error))
+            self._failures += 1
+            await self._clock.sleep(min(_LONGEST_PAUSE, growing(self._failures)))
+
+    def _hear(self) -> None:
+        self._failures = 0
+        self._warned.discard(_DEAF)
+        self._heard()
+
+    def _warn(self, what: str, reason: str) -> None:
+        """Log a failure, once until it is over."""
+        if what not in self._warned:
+            self._warned.add(what)
+            _LOGGER.warning(
+                "poller %r: %s: %s", self._name, what, reason, extra={"poller": self._name}
+            )
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says, or its class alone where the text may hold an address."""
+    return error.message if isinstance(error, IncomeClientError) else type(error).__name__
