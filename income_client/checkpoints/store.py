@@ -42,8 +42,8 @@ class CheckpointStore(Protocol):
     runs: ``async def ring(self, name: str)`` and ``async def listen(self, name: str, heard:
     Callable[[], None])``. While ``listen`` runs, it calls ``heard()`` within two seconds of each
     ring of the name, once for several at the same time. It also calls it when it begins to
-    hear, and when rings may have been missed. It ends with an error, or by being cancelled.
-    Neither changes the version.
+    hear, and when rings may have been missed. It fails when it can hear no more, and returns
+    only once the store is closed. Neither changes the version.
     """
 
     async def load(self, name: str) -> StoredCheckpoint:
@@ -175,7 +175,7 @@ class RingingStore(CheckpointStore, Protocol):
         ...
 
     async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        """Listen to a name until this is cancelled.
+        """Listen to a name until this is cancelled, or the store is closed.
 
         Args:
             name: the poller's.

@@ -15,8 +15,11 @@ from typing import Final, TypeVar
 
 import msgspec
 from attrs import evolve, frozen
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 from nats.errors import ConnectionClosedError, MaxPayloadError, NoRespondersError
 from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.api import StorageType
 from nats.js.errors import (
@@ -40,6 +43,7 @@ from income_client import (
 from income_client.checkpoints.store import (
     Change,
     CompleteCheckpointStore,
+    RingingStore,
     check_name,
     checked_keys,
     in_order,
@@ -54,6 +58,8 @@ T = TypeVar("T")
 
 _SECONDS: Final = 10.0
 """How long the server may take to answer."""
+_LOOK_SECONDS: Final = 1.0
+"""How often somebody who listens looks whether the connection was lost meanwhile."""
 _TRIES: Final = 100
 """Writes of a value while others write the same key: saves and removals of dead letters."""
 _LETTER_KEYS: Final = 256
@@ -92,7 +98,7 @@ class _Token(msgspec.Struct):
     """How often its renewal was claimed since it was saved."""
 
 
-class NatsCheckpointStore(CompleteCheckpointStore):
+class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
     """Keep checkpoints in a key-value bucket of NATS JetStream; see `CheckpointStore`.
 
     Each name is a key, which holds the checkpoint; its dead letters are in up to 256 others, so
@@ -106,6 +112,9 @@ class NatsCheckpointStore(CompleteCheckpointStore):
     may be old. A server alone writes to its disk every two minutes unless ``sync_interval:
     always`` is set: a power failure then undoes the last saves, and their batches are delivered
     again.
+
+    Its bell is a message that is not stored, with the subject ``_INCOME.bell.BUCKET.KEY``. A
+    user with limited rights must be allowed to publish and subscribe to ``_INCOME.bell.>``.
 
     Args:
         kv: the bucket, as ``await js.key_value("income")`` returns it. Its connection stays the
@@ -145,6 +154,50 @@ class NatsCheckpointStore(CompleteCheckpointStore):
     ) -> tuple[str, ...]:
         check_name(name)
         return await _answered(self._forget(name, checked_keys(keys)))
+
+    async def ring(self, name: str) -> None:  # noqa: D102 - likewise
+        check_name(name)
+        await _answered(self._ring(self._subject(name)))
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+        check_name(name)
+        subject = self._subject(name)
+        subscription = await _answered(self._connection.subscribe(subject))
+        try:
+            await self.ring(name)
+            if not await _answered(_has_come(subscription, _SECONDS / 2)):
+                raise CheckpointError(
+                    f"NATS: what is rung is not heard: let the user publish and subscribe to "
+                    f"{subject}"
+                )
+            heard()
+            reconnects = self._reconnects
+            while True:
+                # What was rung while the connection was lost did not come.
+                has_come = await _answered(_has_come(subscription, _LOOK_SECONDS))
+                before, reconnects = reconnects, self._reconnects
+                if has_come or reconnects != before:
+                    heard()
+        finally:
+            with suppress(NatsError, TimeoutError, OSError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await subscription.unsubscribe()
+
+    async def _ring(self, subject: str) -> None:
+        await self._connection.publish(subject)
+        await self._connection.flush()
+
+    def _subject(self, name: str) -> str:
+        # No stream of a user's takes it, as it might take the usual subjects.
+        return f"_INCOME.bell.{self._kv._name}.{_key_of(name)}"  # noqa: SLF001 - likewise
+
+    @property
+    def _connection(self) -> Client:
+        return self._kv._js._nc  # noqa: SLF001 - a bucket has no public way to its connection
+
+    @property
+    def _reconnects(self) -> int:
+        return self._connection.stats["reconnects"]
 
     async def _load(self, name: str) -> tuple[int, _Value]:
         if not self._is_checked:
@@ -466,6 +519,16 @@ async def _all(work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]
                 task.cancel()
             await asyncio.wait(tasks)
     return results
+
+
+async def _has_come(subscription: Subscription, seconds: float) -> bool:
+    """Wait for a message for so many seconds; return whether any came, and take all."""
+    with suppress(NatsTimeoutError):
+        await subscription.next_msg(seconds)
+        while subscription.pending_msgs:
+            await subscription.next_msg(seconds)
+        return True
+    return False
 
 
 def _contended() -> CheckpointError:

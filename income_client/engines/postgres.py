@@ -20,6 +20,7 @@ from income_client.checkpoints import CheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import (
     Change,
     CompleteCheckpointStore,
+    RingingStore,
     check_name,
     checked_keys,
     in_order,
@@ -174,6 +175,21 @@ _CLAIM: Final = """
     RETURNING true
 """
 
+# By the table, since all schemas of a database share its channels.
+_CHANNEL: Final = "'income_bell_' || 'income_checkpoints'::regclass::oid || '_' || left($1, 32)"
+_NAME_CHANNEL: Final = f"SELECT {_CHANNEL}"
+_RING: Final = f"SELECT pg_notify({_CHANNEL}, '')"
+
+_LOOK_SECONDS: Final = 1.0
+"""How often somebody who listens looks whether the pool is being closed, which waits for that."""
+_LOOKS: Final = 30
+"""After so many, the server is asked whether it is still there."""
+_LEAST_CONNECTIONS: Final = 3
+"""The bell keeps one, a transaction of the consumer's another, and the lease is renewed on one."""
+_NOT_HEARD: Final = (
+    "what is rung is not heard, as behind PgBouncer in transaction mode: use a pool of the server "
+    "itself, or a shorter interval"
+)
 _RELEASE_SECONDS: Final = 1.0
 _GREATEST: Final = 2**63 - 1
 _NO_VERSION: Final = -1
@@ -265,7 +281,7 @@ class _BoundCheckpoints(_Checkpoints):
         await self._database.run(lambda one: one.execute(_END_WHEN_IDLE, milliseconds))
 
 
-class PostgresCheckpointStore(_Checkpoints):
+class PostgresCheckpointStore(_Checkpoints, RingingStore):
     """Keep checkpoints in a PostgreSQL database; see `CheckpointStore`.
 
     Pollers on any number of machines may share it, each under its name, or with ``standby``
@@ -276,10 +292,15 @@ class PostgresCheckpointStore(_Checkpoints):
     A call takes a connection of the pool for one statement, and fails after 10 seconds. No
     session keeps a lock or a setting, so that PgBouncer may pool transactions between this
     and the server; asyncpg then asks for ``statement_cache_size=0``, since it prepares
-    statements; a pooler in statement mode cannot keep a transaction. Faults that may pass, such
-    as a restart of the server, a failover or a lost connection, are a `CheckpointError` that is
-    ``retryable``; missing tables or rights are one that is not. With ``synchronous_commit`` off,
-    a crash of the server may undo the last commits, and their batches are delivered again.
+    statements; a pooler in statement mode cannot keep a transaction. The bell is the exception:
+    with ``standby``, the poller that works keeps a connection and listens on it (LISTEN). This
+    needs a pool with ``max_size=3`` or more, and no PgBouncer in transaction mode; without it, a
+    warning in the log says so.
+
+    Faults that may pass, such as a restart of the server, a failover or a lost connection, are a
+    `CheckpointError` that is ``retryable``; missing tables or rights are one that is not. With
+    ``synchronous_commit`` off, a crash of the server may undo the last commits, and their batches
+    are delivered again.
 
     If the server is read-only, as a replica is, the sessions of the pool are replaced; with
     ``target_session_attrs="read-write"`` a pool never stays there. If a process is lost between
@@ -321,6 +342,14 @@ class PostgresCheckpointStore(_Checkpoints):
         """
         check_name(name)
         await self._database.run(partial(_try_save, name))
+
+    async def ring(self, name: str) -> None:  # noqa: D102 - as the protocol says
+        check_name(name)
+        await self._database.run(partial(_ring, name))
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+        check_name(name)
+        await self._pool.listen(name, heard)
 
     async def create_schema(self) -> None:
         """Make the tables that are missing; several processes may do so at once.
@@ -471,6 +500,10 @@ async def _forget(name: str, keys: Sequence[str], connection: Any) -> tuple[str,
     return tuple(key for digest, key in by_digest.items() if digest in removed)
 
 
+async def _ring(name: str, connection: Any) -> None:
+    await connection.execute(_RING, _digest(name))
+
+
 async def _save(change: Change, connection: Any) -> int:
     version = min(change.version, _GREATEST)
     # Texts may be long: the server compares digests of them.
@@ -594,6 +627,51 @@ class _Pool:
         if getattr(error, "sqlstate", None) == _READ_ONLY:
             await self.pool.expire_connections()
 
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:
+        """Keep one of them and listen to a name on it, until the pool is closed."""
+        if self.pool.get_max_size() < _LEAST_CONNECTIONS:
+            advice = f"a pool with max_size={_LEAST_CONNECTIONS} or more"
+            raise _error(self.what, f"to be woken by other processes, it needs {advice}")
+        try:
+            async with asyncio.timeout(_SECONDS):
+                connection = await self.pool.acquire()
+            try:
+                return await self._listen(connection, name, heard)
+            finally:
+                with suppress(Exception):
+                    await self.pool.release(connection, timeout=_RELEASE_SECONDS)
+        except Exception as error:  # noqa: BLE001 - foreign code
+            failure = self._failure(error)
+        raise failure
+
+    async def _listen(self, connection: Any, name: str, heard: Callable[[], None]) -> None:
+        rung = asyncio.Event()
+
+        def ring(*_: object) -> None:
+            rung.set()
+
+        async with asyncio.timeout(_SECONDS):
+            channel = await connection.fetchval(_NAME_CHANNEL, _digest(name))
+            await connection.add_listener(channel, ring)
+        try:
+            await self.run(partial(_ring, name))
+            if not await _is_set_within(_SECONDS, rung):
+                raise _error(self.what, _NOT_HEARD)
+            looks = 0
+            while not self.pool.is_closing():
+                if rung.is_set():
+                    rung.clear()
+                    heard()
+                looks += 1
+                if connection.is_closed() or looks % _LOOKS == 0:
+                    async with asyncio.timeout(_SECONDS):
+                        await connection.execute("SELECT 1")
+                await _is_set_within(_LOOK_SECONDS, rung)
+        finally:
+            with suppress(Exception):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await connection.remove_listener(channel, ring)
+
     def _failure(self, error: Exception) -> IncomeClientError:
         if _is_misuse(error) and self.pool.is_closing():
             return _error(self.what, "the pool is closed")
@@ -652,6 +730,14 @@ class _InTransaction(_Connection):
             return await work(connection)
 
         return await super().run(checked)
+
+
+async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for an event for so many seconds, and return whether it is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _is_misuse(error: Exception) -> bool:

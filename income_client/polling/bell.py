@@ -109,7 +109,7 @@ class Bell:
     async def _listen(self, store: RingingStore) -> None:
         while True:
             try:
-                await store.listen(self._name, self._hear)
+                return await store.listen(self._name, self._hear)
             except Exception as error:  # noqa: BLE001 - foreign code
                 self._warn(_DEAF, _reason(error))
             self._failures += 1

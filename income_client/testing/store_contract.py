@@ -12,12 +12,15 @@ MakeStore = Callable[[], CheckpointStore | Awaitable[CheckpointStore]]
 
 _FIRST_DAY: Final = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
 _SAVERS: Final = 8
+_RING_SECONDS: Final = 20.0
+"""More than the two that a ring may take, since machines that run tests may be busy."""
 
 
 async def check_checkpoint_store(make_store: MakeStore) -> None:
     """Check that a store keeps the rules of `CheckpointStore`; for your own tests.
 
-    Those of ``forget``, and of ``replaces`` of ``save``, are checked where the store has them.
+    Those of ``forget``, of ``ring`` and ``listen``, and of ``replaces`` of ``save``, are checked
+    where the store has them.
 
     >>> import asyncio
     >>> from income_client import MemoryCheckpointStore
@@ -189,6 +192,46 @@ async def _forgets_beside_saves(store: CheckpointStore) -> None:
     await _has_letters(store, *new)
 
 
+async def _hears_rings(store: CheckpointStore) -> None:
+    ring, listen = getattr(store, "ring", None), getattr(store, "listen", None)
+    if ring is None or listen is None:
+        return
+    await ring("default")  # nobody hears it
+    await store.save("default", "one", version=0)
+    rung, heard = asyncio.Event(), asyncio.Event()
+    tasks = [asyncio.ensure_future(listen("default", event.set)) for event in (rung, heard)]
+    try:
+        await _are_set("it begins to hear", tasks, rung, heard)
+        for _ in range(2):
+            rung.clear()
+            heard.clear()
+            await asyncio.gather(ring("default"), ring("other"), ring("default"))
+            await _are_set("a ring", tasks, rung, heard)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    if not all(task.cancelled() for task in tasks):
+        raise AssertionError("listen() was cancelled and ended without CancelledError")
+    await _holds(store, "one", 1)
+    _check(await store.save("default", "two", version=1), 2)
+
+
+async def _are_set(what: str, tasks: list["asyncio.Future[None]"], *events: asyncio.Event) -> None:
+    """Wait until listeners were called."""
+    waiting = asyncio.gather(*(event.wait() for event in events))
+    await asyncio.wait([waiting, *tasks], timeout=_RING_SECONDS, return_when="FIRST_COMPLETED")
+    for task in tasks:
+        if task.done():
+            await task
+            raise AssertionError("listen() has returned")
+    if not waiting.done():
+        waiting.cancel()
+        raise AssertionError(
+            f"listen() has not called heard() for {_RING_SECONDS:g} s after {what}"
+        )
+
+
 _RULES: Final = (
     ("an unknown name has no checkpoint, version 0 and no dead letters", _is_empty_at_first),
     ("a save returns the next version, and the text comes back unchanged", _loads_what_was_saved),
@@ -201,4 +244,5 @@ _RULES: Final = (
     ("resolved keys are removed before letters are added", _removes_before_it_adds),
     ("forgotten keys are removed at once, and nothing else changes", _forgets_dead_letters),
     ("a save succeeds while dead letters are forgotten, and both are kept", _forgets_beside_saves),
+    ("each who listens hears a ring, and the version stays", _hears_rings),
 )
