@@ -47,6 +47,40 @@ async def test_leaving_the_loop_leaves_nothing_behind() -> None:
         gc.collect()
 
 
+@pytest.mark.parametrize("ending", ["left", "cancelled", "stopped", "closed"])
+async def test_a_poller_with_standbys_leaves_nothing_behind(ending: str) -> None:
+    """Neither the renewal of its lease nor what listens for wake-ups, nor one on its way."""
+    async with scene() as place:
+        leader, standby = (place.poll(standby=True, interval=600) for _ in range(2))
+        place.touch(1)
+        await anext(leader)
+        waiting = asyncio.create_task(anext(standby, None))
+        await quiet(place.service)
+        assert standby.wake()
+        match ending:
+            case "left":
+                waiting.cancel()
+                del leader, standby
+            case "cancelled":
+                waiting.cancel()
+                reading = asyncio.create_task(anext(leader))
+                await quiet(place.service)
+                reading.cancel()
+                await asyncio.wait([reading])
+            case "stopped":
+                leader.stop()
+                standby.stop()
+                assert await anext(leader, None) is None
+            case _:
+                await leader.aclose()
+                await standby.aclose()
+        await asyncio.wait([waiting])
+        del waiting
+        gc.collect()
+        await quiet(place.service)
+        assert client_tasks() == set()
+
+
 async def test_stopping_finishes_the_batch_in_hand() -> None:
     """The open batch is delivered and committed, and nothing more is requested."""
     async with scene() as place:

@@ -1,0 +1,256 @@
+"""Bells of stores on real servers: they wake the poller that works, and leave nothing behind."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import define, field
+from nats.aio.client import Client
+
+from income_client import (
+    CheckpointError,
+    CheckpointStore,
+    IncomeClient,
+    SQLiteCheckpointStore,
+)
+from income_client.checkpoints.store import RingingStore
+from income_client.clock import SystemClock
+from income_client.engines.nats import NatsCheckpointStore
+from income_client.engines.postgres import PostgresCheckpointStore
+from tests.engines.test_nats_faults import USERS
+from tests.support import loop_time
+from tests.support.nats_server import NatsServer, bucket, connected, running_server
+from tests.support.polling import NOW_TEXT, scene
+from tests.support.postgres import PostgresServer
+
+PATIENCE: Final = 60
+LISTENERS: Final = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+
+
+@define
+class Listener:
+    """Somebody who listens to a store."""
+
+    store: RingingStore
+    times: int = 0
+    event: asyncio.Event = field(factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+
+    def hear(self) -> None:
+        """Note a ring."""
+        self.times += 1
+        self.event.set()
+
+    async def heard(self) -> None:
+        """Wait for the next ring."""
+        async with asyncio.timeout(PATIENCE):
+            await self.event.wait()
+        self.event.clear()
+
+    async def failure(self) -> CheckpointError:
+        """Return the error with which it ends, and let time pass until then."""
+        assert self.task is not None
+        while not self.task.done():
+            loop_time.pass_time(1)
+            await asyncio.wait([self.task], timeout=0.5)
+        error = self.task.exception()
+        assert isinstance(error, CheckpointError)
+        return error
+
+
+@contextlib.asynccontextmanager
+async def listening(store: RingingStore) -> AsyncIterator[Listener]:
+    """Listen to a store until the block ends."""
+    listener = Listener(store)
+    listener.task = asyncio.create_task(store.listen("default", listener.hear))
+    try:
+        yield listener
+    finally:
+        listener.task.cancel()
+        await asyncio.wait([listener.task])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    """Run a NATS server that a test may kill."""
+    yield from running_server(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def store_of(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[CheckpointStore]:
+    """Make an empty store of a kind."""
+    match kind:
+        case "sqlite":
+            folder: Path = request.getfixturevalue("tmp_path")
+            yield SQLiteCheckpointStore(folder / "store.db")
+        case "nats":
+            async with connected(request.getfixturevalue("nats_server")) as client:
+                yield NatsCheckpointStore(await bucket(client))
+        case _:
+            async with request.getfixturevalue("postgres").pool() as pool:
+                store = PostgresCheckpointStore(pool)
+                await store.create_schema()
+                yield store
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "nats", "postgres"])
+async def test_a_standby_wakes_the_poller_that_works(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Each time, though the interval is an hour; the clocks are those of the machine."""
+    async with (
+        scene(clock=SystemClock()) as place,
+        IncomeClient(place.service.url, auth=place.service.basic) as client,
+        store_of(kind, request) as store,
+    ):
+        options: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
+        options |= {"interval": 3600, "standby": True}
+        leader = place.client.poll(store, **options)
+        standby = client.poll(store, **options)
+        (first,) = place.touch(0)
+        async with asyncio.timeout(PATIENCE):
+            assert (await anext(leader)).application_id == first
+            waiting = asyncio.create_task(anext(standby, None))
+            for number in (1, 2, 3):
+                reading = asyncio.create_task(anext(leader))
+                (updated,) = place.touch(number)
+                assert standby.wake()
+                assert (await reading).application_id == updated
+            await leader.aclose()
+            await standby.aclose()
+            await waiting
+
+
+# PostgreSQL
+
+
+async def test_a_session_that_listens_may_be_lost(
+    store: PostgresCheckpointStore, postgres: PostgresServer
+) -> None:
+    """That is an error that may pass; the next listener hears again."""
+    async with listening(store) as listener:
+        await listener.heard()
+        await postgres.run(f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listeners")
+        assert (await listener.failure()).retryable
+    async with listening(store) as listener:
+        await listener.heard()
+        await store.ring("default")
+        await listener.heard()
+
+
+async def test_a_connection_that_has_listened_is_given_back(
+    pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Whoever takes it next hears nothing."""
+    async with listening(store) as listener:
+        await listener.heard()
+    assert pool.get_idle_size() == pool.get_size()
+    async with contextlib.AsyncExitStack() as held:
+        for _ in range(pool.get_size()):
+            connection = await held.enter_async_context(pool.acquire())
+            assert await connection.fetchval("SELECT count(*) FROM pg_listening_channels()") == 0
+
+
+async def test_a_pool_that_is_closed_ends_the_listening(postgres: PostgresServer) -> None:
+    """So that its close, which waits for every connection, waits for no poller."""
+    async with postgres.pool() as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        async with listening(store) as listener:
+            await listener.heard()
+            async with asyncio.timeout(PATIENCE):
+                await pool.close()
+                assert listener.task is not None
+                await listener.task
+
+
+async def test_a_small_pool_keeps_its_connections(postgres: PostgresServer) -> None:
+    """A transaction and the renewal of its lease need two: the bell must not take one of them."""
+    async with postgres.pool(max_size=2) as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        async with listening(store) as listener:
+            assert "max_size=3" in str(await listener.failure())
+
+
+async def test_a_bell_that_is_not_heard_is_named(postgres: PostgresServer) -> None:
+    """As behind a pooler of transactions: its own ring does not come back."""
+    schema = "muted"
+    settings = {"search_path": f"{schema}, pg_catalog"}
+    async with postgres.pool(schema, server_settings=settings) as pool:
+        await pool.execute(
+            f"CREATE FUNCTION {schema}.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''"
+        )
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        async with listening(store) as listener:
+            assert "PgBouncer" in str(await listener.failure())
+        assert listener.times == 0
+        assert pool.get_idle_size() == pool.get_size()
+
+
+async def test_each_schema_has_bells_of_its_own(
+    store: PostgresCheckpointStore, postgres: PostgresServer
+) -> None:
+    """Tenants of one database do not wake each other's pollers."""
+    async with postgres.pool() as pool:
+        other = PostgresCheckpointStore(pool)
+        await other.create_schema()
+        async with listening(store) as listener, listening(other) as stranger:
+            await listener.heard()
+            await stranger.heard()
+            await store.ring("default")
+            await listener.heard()
+            await other.ring("default")
+            await stranger.heard()
+            assert (listener.times, stranger.times) == (2, 2)
+
+
+# NATS
+
+
+async def test_what_was_rung_while_the_connection_was_lost_is_made_up_for(
+    server: NatsServer,
+) -> None:
+    """It counts as rung once the connection is there again, and rings are heard on it."""
+    async with connected(server, max_reconnect_attempts=-1) as client:
+        store = NatsCheckpointStore(await bucket(client))
+        async with listening(store) as listener:
+            await listener.heard()
+            server.kill()
+            server.start()
+            await listener.heard()
+            await store.ring("default")
+            await listener.heard()
+
+
+async def test_a_user_without_rights_on_the_bell_is_told_its_subject(tmp_path: Path) -> None:
+    """A server says nothing to who publishes or subscribes without rights."""
+    for limited in running_server(tmp_path, USERS):
+        async with connected(limited, user="owner", password="S3CRET") as owner:
+            await owner.jetstream().create_key_value(bucket="rights")
+            async with connected(limited, user="reader", password="S3CRET") as reader:
+                store = NatsCheckpointStore(await reader.jetstream().key_value("rights"))
+                async with listening(store) as listener:
+                    error = str(await listener.failure())
+        assert "_INCOME.bell.rights.checkpoint.default" in error
+        assert listener.times == 0
+
+
+async def test_nothing_is_left_of_a_subscription(nats_server: NatsServer) -> None:
+    """It ends with who listened."""
+    async with connected(nats_server) as client:
+        store = NatsCheckpointStore(await bucket(client))
+        async with listening(store) as listener:
+            await listener.heard()
+            assert bells_of(client)
+        assert not bells_of(client)
+
+
+def bells_of(client: Client) -> list[str]:
+    """Return the subjects of bells that a connection is subscribed to."""
+    subjects = [subscription.subject for subscription in client._subs.values()]
+    return [subject for subject in subjects if subject.startswith("_INCOME.bell.")]

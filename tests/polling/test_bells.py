@@ -1,0 +1,255 @@
+"""Waking the poller that works from a process in which another one of its name waits."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from income_client import (
+    CheckpointError,
+    CheckpointStore,
+    ConfigurationError,
+    MemoryCheckpointStore,
+    SQLiteCheckpointStore,
+)
+from tests.polling.test_standby import Cluster, Replica, cluster, leader_and_standby
+from tests.support import loop_time
+from tests.support.polling import ids_of, scene
+from tests.support.service import client_tasks
+
+LOGGER = "income_client.poller.bell"
+
+
+class Bells(MemoryCheckpointStore):
+    """Counts rings and listeners, and fails as often as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rings = self.listeners = self.tries = 0
+        self.ring_failures = self.listen_failures = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def ring(self, name: str) -> None:
+        """Ring, or fail."""
+        self.rings += 1
+        if self.ring_failures:
+            self.ring_failures -= 1
+            raise CheckpointError("the line is cut", retryable=True)
+        await self.answers.wait()
+        await super().ring(name)
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:
+        """Listen, or fail."""
+        self.tries += 1
+        if self.listen_failures:
+            self.listen_failures -= 1
+            raise OSError("postgresql://lender:c4n4ry@db")
+        self.listeners += 1
+        try:
+            await super().listen(name, heard)
+        finally:
+            self.listeners -= 1
+
+
+class Plain:
+    """A store that has no bell."""
+
+    def __init__(self) -> None:
+        kept = MemoryCheckpointStore()
+        self.load, self.save, self.dead_letters = kept.load, kept.save, kept.dead_letters
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was said about bells."""
+    return [one.getMessage() for one in caplog.records if one.name == LOGGER]
+
+
+async def resting(made: Cluster) -> tuple[Replica, Replica]:
+    """Start a leader and a standby, and let the leader come to rest between two polls."""
+    leader, standby = await leader_and_standby(made, interval=3600.0)
+    await made.pass_time(5)
+    return leader, standby
+
+
+@pytest.mark.parametrize("make", [MemoryCheckpointStore, SQLiteCheckpointStore])
+async def test_a_wake_up_in_a_standby_reaches_the_leader(
+    make: Callable[..., CheckpointStore], tmp_path: Path
+) -> None:
+    """Each time within seconds, where the interval is an hour; the standby stays one."""
+    store = make() if make is MemoryCheckpointStore else make(tmp_path / "store")
+    async with cluster(store) as made:
+        leader, standby = await resting(made)
+        for number in (1, 2, 3):
+            (updated,) = made.place.touch(number)
+            assert standby.poller.wake() is True
+            for _ in range(30):
+                loop_time.pass_time(1)
+                await made.pass_time(1)
+                if ids_of(leader.records)[-1:] == [updated]:
+                    break
+            assert ids_of(leader.records)[-1:] == [updated]
+        assert standby.poller.status.is_standby
+        assert standby.records == []
+
+
+async def test_wake_ups_at_the_same_time_are_one_ring_and_one_poll() -> None:
+    """A later one is rung by itself, since what it is for may be newer than that poll."""
+    async with cluster(bells := Bells()) as made:
+        leader, standby = await resting(made)
+        polls = leader.poller.status.polls
+        for _ in range(5):
+            standby.poller.wake()
+        await made.pass_time(60)
+        assert (bells.rings, leader.poller.status.polls) == (1, polls + 1)
+        bells.answers.clear()
+        standby.poller.wake()
+        await made.settle()
+        standby.poller.wake()
+        standby.poller.wake()
+        bells.answers.set()
+        await made.pass_time(60)
+        assert (bells.rings, leader.poller.status.polls) == (3, polls + 3)
+
+
+async def test_a_wake_up_of_the_leader_rings_nothing() -> None:
+    """Nor does one of a poller that has no standbys, or that was stopped."""
+    async with cluster(bells := Bells()) as made:
+        leader, standby = await resting(made)
+        updated = made.place.touch(1)
+        assert leader.poller.wake() is True
+        await made.pass_time(2)
+        assert ids_of(leader.records) == updated
+        standby.poller.stop()
+        assert standby.poller.wake() is False
+        single = made.add(name="other", standby=False)
+        assert single.poller.wake() is True
+        await made.settle()
+        assert bells.rings == 0
+
+
+async def test_a_wake_up_before_the_first_poll_counts_for_it() -> None:
+    """A standby that takes over lists what was updated in that very second."""
+    async with cluster() as made:
+        leader, standby = await resting(made)
+        await leader.kill()
+        made.replicas.remove(leader)
+        updated = made.place.touch(1)
+        assert standby.poller.wake() is True
+        await made.pass_time(18)
+        assert ids_of(standby.records) == updated
+
+
+async def test_only_the_poller_that_works_listens() -> None:
+    """One that was replaced listens no more, from when it learns of it."""
+    async with cluster(bells := Bells()) as made:
+        leader, standby = await resting(made)
+        assert bells.listeners == 1
+        await made.pass_time(20, paused=leader)
+        assert bells.listeners == 2
+        await made.pass_time(6)
+        assert bells.listeners == 1
+        assert not standby.poller.status.is_standby
+        updated = made.place.touch(1)
+        assert leader.poller.wake() is True
+        await made.pass_time(2)
+        assert ids_of(standby.records) == updated
+
+
+async def test_what_a_replaced_leader_was_woken_for_is_read_by_the_next() -> None:
+    """It learns only at its next poll that another works."""
+    async with cluster(bells := Bells()) as made:
+        leader, standby = await resting(made)
+        await made.pass_time(20, paused=leader)
+        updated = made.place.touch(1)
+        leader.poller.wake()
+        await made.pass_time(3)
+        assert bells.rings == 1
+        assert ids_of(standby.records) == updated
+
+
+async def test_a_store_without_a_bell_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The result says it each time; everything else works."""
+    async with cluster(Plain()) as made:
+        leader, standby = await resting(made)
+        with caplog.at_level(logging.WARNING, LOGGER):
+            assert [standby.poller.wake() for _ in range(3)] == [False] * 3
+        assert leader.poller.wake() is True
+        (said,) = warnings(caplog)
+        assert "'default'" in said
+        assert "Plain has no bell" in said
+
+
+async def test_a_ring_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """With one warning; after some tries it is given up, and the next one is made anew."""
+    async with cluster(bells := Bells()) as made:
+        leader, standby = await resting(made)
+        bells.ring_failures = 2
+        updated = made.place.touch(1)
+        standby.poller.wake()
+        await made.pass_time(10)
+        assert ids_of(leader.records) == updated
+        assert [said.partition("poller that works: ")[2] for said in warnings(caplog)] == [
+            "the line is cut"
+        ]
+        bells.ring_failures, bells.rings = 1000, 0
+        standby.poller.wake()
+        await made.pass_time(60)
+        assert 2 < bells.rings < 10
+        assert len(warnings(caplog)) == 2
+        bells.ring_failures = 0
+        updated = made.place.touch(2)
+        standby.poller.wake()
+        await made.pass_time(10)
+        assert ids_of(leader.records)[1:] == updated
+
+
+async def test_a_bell_that_cannot_be_heard_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """With one warning and growing pauses; when it is heard again, the leader polls."""
+    bells = Bells()
+    bells.listen_failures = 5
+    async with cluster(bells) as made:
+        leader, _ = await leader_and_standby(made, interval=3600.0)
+        await made.pass_time(20)
+        assert (bells.tries, bells.listeners, leader.poller.status.polls) == (5, 0, 1)
+        updated = made.place.touch(1)
+        await made.pass_time(20)
+        assert (bells.tries, bells.listeners) == (6, 1)
+        assert ids_of(leader.records) == updated
+        (said,) = warnings(caplog)
+        assert said.endswith("OSError")
+
+
+@pytest.mark.parametrize("ending", ["stopped", "closed", "cancelled"])
+async def test_nothing_is_left_of_a_bell(ending: str) -> None:
+    """Neither of the listener nor of a ring that is under way, however both pollers end."""
+    async with cluster(bells := Bells()) as made:
+        leader, standby = await resting(made)
+        bells.answers.clear()
+        standby.poller.wake()
+        await made.settle()
+        for replica in (leader, standby):
+            assert replica.task is not None
+            match ending:
+                case "stopped":
+                    replica.poller.stop()
+                    await replica.task
+                case "closed":
+                    await replica.poller.aclose()
+                case _:
+                    replica.task.cancel()
+                    await asyncio.wait([replica.task])
+        if ending != "closed":
+            await made.settle()
+        assert bells.listeners == 0
+        assert [task for task in client_tasks() if "bell" in task.get_name()] == []
+
+
+async def test_a_wake_up_of_a_standby_needs_an_event_loop() -> None:
+    """A thread without one has no way to ring."""
+    async with scene() as place:
+        poller = place.poll(standby=True)
+        with pytest.raises(ConfigurationError, match="event loop"):
+            await asyncio.to_thread(poller.wake)
