@@ -198,38 +198,37 @@ async def _hears_rings(store: CheckpointStore) -> None:
         return
     await ring("default")  # nobody hears it
     await store.save("default", "one", version=0)
-    rung, heard = asyncio.Event(), asyncio.Event()
-    tasks = [asyncio.ensure_future(listen("default", event.set)) for event in (rung, heard)]
+    one, other = asyncio.Event(), asyncio.Event()
+    tasks = [asyncio.ensure_future(listen("default", event.set)) for event in (one, other)]
     try:
-        await _are_set("it begins to hear", tasks, rung, heard)
+        await _are_heard((one, other), tasks, "when it begins to hear")
         for _ in range(2):
-            rung.clear()
-            heard.clear()
             await asyncio.gather(ring("default"), ring("other"), ring("default"))
-            await _are_set("a ring", tasks, rung, heard)
+            await _are_heard((one, other), tasks, "after a ring")
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    if not all(task.cancelled() for task in tasks):
-        raise AssertionError("listen() was cancelled and ended without CancelledError")
     await _holds(store, "one", 1)
     _check(await store.save("default", "two", version=1), 2)
 
 
-async def _are_set(what: str, tasks: list["asyncio.Future[None]"], *events: asyncio.Event) -> None:
-    """Wait until listeners were called."""
-    waiting = asyncio.gather(*(event.wait() for event in events))
-    await asyncio.wait([waiting, *tasks], timeout=_RING_SECONDS, return_when="FIRST_COMPLETED")
-    for task in tasks:
+async def _are_heard(
+    events: Sequence[asyncio.Event], tasks: Sequence["asyncio.Future[None]"], when: str
+) -> None:
+    """Wait until all listeners were called."""
+    until = asyncio.get_running_loop().time() + _RING_SECONDS
+    for event, task in zip(events, tasks, strict=True):
+        hearing: asyncio.Future[Any] = asyncio.ensure_future(event.wait())
+        seconds = max(0.0, until - asyncio.get_running_loop().time())
+        await asyncio.wait([hearing, task], timeout=seconds, return_when="FIRST_COMPLETED")
+        hearing.cancel()
         if task.done():
-            await task
+            await task  # which may raise an error of the store
             raise AssertionError("listen() has returned")
-    if not waiting.done():
-        waiting.cancel()
-        raise AssertionError(
-            f"listen() has not called heard() for {_RING_SECONDS:g} s after {what}"
-        )
+        if not event.is_set():
+            raise AssertionError(f"listen() has not called heard() {when}")
+        event.clear()
 
 
 _RULES: Final = (

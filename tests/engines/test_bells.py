@@ -26,7 +26,7 @@ from tests.support.nats_server import NatsServer, bucket, connected, running_ser
 from tests.support.polling import NOW_TEXT, scene
 from tests.support.postgres import PostgresServer
 
-PATIENCE: Final = 60
+PATIENCE: Final = 30
 LISTENERS: Final = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
 
 

@@ -3,14 +3,19 @@
 import ssl
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from income_client import BasicAuth
+from income_client.emulator import CallbackTarget, Emulator
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callback_processes import uvicorn_command
 from tests.support.callbacks import ring
+from tests.support.examples import until, variables
 from tests.support.pages import commands
+from tests.support.processes import ROOT
 
 (COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
 pytest.importorskip("fastapi", reason="the guide's application needs the extra 'full'")
@@ -79,6 +84,37 @@ async def test_without_these_protocols_nobody_passes(papers: Papers, tmp_path: P
     arguments = ["app:app", "--port", "0", *rest]
     async with uvicorn_command(arguments, folder=tmp_path) as url:
         assert await status(url, papers.client(papers.service())) == 403
+
+
+def was_read(service: Emulator, application_id: str) -> bool:
+    """Say whether an application was asked for."""
+    return any(request.path.endswith(f"/{application_id}") for request in service.requests)
+
+
+async def test_a_callback_to_either_of_two_processes_is_a_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's backend, of which one process polls every five minutes: each update is read."""
+    page = (ROOT / "tests/examples/web_backend.py").read_text("utf-8")
+    assert "standby=True)" in page
+    page = page.replace("standby=True)", "standby=True, interval=300)")
+    (tmp_path / "web_backend.py").write_text(page, "utf-8")
+    command = ["web_backend:app", "--port", "0"]
+    async with Emulator(20) as service:
+        monkeypatch.setenv("INCOME_CALLBACK_PASSWORD", "invented")
+        for name, value in variables(service).items():
+            monkeypatch.setenv(name, value)
+        async with (
+            uvicorn_command(command, folder=tmp_path) as first,
+            uvicorn_command(command, folder=tmp_path) as second,
+        ):
+            for updated, url in zip(
+                service.world.ids, (first, second, first, second), strict=False
+            ):
+                target = CallbackTarget(f"{url}/callbacks", auth=BasicAuth("service", "invented"))
+                delivery = await service.fire_callback(updated, target=target, update=True)
+                assert delivery.delivered
+                await until(partial(was_read, service, updated))
 
 
 ADVICE = "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"

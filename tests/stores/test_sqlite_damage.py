@@ -156,6 +156,23 @@ INSERT INTO dead_letters VALUES (
 """
 
 
+async def test_a_ring_changes_nothing_that_earlier_versions_look_at(tmp_path: Path) -> None:
+    """It is counted in a table of its own; before there is a file, it makes none."""
+    path = tmp_path / "store.db"
+    store = SQLiteCheckpointStore(path)
+    await store.ring("default")
+    assert names(tmp_path) == []
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(EARLIER)
+    tables = ("checkpoints", "dead_letters", "sqlite_master WHERE name != 'bells'")
+    looks = [*(f"SELECT * FROM {table}" for table in tables), "PRAGMA user_version"]
+    before = [run_in(path, look) for look in looks]
+    for _ in range(3):
+        await store.ring("default")
+    assert run_in(path, "SELECT * FROM bells") == [("default", 3)]
+    assert [run_in(path, look) for look in looks] == before
+
+
 async def test_a_file_of_an_earlier_version_is_read_and_written(tmp_path: Path) -> None:
     """Its digests are not looked at, and it leaves the WAL mode that those versions used."""
     path = tmp_path / "store.db"

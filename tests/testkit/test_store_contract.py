@@ -115,6 +115,41 @@ class Unrefreshed(MemoryCheckpointStore):
         return removed
 
 
+class Deaf(MemoryCheckpointStore):
+    """Hears only that it begins to listen."""
+
+    async def ring(self, name: str) -> None:
+        """Do nothing."""
+
+
+class Mute(MemoryCheckpointStore):
+    """Does not say when it begins to hear."""
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:
+        """Wait."""
+        del name, heard
+        await asyncio.Event().wait()
+
+
+class Impatient(MemoryCheckpointStore):
+    """Listens for one ring only."""
+
+    async def listen(self, name: str, heard: Callable[[], None]) -> None:
+        """Return after the first."""
+        del name
+        heard()
+
+
+class Rewriting(MemoryCheckpointStore):
+    """Keeps a ring in the checkpoint."""
+
+    async def ring(self, name: str) -> None:
+        """Save, and ring."""
+        stored = await self.load(name)
+        await self.save(name, stored.checkpoint or "", version=stored.version)
+        await super().ring(name)
+
+
 BROKEN: Final[Sequence[tuple[Callable[[], CheckpointStore], str]]] = (
     (Forgetful, "the text comes back unchanged: expected .*lines.*, found"),
     (Careless, "another version than the stored one changes nothing"),
@@ -124,12 +159,19 @@ BROKEN: Final[Sequence[tuple[Callable[[], CheckpointStore], str]]] = (
     (Disturbing, "nothing else changes"),
     (Stubborn, "forgotten keys are removed"),
     (Unrefreshed, "while dead letters are forgotten"),
+    (Deaf, "hears a ring.* not called heard.. after a ring"),
+    (Mute, "hears a ring.* not called heard.. when it begins"),
+    (Impatient, "hears a ring.* has returned"),
+    (Rewriting, "the version stays"),
 )
 
 
 @pytest.mark.parametrize(("make_store", "rule"), BROKEN)
-async def test_a_broken_rule_is_named(make_store: Callable[[], CheckpointStore], rule: str) -> None:
+async def test_a_broken_rule_is_named(
+    make_store: Callable[[], CheckpointStore], rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With what was expected and what was found."""
+    monkeypatch.setattr("income_client.testing.store_contract._RING_SECONDS", 0.0)
     with pytest.raises(AssertionError, match=rule):
         await check_checkpoint_store(make_store)
 
@@ -148,7 +190,7 @@ class Plain:
         self.load, self.save, self.dead_letters = kept.load, kept.save, kept.dead_letters
 
 
-async def test_a_store_needs_no_forget() -> None:
+async def test_a_store_needs_neither_forget_nor_a_bell() -> None:
     """It keeps the rules without."""
     await check_checkpoint_store(Plain)
 
