@@ -183,7 +183,8 @@ class RingingStore(CheckpointStore, Protocol):
                 to hear, or may have missed some.
 
         Raises:
-            CheckpointError: it can hear no more; it may be called again.
+            CheckpointError: it can hear no more; where that is ``retryable``, it is called
+                again after a pause.
             ConfigurationError: the name is invalid.
         """
         ...

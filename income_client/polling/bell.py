@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from income_client.checkpoints import CheckpointStore
 from income_client.checkpoints.store import RingingStore
 from income_client.clock import Clock
-from income_client.errors import ConfigurationError, IncomeClientError
+from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
 
 from .schedule import growing
 
@@ -101,6 +101,8 @@ class Bell:
                 await store.ring(self._name)
             except Exception as error:  # noqa: BLE001 - foreign code
                 self._warn(_UNREACHED, _reason(error))
+                if isinstance(error, CheckpointError) and not error.retryable:
+                    return
             else:
                 self._warned.discard(_UNREACHED)
                 return
@@ -109,9 +111,13 @@ class Bell:
     async def _listen(self, store: RingingStore) -> None:
         while True:
             try:
-                return await store.listen(self._name, self._hear)
+                await store.listen(self._name, self._hear)
             except Exception as error:  # noqa: BLE001 - foreign code
                 self._warn(_DEAF, _reason(error))
+                if isinstance(error, CheckpointError) and not error.retryable:
+                    return
+            else:
+                return  # the store is closed
             self._failures += 1
             await self._clock.sleep(min(_LONGEST_PAUSE, growing(self._failures)))
 

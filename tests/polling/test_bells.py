@@ -29,6 +29,7 @@ class Bells(MemoryCheckpointStore):
         super().__init__()
         self.rings = self.listeners = self.tries = 0
         self.ring_failures = self.listen_failures = 0
+        self.failure: Exception = OSError("postgresql://lender:c4n4ry@db")
         self.answers = asyncio.Event()
         self.answers.set()
 
@@ -46,7 +47,7 @@ class Bells(MemoryCheckpointStore):
         self.tries += 1
         if self.listen_failures:
             self.listen_failures -= 1
-            raise OSError("postgresql://lender:c4n4ry@db")
+            raise self.failure
         self.listeners += 1
         try:
             await super().listen(name, heard)
@@ -220,6 +221,20 @@ async def test_a_bell_that_cannot_be_heard_is_tried_again(caplog: pytest.LogCapt
         assert ids_of(leader.records) == updated
         (said,) = warnings(caplog)
         assert said.endswith("OSError")
+
+
+async def test_a_bell_that_can_never_be_heard_is_not_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As where a user lacks rights: what was said once is enough, and polling continues."""
+    bells = Bells()
+    bells.listen_failures, bells.failure = 1, CheckpointError("no rights")
+    async with cluster(bells) as made:
+        leader, _ = await leader_and_standby(made, interval=30.0)
+        await made.pass_time(100)
+        assert (bells.tries, leader.poller.status.polls > 3) == (1, True)
+        (said,) = warnings(caplog)
+        assert said.endswith("no rights")
 
 
 @pytest.mark.parametrize("ending", ["stopped", "closed", "cancelled"])
