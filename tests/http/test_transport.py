@@ -108,3 +108,16 @@ def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
         assert (url, str(url), url.raw_path_qs) == (wanted, str(wanted), wanted.raw_path_qs)
         assert (url.raw_host, url.port) == (wanted.raw_host, wanted.port)
         assert url.host_port_subcomponent == wanted.host_port_subcomponent
+
+
+@pytest.mark.parametrize("prefix", ["/income%2Fapi", "/%7Elender", "/a%20b"])
+async def test_the_path_of_the_address_is_sent_as_it_was_given(prefix: str) -> None:
+    """What is quoted in it stays quoted: it may mean something else to a gateway."""
+    async with serving(always(reply(body=b"{}"))) as server:
+        transport = Transport(addresses(f"{server.url}{prefix}"))
+        try:
+            await send(transport, get_application("app-1"))
+        finally:
+            await transport.pool.aclose()
+    (seen,) = server.seen
+    assert seen.path == f"{prefix}/v1/income/applications/app-1"
