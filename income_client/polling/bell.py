@@ -70,12 +70,12 @@ class Bell:
         if self._store is None or renewal is None:
             return
         listening = self._start(self._listen(self._store))
-        renewal.add_done_callback(lambda _: listening.cancel())
+        renewal.add_done_callback(lambda _: _end(listening))
 
     def cancel(self) -> None:
         """End its tasks."""
         for task in self._tasks:
-            task.cancel()
+            _end(task)
 
     async def aclose(self) -> None:
         """End its tasks and wait for that; it may be used again."""
@@ -133,6 +133,12 @@ class Bell:
             _LOGGER.warning(
                 "poller %r: %s: %s", self._name, what, reason, extra={"poller": self._name}
             )
+
+
+def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel a task, once: a second time would interrupt it while it gives back a connection."""
+    if not task.cancelling():
+        task.cancel()
 
 
 def _reason(error: Exception) -> str:

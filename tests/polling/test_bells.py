@@ -52,6 +52,8 @@ class Bells(MemoryCheckpointStore):
         try:
             await super().listen(name, heard)
         finally:
+            await asyncio.sleep(0)  # as where a connection is given back
+            await asyncio.sleep(0)
             self.listeners -= 1
 
 
