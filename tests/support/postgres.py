@@ -53,6 +53,17 @@ class PostgresServer:
 
     def create(self) -> None:
         """Make its data."""
+        self._take_programs()
+        options = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+        self._make_data("initdb", "-U", "postgres", *options)
+
+    def follow(self, primary: "PostgresServer") -> None:
+        """Make its data those of another server, whose commits it repeats."""
+        self._take_programs()
+        options = ("--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        self._make_data("pg_basebackup", "-h", str(primary.folder), "-U", "postgres", *options)
+
+    def _take_programs(self) -> None:
         spec = find_spec(_PACKAGE)
         assert spec is not None
         assert spec.origin is not None
@@ -63,8 +74,9 @@ class PostgresServer:
                 shutil.copytree(source, self.folder / name)
         if os.geteuid() == 0:
             shutil.chown(self.folder, _UNPRIVILEGED["user"], _UNPRIVILEGED["group"])
-        options = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
-        command = self._command("initdb", "-D", self._data, "-U", "postgres", *options)
+
+    def _make_data(self, program: str, *options: str) -> None:
+        command = self._command(program, "-D", self._data, *options)
         subprocess.run(command, check=True, capture_output=True, **self._as_whom)
 
     def start(self) -> None:
@@ -213,12 +225,17 @@ async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 @contextmanager
-def postgres_server(**settings: str) -> Iterator[PostgresServer]:
-    """Run a server; nothing is left of it."""
+def postgres_server(
+    primary: PostgresServer | None = None, **settings: str
+) -> Iterator[PostgresServer]:
+    """Run a server, or a replica of another one; nothing is left of it."""
     # Not in pytest's folder: that is closed to others, and its path too long for a socket.
     with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
         server = PostgresServer(Path(folder), settings)
-        server.create()
+        if primary is None:
+            server.create()
+        else:
+            server.follow(primary)
         try:
             server.start()
             yield server
