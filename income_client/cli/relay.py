@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
 _CONNECT_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 2.0
+_PING_SECONDS: Final = 10
+_MOST_UNANSWERED_PINGS: Final = 2
 _ATTEMPTS_ONCE: Final = 6
 """How often --once publishes a batch: with the pauses between, for half a minute or more."""
 
@@ -171,6 +174,9 @@ async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
                 name="income-client relay",
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=1,
+                # Thirty seconds after its last word, a server counts as lost, and another is tried.
+                ping_interval=_PING_SECONDS,
+                max_outstanding_pings=_MOST_UNANSWERED_PINGS,
                 user_credentials=None if creds is None else str(creds),
             )
     except (Error, OSError, ValueError, TimeoutError) as error:
@@ -179,7 +185,10 @@ async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
     try:
         yield client
     finally:
-        await client.close()
+        # A server that is away cannot take what is left to be sent.
+        with suppress(Error, OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await client.close()
 
 
 def _unreachable(url: str, words: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -142,22 +143,41 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
 
     Give it a publisher whose broker confirms what it has stored: for Kafka and RabbitMQ that
     is FastStream's default, for NATS and Redis name a ``stream``. For NATS,
-    ``JStream(name, declare=False)`` keeps the settings of a stream that exists. The event's id is
-    the correlation id, and the header by which JetStream drops what comes twice.
+    ``JStream(name, declare=False)`` keeps the settings of a stream that exists, and
+    ``NatsBroker(url, max_reconnect_attempts=-1, ping_interval=10)`` keeps the connection: without
+    it, NATS gives up after two minutes. The event's id is the correlation id, and the header by
+    which JetStream drops what comes twice.
 
     Args:
         publisher: ``broker.publisher("updates")``, of any of FastStream's brokers; the broker
             must be started.
 
     Returns:
-        A function for `relay`.
+        A function for `relay`; it raises `IncomeClientError` once the connection of a
+        ``NatsBroker`` is closed for good.
     """
 
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        await publisher.publish(event.to_json(), correlation_id=event.id, headers=headers)
+        try:
+            await publisher.publish(event.to_json(), correlation_id=event.id, headers=headers)
+        except Exception as error:
+            if not _is_closed_for_good(error):
+                raise
+        else:
+            return
+        raise IncomeClientError(
+            "NATS: the broker's connection is closed for good: start this process again; "
+            "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
+        )
 
     return publish
+
+
+def _is_closed_for_good(error: Exception) -> bool:
+    # Only a process that has loaded it can have such an error.
+    nats = sys.modules.get("nats.errors")
+    return nats is not None and isinstance(error, nats.ConnectionClosedError)
 
 
 async def relay(

@@ -2,16 +2,20 @@
 
 import asyncio
 import re
+from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
+from income_client.cli.relay import _connected
 from income_client.engines.relay import UpdateEvent
-from tests.support.cli import Cli, cli, complaints, shell, without_pauses
-from tests.support.nats_server import NatsServer, connected
+from tests.support.cli import Cli, Running, cli, complaints, shell, without_pauses
+from tests.support.loop_time import pass_time
+from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.streams import Ran
 
 __all__ = ["cli", "shell", "without_pauses"]
@@ -163,3 +167,55 @@ def test_a_server_that_is_not_there_is_one_line(
     assert (ran.status, ran.stderr.count("\n")) == (1, 1)
     assert f"no NATS server answers at {place}" in ran.stderr
     assert not re.search("S3|CRET", ran.stderr)
+
+
+@pytest.fixture
+def lost_server(tmp_path: Path) -> Iterator[NatsServer]:
+    """Run a server that a test may kill."""
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    yield from running_server(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "noticed"), [("store", False), ("bucket", False), ("bucket", True)]
+)
+def test_a_relay_ends_while_its_server_is_away(
+    place: str,
+    shell: Cli,
+    lost_server: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    noticed: bool,
+) -> None:
+    """By SIGTERM, with the status of any other end, and without a traceback."""
+    monkeypatch.setattr("income_client.engines.nats._SECONDS", 0.5)
+    relay = Relay(shell, lost_server)
+    where = ("--store", "relay.db") if place == "store" else ("--bucket", relay.bucket)
+
+    def lose(running: Running) -> None:
+        running.stderr.wait_for("is new in")
+        lost_server.kill()
+        if noticed:
+            running.stderr.wait_for("poll failed")
+        running.terminate()
+
+    ran = relay(*where, "--interval", "0.2", "--standby", during=lose)
+    assert ran.status == 0
+    assert all(line.startswith("income-client: ") for line in ran.stderr.splitlines())
+
+
+async def test_a_server_that_is_frozen_counts_as_lost_after_half_a_minute(
+    lost_server: NatsServer,
+) -> None:
+    """So that another node is tried; no connection ends where a machine has vanished."""
+    async with _connected(lost_server.url, None) as client:
+        await client.flush()
+        lost_server.freeze()
+        for _ in range(3):
+            assert client.is_connected
+            await asyncio.sleep(0)
+            pass_time(10.1)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert not client.is_connected

@@ -1,7 +1,10 @@
 """Events through the brokers of FastStream, as its own test brokers play them."""
 
+import asyncio
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +12,14 @@ import pytest
 pytest.importorskip("faststream", reason="brokers need the extra 'full'")
 
 from faststream.kafka import KafkaBroker, TestKafkaBroker
+from faststream.nats import JStream, NatsBroker
 from faststream.rabbit import RabbitBroker, TestRabbitBroker
 from faststream.redis import RedisBroker, TestRedisBroker
 
-from income_client.engines.relay import UpdateEvent, faststream_publisher
+from income_client import IncomeClientError
+from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
+from tests.support.nats_server import NatsServer, connected, running_server
+from tests.support.polling import scene
 
 
 @pytest.mark.parametrize("kind", ["kafka", "rabbit", "redis"])
@@ -43,3 +50,41 @@ async def test_other_brokers_take_the_events(kind: str) -> None:
     async with test(broker):
         await faststream_publisher(publisher)(event)
     assert [UpdateEvent.from_json(one) for one in found] == [event]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    """Run a NATS server that a test may kill."""
+    yield from running_server(tmp_path)
+
+
+async def test_a_broker_that_has_given_up_ends_the_relay(server: NatsServer) -> None:
+    """It would fail for ever; the error names the setting by which it never gives up."""
+    closed = asyncio.Event()
+
+    async def note() -> None:
+        closed.set()
+        await asyncio.sleep(0)
+
+    published: list[UpdateEvent] = []
+
+    async def lose(event: UpdateEvent) -> None:
+        await publish(event)
+        published.append(event)
+        if not closed.is_set():
+            server.kill()
+            await closed.wait()
+            server.start()
+
+    async with scene() as place:
+        broker = NatsBroker(
+            server.url, max_reconnect_attempts=1, reconnect_time_wait=0, closed_cb=note
+        )
+        await broker.start()
+        async with connected(server) as client:
+            await client.jetstream().add_stream(name="UPDATES", subjects=["income.updates"])
+        stream = JStream("UPDATES", declare=False)
+        publish = faststream_publisher(broker.publisher("income.updates", stream=stream))
+        with pytest.raises(IncomeClientError, match="max_reconnect_attempts=-1"):
+            await relay(place.poll(start="2020-01-01"), lose, concurrency=1)
+    assert len(published) == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -59,6 +60,11 @@ class NatsServer:
             for file in self._folder.glob("*.ports"):
                 if text := file.read_text("utf-8"):
                     self.port = int(json.loads(text)["nats"][0].rpartition(":")[2])
+
+    def freeze(self) -> None:
+        """Have it do nothing any more, with its connections open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """End it without a word."""
