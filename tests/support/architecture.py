@@ -99,7 +99,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cyclopts": frozenset({"cli"}),
     "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
-    "nats": frozenset({"cli.relay", "engines.nats"}),
+    "nats": frozenset({"cli.relay", "engines.nats", "engines.worker_nats"}),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.frames"}),
     "polars": frozenset({"exporting.frames"}),
