@@ -24,6 +24,10 @@ _NUMBERS: Final = count(1)
 _SECONDS: Final = 40.0
 
 
+async def ignore(_: UpdateEvent) -> None:
+    """Handle an event."""
+
+
 class Place:
     """Streams that no other test has, and a connection to their server."""
 
@@ -288,7 +292,7 @@ async def test_a_worker_does_not_start_with_wrong_credentials(
     config = "authorization {user: worker, password: right}"
     for server in running_server(tmp_path, config):
         address = server.url.replace("//", "//worker:S3CRET@")
-        worker = Worker(Place.handle, nats_events(address, durable="incomes"))
+        worker = Worker(ignore, nats_events(address, durable="incomes"))
         with pytest.raises(IncomeClientError, match="refused the credentials") as caught:
             await worker.run()
         assert "S3CRET" not in str(package_frames(caught.value))
@@ -296,7 +300,7 @@ async def test_a_worker_does_not_start_with_wrong_credentials(
 
 async def test_a_worker_does_not_start_with_an_invalid_address() -> None:
     """There is nothing to wait for."""
-    worker = Worker(Place.handle, nats_events("nats://127.0.0.1:99999", durable="incomes"))
+    worker = Worker(ignore, nats_events("nats://127.0.0.1:99999", durable="incomes"))
     with pytest.raises(IncomeClientError, match="this address"):
         await worker.run()
 
