@@ -672,8 +672,10 @@ class IncomeClient:
                 every replica, on any number of machines. One that was replaced meanwhile, after
                 a pause for example, can store nothing more, and waits for its turn again: a
                 loop over records continues with what the other has left, and the commit of a
-                batch raises `CheckpointConflictError`. Without ``standby``, the newest poller
-                of a name takes it at once, and the one before ends with that error.
+                batch raises `CheckpointConflictError`. ``wake()`` of any of them reaches the
+                one that works, if the store has a bell, as those of this package have. Without
+                ``standby``, the newest poller of a name takes it at once, and the one before
+                ends with that error.
             lease: seconds after which a standby takes over. The lease is renewed every third
                 of it, also while the consumer works on a batch, for ten leases at most. It
                 ends at once with the iteration, and with ``aclose()`` for a loop that was
