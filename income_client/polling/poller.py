@@ -1,7 +1,8 @@
 """The public iterator over records and batches.
 
-Between two batches no task runs, but for the renewal of a lease that standbys wait for: so nothing
-must be cleaned up when the consumer leaves its loop, and no more than one batch can come twice.
+Between two batches no task runs, but for the renewal of a lease that standbys wait for, and what
+listens for their wake-ups as long as that runs: so nothing must be cleaned up when the consumer
+leaves its loop, and no more than one batch can come twice.
 """
 
 import random
@@ -52,8 +53,8 @@ class Poller:
     Iterate over it for records, or over ``batches()`` for batches; both share one
     position. A batch of records is committed when the consumer comes back after its
     last one. Failures of the service are retried with growing pauses and shown in
-    ``status``. No task runs while the consumer works on a record or a batch, but for the
-    renewal of the lease with ``standby``, which other processes may wake.
+    ``status``. No task runs while the consumer works on a record or a batch, but for two with
+    ``standby``: one renews the lease, one listens for wake-ups of other processes.
 
     A loop over records that is entered again continues with the next one: where a record
     may fail and must come again, iterate over batches.
