@@ -180,3 +180,39 @@ async def reconnected(client: Client) -> None:
         # It counts, and has no event.
         while not client.is_connected or client.stats["reconnects"] == before:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("standby", [False, True])
+async def test_a_bucket_that_is_made_again_under_a_poller_loses_no_update(
+    client: Client, *, standby: bool
+) -> None:
+    """What was updated meanwhile comes, whether it was away for a moment or for some polls."""
+    stream = client.jetstream()
+    kv = await stream.create_key_value(bucket="again")
+    clock = JumpingClock()
+    clock.most_sleeps = None  # it retries for as long as the bucket is away
+    async with (
+        Emulator(20, clock=clock, time_flows=True) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clock) as place,
+    ):
+        ids = service.world.ids
+        poller = place.poll(NatsCheckpointStore(kv), documents=False, standby=standby, lease=1e6)
+        for number in range(3):
+            service.touch(ids[number])
+            if number:
+                await stream.delete_key_value("again")
+            waiting = asyncio.ensure_future(anext(poller))
+            if number == 1:
+                async with asyncio.timeout(60):
+                    # A status has no event.
+                    while not poller.status.failures:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                assert not waiting.done()
+            if number:
+                await stream.create_key_value(bucket="again")
+            found = [await waiting]
+            while found[-1].application_id != ids[number]:
+                found.append(await anext(poller))
+        await poller.aclose()
+        stored = await NatsCheckpointStore(kv).load("default")
+        assert json.loads(stored.checkpoint or "")["claims"] == 3
