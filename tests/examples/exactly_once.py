@@ -14,7 +14,7 @@ INSERT = "INSERT INTO updates VALUES ($1, $2)"
 
 async def main(*, once: bool = False) -> None:
     async with (
-        asyncpg.create_pool(os.environ["DATABASE_URL"]) as pool,
+        asyncpg.create_pool(os.environ["DATABASE_URL"], target_session_attrs="read-write") as pool,
         IncomeClient.from_env() as client,
     ):
         store = PostgresCheckpointStore(pool)
