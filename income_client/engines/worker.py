@@ -115,7 +115,7 @@ class WorkerStatus:
     """How a worker is doing."""
 
     handled: int
-    """Events that the function has handled."""
+    """How many events the function has handled."""
     failed: int
     """Attempts that have failed: the function raised an error, or took too long."""
     dead: int

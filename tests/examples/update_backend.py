@@ -11,7 +11,8 @@ from faststream.nats import JStream, NatsBroker
 
 from income_client.engines.relay import UpdateEvent, faststream_publisher
 
-broker = NatsBroker(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
+NATS_URL = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
+broker = NatsBroker(NATS_URL, max_reconnect_attempts=-1, ping_interval=10)
 stream = JStream("UPDATES", declare=False)  # with the settings that it was made with
 publish = faststream_publisher(broker.publisher("income.updates", stream=stream))
 

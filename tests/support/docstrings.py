@@ -23,6 +23,8 @@ PACKAGES: Final = (
     "income_client",
     "income_client.emulator",
     "income_client.engines.postgres",
+    "income_client.engines.worker",
+    "income_client.engines.worker_nats",
     "income_client.receivers",
     "income_client.receivers.aiohttp",
     "income_client.receivers.aiohttp_server",
@@ -31,6 +33,8 @@ PACKAGES: Final = (
 )
 _OF_A_MODULE: Final = {
     "income_client.engines.postgres": ("PostgresCheckpointStore", "PostgresTokenStore"),
+    "income_client.engines.worker": ("Delivery", "EventSource", "Worker", "WorkerStatus"),
+    "income_client.engines.worker_nats": ("nats_events",),
     "income_client.receivers.aiohttp": ("routes",),
     "income_client.receivers.aiohttp_server": ("serving",),
     "income_client.receivers.asgi": ("Receiver",),

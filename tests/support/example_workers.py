@@ -83,6 +83,7 @@ async def _working(service: Emulator, folder: Path) -> AsyncIterator[Client]:
                     process.terminate()
                 _, complaints = await process.communicate()
             assert "Traceback" not in complaints.decode()
+            assert process.returncode == 0
 
 
 def _kept() -> dict[str, str]:
