@@ -44,6 +44,12 @@ class CheckpointStore(Protocol):
     ring of the name, once for several at the same time. It also calls it when it begins to
     hear, and when rings may have been missed. It fails when it can hear no more, and returns
     only once the store is closed. Neither changes the version.
+
+    With ``async def check_rights(self, name: str)`` a poller that begins to stand by finds out
+    whether it could save: it changes nothing, and raises what a save would raise. A store whose
+    ``transaction(connection)`` gives another one, bound to that transaction, may have
+    ``async def end_when_idle(self, seconds: float)`` there, which a poller awaits right before its
+    save: from then on the database undoes the transaction after so long a silence.
     """
 
     async def load(self, name: str) -> StoredCheckpoint:

@@ -481,6 +481,31 @@ async def test_renewals_that_fail_are_counted_until_one_succeeds() -> None:
         assert standby.poller.status.is_standby
 
 
+async def test_a_store_says_once_whether_a_standby_could_save() -> None:
+    """When it begins to wait; who takes the name at once finds out by its first save."""
+
+    class Narrow(MemoryCheckpointStore):
+        asked = 0
+
+        async def check_rights(self, name: str) -> None:
+            assert name == "default"
+            self.asked += 1
+            if self.asked == 1:
+                raise CheckpointError("no rights for now", retryable=True)
+
+    async with cluster() as made:
+        made.place.store = store = Narrow()
+        leader, standby = made.add(interval=3600.0), made.add(interval=3600.0)
+        for replica in (leader, standby):
+            replica.start()
+        await made.pass_time(1)
+        assert "no rights" in str(standby.poller.status.last_error)
+        await made.pass_time(12)
+        assert store.asked == 2
+        assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
+        assert leader.poller.status.last_error is None
+
+
 async def test_failures_of_a_standby_are_counted_until_it_stands_by_again() -> None:
     """A health check would otherwise end one that is well, as it polls nothing."""
 
