@@ -278,11 +278,12 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
             yield connection
 
     def _is_there(self, path: Path) -> bool:
+        was_used = self._was_used  # before the look: another call may make it right after that
         try:
             found = path.stat()
         except FileNotFoundError:
             path.parent.stat()
-            if self._was_used:
+            if was_used:
                 raise self._error("is gone since it was used last") from None
             self._check_side_files(path)
             return False

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from income_client.checkpoints import SQLiteCheckpointStore
+from income_client.checkpoints.store import Change
 from income_client.errors import CheckpointConflictError, CheckpointError
 from tests.support.store_files import filled, locked, names
 
@@ -160,3 +161,23 @@ def test_nothing_is_left_to_be_closed(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert names(tmp_path) == ["store.db"]
+
+
+async def test_a_store_that_another_save_makes_at_that_moment_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks of one save the other has made the file: that is a conflict, as ever."""
+    store = SQLiteCheckpointStore(tmp_path / "store.db")
+    look = Path.stat
+
+    def late(path: Path, **options: Any) -> os.stat_result:
+        monkeypatch.undo()
+        try:
+            return look(path, **options)
+        finally:
+            store._save(Change("default", "first", 0, (), ()))
+
+    monkeypatch.setattr(Path, "stat", late)
+    with pytest.raises(CheckpointConflictError):
+        await store.save("default", "second", version=0)
+    assert (await store.load("default")).checkpoint == "first"
