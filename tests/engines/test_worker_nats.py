@@ -231,6 +231,21 @@ async def test_a_server_that_is_killed_loses_no_event(lost: Place, how: str) -> 
         await come(lambda: "x" in lost.handled)
 
 
+async def test_a_worker_asks_again_on_a_new_connection(
+    lost: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had asked on the old one has no answer, however long it waits."""
+    monkeypatch.setattr("income_client.engines.worker_nats._ANSWER_SECONDS", 600.0)
+    async with working(lost.worker()):
+        await lost.publish(event(event_id="1"))
+        await come(lambda: lost.handled)
+        lost.server.kill()
+        lost.server.start()
+        await come(lambda: lost.client.is_connected and lost.client.stats["reconnects"])
+        await lost.publish(event(event_id="2"))
+        await come(lambda: lost.handled == ["1", "2"])
+
+
 async def test_a_worker_that_starts_before_its_server_waits_for_it(lost: Place) -> None:
     """Its status shows that it is not connected."""
     await lost.publish(event())
@@ -314,7 +329,10 @@ async def test_a_worker_does_not_start_without_its_streams(place: Place, missing
 
 
 async def test_the_dead_letters_cannot_be_in_the_stream_of_the_events(place: Place) -> None:
-    """They would come again as events."""
+    """Both would be deleted at the same age."""
+    await place.js.delete_stream(place.names["dead_stream"])
+    subjects = [place.names["subject"], f"{place.names['dead_subject']}.>"]
+    await place.js.update_stream(StreamConfig(name=place.names["stream"], subjects=subjects))
     place.names["dead_stream"] = place.names["stream"]
     with pytest.raises(IncomeClientError, match="apart from the events"):
         await place.worker().run()

@@ -93,6 +93,7 @@ class MemorySource:
         await asyncio.sleep(0)
         if self.refusals:
             raise self.refusals.popleft()
+        assert most >= 1, "it has no room for more"
         self.most.append(most)
         while not self._waiting:
             self._arrived.clear()
