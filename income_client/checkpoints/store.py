@@ -156,7 +156,7 @@ class CompleteCheckpointStore(CheckpointStore, Protocol):
             keys: of the dead letters, as `DeadLetter.key` has them; unknown ones are ignored.
 
         Returns:
-            The keys of those that it has removed: all of them at once, or none.
+            The keys of those that it has removed; together, but for stores without transactions.
 
         Raises:
             CheckpointError: the store failed; only `dead_letters` shows what was removed.

@@ -73,6 +73,7 @@ async def polls(client: IncomeClient) -> None:
     async for batch in poller.batches():
         assert_type(batch, Batch)
         assert_type(batch.checkpoint, str)
+        assert_type(batch.sequence, int)
         async with batch:
             assert_type([one.application_id for one in batch], list[str])
         await batch.commit()
