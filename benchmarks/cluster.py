@@ -132,7 +132,9 @@ class _Watch:
             end = (await stream.stream_info(f"KV_{BUCKET}")).state.last_seq
             while self.last < end:
                 message = await stream.get_msg(f"KV_{BUCKET}", self.last + 1)
-                self._check(message.data or b"")
+                # Dead letters have keys of their own.
+                if ".checkpoint." in (message.subject or ""):
+                    self._check(message.data or b"")
                 self.last += 1
             return True
         return False
