@@ -36,11 +36,11 @@ class _Watch(asyncio.Protocol):
         self, protocol: "ResponseHandler", transport: asyncio.Transport, origin: URL
     ) -> None:
         self._protocol = protocol
-        self.transport = transport
-        self.origin = origin
-        self.has_unread = _unread(transport)
-        self.came_unasked = False
-        self.is_given_up = False
+        self.transport: asyncio.Transport = transport
+        self.origin: URL = origin
+        self.has_unread: Callable[[], object] = _unread(transport)
+        self.came_unasked: bool = False
+        self.is_given_up: bool = False
         """Whether it is as good as dead, as far as is known by now."""
         self.user: Connection | None = None
         """Who has, or had, taken the connection from the pool."""

@@ -217,7 +217,7 @@ class Lease:
     async def save_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Store dead letters, and leave the checkpoint as it is."""
         async with self._lock:
-            await self._save(self._last, letters, ())
+            await self._save(None, letters, ())
 
     @asynccontextmanager
     async def saving_with(
@@ -265,7 +265,7 @@ class Lease:
             self._is_over = True
             with suppress(IncomeClientError):
                 async with self._lock:
-                    await self._save(self._last, (), ())
+                    await self._save(None, (), ())
 
     def abandon(self) -> None:
         """Renew it no more, if it was taken."""
@@ -354,7 +354,7 @@ class Lease:
             return False
         async with self._lock:
             if now - self._saved_at >= seconds:
-                await self._save(self._last, (), ())
+                await self._save(None, (), ())
         return True
 
     def note_failure(self, error: IncomeClientError) -> None:
@@ -429,15 +429,24 @@ class Lease:
         return stored
 
     async def _save(
-        self, checkpoint: Checkpoint, letters: Sequence[DeadLetter], resolved: Sequence[str]
+        self,
+        checkpoint: Checkpoint | None,
+        letters: Sequence[DeadLetter],
+        resolved: Sequence[str],
     ) -> None:
+        """Save a checkpoint; None for the one that the store has."""
         self._confirm(await self._write(checkpoint, letters, resolved))
 
     async def _write(
-        self, checkpoint: Checkpoint, letters: Sequence[DeadLetter], resolved: Sequence[str]
+        self,
+        checkpoint: Checkpoint | None,
+        letters: Sequence[DeadLetter],
+        resolved: Sequence[str],
     ) -> _Write:
         if self._unsure is not None or self._held is not None:
             await self._check()
+        if checkpoint is None:  # only now is it known which save was the last
+            checkpoint = self._last
         text = self._text_of(checkpoint)
         stored = StoredCheckpoint(checkpoint=text, version=self._known.version + 1)
         self._unsure = write = _Write(checkpoint, stored, self._clock.monotonic())

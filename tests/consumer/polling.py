@@ -84,8 +84,8 @@ async def polls(client: IncomeClient) -> None:
     for letter in await stores[2].dead_letters("nightly"):
         assert_type(letter.application_id, str | None)
         assert_type(letter.window, Window)
-    for store in (MemoryCheckpointStore(), SQLiteCheckpointStore("polls.db")):
-        assert_type(await store.forget("nightly", [letter.key]), tuple[str, ...])
+        for store in (MemoryCheckpointStore(), SQLiteCheckpointStore("polls.db")):
+            assert_type(await store.forget("nightly", [letter.key]), tuple[str, ...])
 
 
 def tells(status: PollerStatus) -> None:

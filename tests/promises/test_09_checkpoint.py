@@ -385,6 +385,41 @@ async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun() -
         await newer.aclose()
 
 
+class LateStore(MemoryCheckpointStore):
+    """A store whose answer to a save can be held back, once it is made."""
+
+    is_held = False
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+        """Save, and answer or not."""
+        version = await super().save(name, checkpoint, **changes)
+        if self.is_held:
+            self.is_held = False
+            await asyncio.get_running_loop().create_future()
+        return version
+
+
+async def test_a_commit_that_was_cancelled_and_made_is_not_undone_at_the_end() -> None:
+    """Closing the poller stores where it is, and not where it was before that commit."""
+    async with scene() as place:
+        place.store = store = LateStore()
+        place.touch(1, 2, 3)
+        place.service.advance(10)
+        poller = place.poll(interval=10_000)
+        batch = await take(poller)
+        store.is_held = True
+        committing = asyncio.create_task(batch.commit())
+        await until(lambda: not store.is_held)
+        committing.cancel()
+        await asyncio.wait([committing])
+        assert committing.cancelled()
+        made = read_checkpoint((await store.load("default")).checkpoint or "").progress
+        assert made == read_checkpoint(batch.checkpoint).progress
+        await poller.aclose()
+        assert read_checkpoint((await store.load("default")).checkpoint or "").progress == made
+        assert await rest(place.poll()) == []
+
+
 class VersionsOnly(MemoryCheckpointStore):
     """A store as users write them: it compares versions, and nothing else."""
 
