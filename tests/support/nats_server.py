@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -65,6 +66,7 @@ class NatsServer:
         """Have it do nothing any more, with its connections open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until then it may answer once more
 
     def kill(self) -> None:
         """End it without a word."""
