@@ -1,0 +1,20 @@
+"""The servers of brokers that slow tests need, one of each for the tests of a process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.rabbit_server import RabbitServer, running_rabbit
+from tests.support.redis_server import DURABLE, RedisServer, running_redis
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Run a server with the settings that the guide asks for."""
+    yield from running_redis(tmp_path_factory.mktemp("redis"), *DURABLE)
+
+
+@pytest.fixture(scope="session")
+def rabbit_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    """Run a server with its own settings."""
+    yield from running_rabbit(tmp_path_factory.mktemp("rabbit"))
