@@ -92,6 +92,7 @@ CLIENTS: Final = frozenset(
 """The ones that see its client and nothing of its server."""
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
+    "aio_pika": frozenset({"engines.worker_rabbit"}),
     "aiohttp": SERVERS | CLIENTS,
     "asyncpg": frozenset({"engines.postgres"}),
     "cattrs": frozenset({"wire.readers"}),
@@ -104,6 +105,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "pandas": frozenset({"exporting.frames"}),
     "polars": frozenset({"exporting.frames"}),
     "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.frames"}),
+    "redis": frozenset({"engines.worker_redis"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"http.retry"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),

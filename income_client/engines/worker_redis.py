@@ -1,0 +1,345 @@
+"""Events on Redis streams, published and handled; needs the extra ``redis``.
+
+An entry that was read stays pending until it is acknowledged. Redis keeps how often it was
+delivered and since when nothing was heard of it; by these two a worker finds what others have
+given back, or left when they died.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from income_client import ConfigurationError, IncomeClientError
+
+from .relay import UpdateEvent
+from .worker import DeadReason, EventSource
+
+T = TypeVar("T")
+
+_LOGGER: Final = logging.getLogger("income_client.worker")
+
+_BODY: Final = b"__data__"
+"""The field of an entry where FastStream has the message too."""
+_CONSUMER: Final = "worker"
+"""One name for all workers: an entry of a worker that died belongs to the others as well."""
+_SECONDS: Final = 10.0
+"""How long the server may take to answer."""
+_BLOCK_SECONDS: Final = 1.0
+"""How long the server waits for new entries; then entries whose pause is over are looked for."""
+_LENT_SECONDS: Final = 30.0
+"""How long an entry of its first attempt may be silent before another worker gets it."""
+_MOST_LENT_SECONDS: Final = 600.0
+_PAGE: Final = 100
+_MOST_PENDING: Final = 1_000
+"""While so many are pending, in hand or in a pause, no new ones are read."""
+_FASTSTREAM: Final = b"\x89BIN\r\n\x1a\n"
+"""Begins a message that FastStream has put into an envelope with headers."""
+_ENVELOPE: Final = struct.Struct(">8sHII")
+"""Its mark, version, and where its headers and the message begin."""
+
+
+def redis_events(
+    url: str,
+    *,
+    group: str,
+    stream: str = "income.updates",
+    dead_letters: str = "income.dead",
+) -> EventSource:
+    """Return where a `Worker` gets events: one group of consumers of a Redis stream.
+
+    The group is made at the beginning of the stream, so that it gets what was published before
+    it. Every worker removes entries that all groups of the stream have acknowledged: a group
+    that is made later does not get them. Before it begins, the worker logs a warning for each
+    setting by which the server may lose events.
+
+    An event whose worker has died comes again after 30 seconds, then 60, 120 and so on up to ten
+    minutes. If the stream is deleted, it is made again, with a warning in the log.
+
+    Args:
+        url: of the server, such as ``redis://127.0.0.1:6379/0`` or ``rediss://...``.
+        group: workers with the same one share the events.
+        stream: its key; the one that the relay publishes to.
+        dead_letters: key of the stream of dead letters: entries with the fields of the event's
+            entry, and ``reason``, ``error`` and ``attempt``. Nothing removes them.
+
+    Returns:
+        The source, for one worker. `Worker.run` raises `IncomeClientError` if the server may
+        evict the stream (``maxmemory-policy``).
+
+    Raises:
+        ConfigurationError: ``url`` is not one of Redis.
+    """
+    return _Events(_Stream(url, stream), group, dead_letters)
+
+
+@asynccontextmanager
+async def redis_publisher(
+    url: str, *, stream: str = "income.updates"
+) -> AsyncIterator[Callable[[UpdateEvent], Awaitable[None]]]:
+    """Connect to a server; give what `relay` publishes with, to a Redis stream.
+
+    The stream drops nothing that comes twice. Before the first event is published, the settings
+    of the server are looked at, as `redis_events` does.
+
+    Args:
+        url: as for `redis_events`.
+        stream: its key.
+
+    Yields:
+        A function for `relay`, which returns once the server has the event. It raises
+        `IncomeClientError` if the server may evict the stream.
+
+    Raises:
+        ConfigurationError: ``url`` is not one of Redis.
+    """
+    target = _Stream(url, stream)
+    try:
+        yield target.publish
+    finally:
+        await target.redis.aclose()
+
+
+class _Stream:
+    """A stream of a server whose settings are looked at before it is used."""
+
+    def __init__(self, url: str, key: str) -> None:
+        try:
+            # A timeout of the client's own would be a `wait_for`, which can swallow a cancellation.
+            self.redis = Redis.from_url(url, protocol=2, socket_timeout=None)
+        except ValueError:
+            raise ConfigurationError("url must be one of Redis, redis://HOST:PORT/0") from None
+        self.key = key
+        self._is_checked = False
+
+    async def publish(self, event: UpdateEvent) -> None:
+        await self.check()
+        await _answered(self.redis.xadd(self.key, {_BODY: event.to_json()}))
+
+    async def check(self) -> None:
+        """Refuse a server that may evict the stream; warn of one that may lose its end."""
+        if self._is_checked:
+            return
+        settings = await self._settings()
+        policy = str(settings.get("maxmemory_policy", ""))
+        if policy.startswith("allkeys") and settings.get("maxmemory"):
+            raise IncomeClientError(
+                f"Redis deletes events when its memory is full (maxmemory-policy {policy}): "
+                "set it to noeviction"
+            )
+        if loss := _loss(settings):
+            message = "%s: set appendonly yes and appendfsync always"
+            _LOGGER.warning(message, loss, extra={"stream": self.key})
+        self._is_checked = True
+
+    async def _settings(self) -> Mapping[str, Any]:
+        """Return what this user of the server may read."""
+        found: dict[Any, Any] = {}
+        for section in ("memory", "persistence"):
+            with suppress(ResponseError):
+                found |= await _answered(self.redis.info(section))
+        for name in ("appendfsync", "save"):
+            with suppress(ResponseError):
+                found |= await _answered(self.redis.config_get(name))
+        return found
+
+
+def _loss(settings: Mapping[str, Any]) -> str | None:
+    """Say which events these settings cost."""
+    match settings.get("aof_enabled"), settings.get("appendfsync"):
+        case None, _:
+            return "Redis does not say whether it keeps events on its disk"
+        case 0, _ if settings.get("save") == "":
+            return "Redis keeps nothing on its disk, so a restart loses every event"
+        case 0, _:
+            return "Redis writes snapshots only, so a crash loses the events since the last one"
+        case _, "everysec":
+            return "Redis writes to its disk once a second, so a power failure loses events"
+        case _, "no":
+            return "Redis leaves it to the system when to write, so a power failure loses events"
+    return None
+
+
+class _Events:
+    """What one worker gets of a group."""
+
+    def __init__(self, stream: _Stream, group: str, dead_letters: str) -> None:
+        self._stream = stream
+        self._redis = stream.redis
+        self._key = stream.key
+        self._group = group
+        self._dead_letters = dead_letters
+        self._is_made = False
+        self._look_at = 0.0
+        self._trimmed = (0, 0)
+
+    @property
+    def extend_seconds(self) -> float:
+        return _LENT_SECONDS / 3
+
+    async def receive(self, most: int) -> Sequence["_Entry"]:
+        """Return entries that came back, or else new ones."""
+        await self._stream.check()
+        try:
+            if not self._is_made:
+                await self._make()
+            return await self._come_back(most) or await self._new(most)
+        except ResponseError as error:
+            if not str(error).startswith(("NOGROUP", "UNBLOCKED", "no such key")):
+                raise
+        facts = {"stream": self._key, "group": self._group}
+        _LOGGER.warning("the stream or its group was deleted: it is made again", extra=facts)
+        self._is_made = False
+        return ()
+
+    async def _make(self) -> None:
+        """Make the group where it is missing, at the beginning of the stream."""
+        try:
+            made = self._redis.xgroup_create(self._key, self._group, "0", mkstream=True)
+            await _answered(made)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+        self._is_made = True
+        self._trimmed = (0, 0)
+
+    async def _come_back(self, most: int) -> list["_Entry"]:
+        """Return what was given back or left by a worker that died, once its time has come."""
+        now = asyncio.get_running_loop().time()
+        if now < self._look_at:
+            return []
+        await self._trim()
+        found: list[_Entry] = []
+        start = "-"
+        while True:
+            silent = self._redis.xpending_range(
+                self._key, self._group, start, "+", _PAGE, idle=_milliseconds(_LENT_SECONDS)
+            )
+            page: Any = await _answered(silent)
+            for one in page:
+                attempt, name = one["times_delivered"], one["message_id"]
+                if one["time_since_delivered"] >= _milliseconds(_lent(attempt)):
+                    found += await self._claimed(name, attempt)
+                if len(found) == most:
+                    return found
+            if len(page) < _PAGE:
+                break
+            start = f"({page[-1]['message_id'].decode()}"
+        if not found:
+            self._look_at = now + _BLOCK_SECONDS
+        return found
+
+    async def _claimed(self, name: bytes, attempt: int) -> list["_Entry"]:
+        """Take an entry, unless another worker has taken it meanwhile."""
+        idle = _milliseconds(_lent(attempt))
+        claimed: Any = await _answered(
+            self._redis.xclaim(self._key, self._group, _CONSUMER, idle, [name])
+        )
+        return [
+            _Entry(self, name, fields, attempt + 1) for _, fields in claimed if fields is not None
+        ]
+
+    async def _new(self, most: int) -> list["_Entry"]:
+        summary = await _answered(self._redis.xpending(self._key, self._group))
+        if summary["pending"] >= _MOST_PENDING:
+            await asyncio.sleep(_BLOCK_SECONDS)
+            return []
+        block = _milliseconds(_BLOCK_SECONDS)
+        read = self._redis.xreadgroup(
+            self._group, _CONSUMER, {self._key: ">"}, count=most, block=block
+        )
+        found: Any = await _answered(read)
+        return [_Entry(self, name, fields, 1) for _, of in found for name, fields in of]
+
+    async def _trim(self) -> None:
+        """Remove the entries that every group has acknowledged."""
+        bounds = [bound async for bound in self._bounds()]
+        if bounds and min(bounds) > self._trimmed:
+            self._trimmed = min(bounds)
+            name = "{}-{}".format(*self._trimmed)
+            await _answered(self._redis.xtrim(self._key, minid=name, approximate=False))
+
+    async def _bounds(self) -> AsyncIterator[tuple[int, int]]:
+        """Yield for each group where that begins which it has not acknowledged."""
+        for group in await _answered(self._redis.xinfo_groups(self._key)):
+            time, number = _place(group["last-delivered-id"])
+            # Asked after that: what is delivered from now on is behind it anyway.
+            summary = await _answered(self._redis.xpending(self._key, group["name"]))
+            undelivered = (time, number + 1)
+            yield min(undelivered, _place(summary["min"])) if summary["min"] else undelivered
+
+    async def acknowledge(self, name: bytes) -> None:
+        await _answered(self._redis.xack(self._key, self._group, name))
+
+    async def set_idle(self, name: bytes, seconds: float) -> None:
+        """Have an entry count as silent since so many seconds; its attempts stay."""
+        idle = _milliseconds(seconds)
+        await _answered(
+            self._redis.xclaim(self._key, self._group, _CONSUMER, 0, [name], idle=idle, justid=True)
+        )
+
+    async def keep(self, fields: dict[Any, Any]) -> None:
+        await _answered(self._redis.xadd(self._dead_letters, fields))
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+
+class _Entry:
+    """An entry of the stream, in the hands of a worker."""
+
+    def __init__(
+        self, events: _Events, name: bytes, fields: Mapping[bytes, bytes], attempt: int
+    ) -> None:
+        self._events = events
+        self._name = name
+        self._fields = fields
+        self.body = _body(fields)
+        self.attempt = attempt
+
+    async def acknowledge(self) -> None:
+        await self._events.acknowledge(self._name)
+
+    async def give_back(self, seconds: float) -> None:
+        await self._events.set_idle(self._name, max(0.0, _lent(self.attempt) - seconds))
+
+    async def extend(self) -> None:
+        await self._events.set_idle(self._name, 0)
+
+    async def bury(self, reason: DeadReason, error: str) -> None:
+        why = {"reason": reason, "error": error, "attempt": self.attempt}
+        await self._events.keep({**self._fields, **why})
+        await self.acknowledge()
+
+
+async def _answered(answer: Awaitable[T]) -> T:
+    """Return what the server answers; its silence is an error."""
+    async with asyncio.timeout(_SECONDS):
+        return await answer
+
+
+def _lent(attempt: int) -> float:
+    """Return the seconds after which a silent entry is another worker's: no pause is longer."""
+    return min(_MOST_LENT_SECONDS, _LENT_SECONDS * 2.0 ** min(attempt - 1, 10))
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _place(name: bytes) -> tuple[int, int]:
+    time, _, number = name.partition(b"-")
+    return int(time), int(number)
+
+
+def _body(fields: Mapping[bytes, bytes]) -> bytes:
+    content = fields.get(_BODY, b"")
+    if not content.startswith(_FASTSTREAM) or len(content) < _ENVELOPE.size:
+        return content
+    *_, start = _ENVELOPE.unpack_from(content)
+    return content[start:]
