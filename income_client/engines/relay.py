@@ -209,11 +209,16 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
         try:
-            await publisher.publish(event.to_json(), correlation_id=event.id, headers=headers)
+            taken = await publisher.publish(
+                event.to_json(), correlation_id=event.id, headers=headers
+            )
         except Exception as error:
             if not _is_closed_for_good(error):
                 raise
         else:
+            # What RabbitMQ has handed back, it confirms as well.
+            if getattr(taken, "delivery", None) is not None:
+                raise IncomeClientError("no queue has taken the event: make it", retryable=True)
             return
         raise IncomeClientError(
             "NATS: the broker's connection is closed for good: start this process again; "
@@ -284,7 +289,9 @@ async def relay(
             except Exception as error:
                 if is_mistake(error) or _is_final(error):
                     raise
-                raise _Unpublished(type(error).__name__) from None
+                # Texts of the package's own errors hold no secrets; those of a broker's client may.
+                own = isinstance(error, IncomeClientError)
+                raise _Unpublished(str(error) if own else type(error).__name__) from None
 
     async with aclosing(poller.batches()) as batches:
         async for batch in batches:
