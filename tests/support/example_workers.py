@@ -20,6 +20,7 @@ from income_client import IncomeClient, MemoryCheckpointStore
 from income_client.emulator import Emulator
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
+from tests.support import rabbit_server, redis_server
 from tests.support.examples import RunExample, loaded, started, until
 from tests.support.nats_server import NatsServer, connected
 from tests.support.pages import EXAMPLES, commands
@@ -158,6 +159,45 @@ async def writes_each_update_once(service: Emulator, path: Path) -> None:
     assert sorted(row["application_id"] for row in rows) == sorted(service.world.ids)
 
 
+async def queues_on_brokers(service: Emulator, path: Path) -> None:
+    """On Redis as it is shown, and on RabbitMQ with the other two functions."""
+    if redis_server.EXECUTABLE is None or not rabbit_server.LAUNCHER.exists():
+        pytest.skip("no redis-server or no rabbitmq-server; Debian has both")
+    text = (EXAMPLES / "update_queue.py").read_text("utf-8")
+    on_rabbit = text.replace(', group="incomes"', "").replace("redis_", "rabbit_")
+    on_rabbit = on_rabbit.replace("worker_redis", "worker_rabbit")
+    folder = path.parent / "redis"
+    folder.mkdir()
+    for redis in redis_server.running_redis(folder, *redis_server.DURABLE):
+        await _publishes_and_works(service, folder, text, redis.url)
+    folder = path.parent / "rabbit"
+    folder.mkdir()
+    for rabbit in rabbit_server.running_rabbit(folder):
+        await _publishes_and_works(service, folder, on_rabbit, rabbit.url)
+
+
+async def _publishes_and_works(service: Emulator, folder: Path, text: str, url: str) -> None:
+    """The worker prints each application; SIGTERM ends both."""
+    (folder / "update_queue.py").write_text(text, "utf-8")
+    program = ("-W", "default", "update_queue.py")
+    publishing = await started(service, folder, *program, "relay", QUEUE_URL=url)
+    working = await started(service, folder, *program, QUEUE_URL=url)
+    assert working.stdout is not None
+    printed = set()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            while printed != set(service.world.ids):
+                printed.add((await working.stdout.readline()).decode().strip())
+    finally:
+        for process in (publishing, working):
+            with suppress(ProcessLookupError):
+                process.terminate()
+        _, complaints = await working.communicate()
+        await publishing.communicate()
+    assert complaints == b""
+    assert working.returncode == 0
+
+
 async def relays_by_command(service: Emulator, folder: Path, command: str) -> None:
     """The line works on a server that is set up as the page says; one poll is enough here."""
     with _nats(folder) as server:
@@ -177,5 +217,6 @@ async def relays_by_command(service: Emulator, folder: Path, command: str) -> No
 RUN: Final[Mapping[str, RunExample]] = {
     "exactly_once.py": writes_each_update_once,
     "update_backend.py": enqueues_and_answers,
+    "update_queue.py": queues_on_brokers,
     "update_worker.py": keeps_the_last_record,
 }

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.callback_processes import free_port
 
-_LAUNCHER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the wrapper would change user
+LAUNCHER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the wrapper would change user
 needs_rabbit: Final = pytest.mark.skipif(
-    not _LAUNCHER.exists(),
+    not LAUNCHER.exists(),
     reason="no RabbitMQ; Debian has one: apt-get install rabbitmq-server",
 )
 _START_SECONDS: Final = 60.0
@@ -59,7 +59,7 @@ class RabbitServer:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = subprocess.Popen(
-            [str(_LAUNCHER)],
+            [str(LAUNCHER)],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
