@@ -225,6 +225,7 @@ class Worker:
                 if self._in_hand:
                     await asyncio.wait(self._in_hand, timeout=self._stop_timeout)
             finally:
+                self._stopped.set()
                 await _ended(taking, stopped)
                 await self._give_back()
                 await self._source.aclose()
@@ -235,7 +236,8 @@ class Worker:
     async def _take(self) -> None:
         """Receive events as long as there is room for more; end with the broker's last error."""
         failures = 0
-        while True:
+        # Looked at too, since a client of a broker may swallow a cancellation: `wait_for` did so.
+        while not self._stopped.is_set():
             while len(self._in_hand) >= self._concurrency:
                 await asyncio.wait(self._in_hand, return_when=asyncio.FIRST_COMPLETED)
             try:

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from income_client import (
     PayloadFault,
 )
 from income_client.engines.relay import UpdateEvent
-from income_client.engines.worker import Worker
+from income_client.engines.worker import Delivery, Worker
 from tests.support.event_source import MemorySource, event
 from tests.support.loop_time import pass_time
 
@@ -352,3 +352,24 @@ async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
     """A function that cannot be awaited would do its work and fail then."""
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         Worker(**{"handle": ignore, "source": MemorySource(), **options})
+
+
+async def test_a_source_that_swallows_a_cancellation_does_not_keep_a_worker_from_stopping() -> None:
+    """As clients of brokers do now and then."""
+
+    class Swallowing(MemorySource):
+        async def receive(self, most: int) -> Sequence[Delivery]:
+            """Wait; the first time, return when it is cancelled."""
+            self.most.append(most)
+            with suppress(*([asyncio.CancelledError] if len(self.most) == 1 else [])):
+                await asyncio.Event().wait()
+            return ()
+
+    source = Swallowing()
+    worker = Worker(ignore, source)
+    running = asyncio.create_task(worker.run())
+    await come(lambda: source.most)
+    worker.stop()
+    await come(running.done)
+    assert source.is_closed
+    assert len(source.most) == 1

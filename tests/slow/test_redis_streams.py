@@ -143,7 +143,8 @@ async def test_an_entry_that_is_no_event_becomes_a_dead_letter(redis_server: Red
         worker = Worker(Handling(), broker.source())
         async with working(worker):
             await until(lambda: worker.status.dead)
-        [(_, fields)] = await redis.xrange(broker.dead)
+        letters: Any = await redis.xrange(broker.dead)
+    [(_, fields)] = letters
     assert fields == {
         b"other": b"content",
         b"reason": b"unreadable",

@@ -183,7 +183,7 @@ async def _publishes_and_works(service: Emulator, folder: Path, text: str, url: 
     publishing = await started(service, folder, *program, "relay", QUEUE_URL=url)
     working = await started(service, folder, *program, QUEUE_URL=url)
     assert working.stdout is not None
-    printed = set()
+    printed: set[str] = set()
     try:
         async with asyncio.timeout(_SECONDS):
             while printed != set(service.world.ids):
