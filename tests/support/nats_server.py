@@ -68,6 +68,11 @@ class NatsServer:
         self._process.send_signal(signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)  # until then it may answer once more
 
+    def resume(self) -> None:
+        """Have it continue after `freeze`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it without a word."""
         if self._process is not None:
