@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -174,7 +174,7 @@ class _Setup:
                 one.kill()
             await asyncio.sleep(self.chance.uniform(least, most))
             for one in lost:
-                await asyncio.to_thread(one.start)
+                one.start()  # not in a thread, which would be left alone if the run is stopped
 
     async def freeze_node(self) -> None:
         """Have a NATS node do nothing for some seconds."""
@@ -280,9 +280,13 @@ async def _setup(seed: int) -> AsyncIterator[_Setup]:
             made = _Setup(
                 service, nodes, broker, primary, replica, name, place, Random(seed), Path(folder)
             )
+            made.start_all()
+            supervising = asyncio.create_task(made.supervise())
             try:
                 yield made
             finally:
+                supervising.cancel()  # before the processes end, which it would start again
+                await asyncio.wait([supervising])
                 for process in made.processes.values():
                     process.kill()
                     process.join()
@@ -320,8 +324,6 @@ async def _run(seconds: float, seed: int) -> bool:
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with _setup(seed) as made:
-        made.start_all()
-        supervising = asyncio.create_task(made.supervise())
         harm = await _harm(made, seconds)
         standstills = sorted(made.standstills.items())
         for question in ("rest", "mend"):
@@ -335,9 +337,6 @@ async def _run(seconds: float, seed: int) -> bool:
             if not any(lost.values()) or caught_up > _CATCH_UP_SECONDS:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-        supervising.cancel()
-        with suppress(asyncio.CancelledError):
-            await supervising
         lost["rows written twice"] = await made.name.server.run(_TWICE)
         figures = {
             "seconds": round(seconds),
