@@ -206,7 +206,9 @@ class Poll:
 
     def _open(self, page: Delivery) -> None:
         self._page = page
-        rows = [Row(row.application_id, page.covers) for row in page.page.applications]
+        # A sound row and a malformed one may have the same id.
+        ids = dict.fromkeys(row.application_id for row in page.page.applications)
+        rows = [Row(application_id, page.covers) for application_id in ids]
         # What is new first: the others are probably as they were.
         progress = self._state.progress
         self._rows.extend(

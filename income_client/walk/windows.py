@@ -14,6 +14,7 @@ from attrs import frozen
 from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
+from income_client.wire.rows import key_of_row
 
 Rows = Mapping[str, ApplicationSummary]
 
@@ -70,7 +71,7 @@ class Answer:
     echo: Window
     """The bounds that it applied."""
     rows: Rows
-    """The rows of the page, by their id."""
+    """The rows of the page, by their id; malformed ones by a key of their own."""
     is_full: bool
     """Whether the page holds as many rows as it could, so that some may be hidden."""
     served_at: int | None
@@ -88,7 +89,7 @@ class Answer:
             page=page,
             # A fraction of a second never makes the window wider.
             echo=Window(-((EPOCH - page.updated_after) // _SECOND), second_of(page.updated_before)),
-            rows={row.application_id: row for row in page.applications},
+            rows={key_of_row(row): row for row in page.applications},
             is_full=len(page.applications) >= limit,
             served_at=served_at,
         )

@@ -1,7 +1,8 @@
 """Read a page of the list row by row, where it cannot be read as a whole.
 
 A malformed row does not hide the others: it keeps its place on the page, so that a full page stays
-a full page, and its id, by which neighbouring pages recognise it.
+a full page, and a key of its own, by which neighbouring pages recognise it. Its id, if it has
+one, is no such key: it may be that of a sound row.
 """
 
 import hashlib
@@ -21,6 +22,8 @@ from .times import parse_service_time
 
 _BOUNDS: Final = ("updated_after", "updated_before")
 _LONGEST_SHOWN: Final = 512
+_HALF_CHARACTER: Final = "\ud800"
+"""What no id of a sound row holds."""
 
 
 @frozen(kw_only=True)
@@ -29,8 +32,15 @@ class MalformedRow(ApplicationSummary):
 
     error: DecodeError
     """Names the row, and what is wrong with it."""
+    key: str
+    """A digest of the row: on every page it has the same content. No sound row has it as its id."""
     has_id: bool
-    """Whether ``application_id`` is the row's own; otherwise it is a digest of the row."""
+    """Whether ``application_id`` is the row's own; otherwise it is empty."""
+
+
+def key_of_row(row: ApplicationSummary) -> str:
+    """Return what distinguishes a row from all others: its id, unless it is malformed."""
+    return row.key if isinstance(row, MalformedRow) else row.application_id
 
 
 def decode_rows(body: bytes, *, keep_extra: bool) -> ApplicationPage | None:
@@ -65,7 +75,7 @@ def _row(place: int, row: Any) -> ApplicationSummary:
     fields = row if isinstance(row, dict) else {}
     found = fields.get("application_id")
     has_id = isinstance(found, str)
-    application_id = str(found) if has_id else _digest(row)
+    application_id = str(found) if has_id else ""
     error = DecodeError(faults)
     if has_id and application_id.isprintable() and 0 < len(application_id) <= _LONGEST_SHOWN:
         error.subject = application_id
@@ -75,6 +85,7 @@ def _row(place: int, row: Any) -> ApplicationSummary:
         application_reference_id="",
         application_date=_date(fields.get("application_date")),
         error=error,
+        key=_digest(row),
         has_id=has_id,
     )
 
@@ -84,9 +95,8 @@ def _faults_of(cls: type, value: Any, path: str) -> tuple[Any, ...]:
 
 
 def _digest(row: Any) -> str:
-    """Return what distinguishes a row without an id: on every page it has the same content."""
     content = repr(row).encode("utf-8", "surrogatepass")
-    return f"row {hashlib.blake2b(content, digest_size=16).hexdigest()}"
+    return f"{_HALF_CHARACTER}{hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
 def _date(value: Any) -> datetime:

@@ -16,7 +16,16 @@ from tests.support.leaks import held_by, package_frames
 from tests.support.listing import ListService, Rules, rows_at, serving
 from tests.support.scripted_server import always, reply
 from tests.support.scripted_server import serving as serving_bytes
-from tests.support.walk_data import BASE, MALFORMED, WITHOUT_ID, collect, ids_of, read_on, walk
+from tests.support.walk_data import (
+    BASE,
+    DATE,
+    MALFORMED,
+    WITHOUT_ID,
+    collect,
+    ids_of,
+    read_on,
+    walk,
+)
 
 LATER = BASE + 100_000
 PAGE = {"updated_after": "2024-01-01T00:00:00", "updated_before": "2024-02-01T00:00:00"}
@@ -152,6 +161,44 @@ async def test_a_malformed_row_of_a_saturated_second_is_raised_too(
     good = service.ids - service.malformed.keys()
     assert set(found) | set(carried) <= good
     assert len({*found, *carried}) == 3
+
+
+def row(application_id: str, reference: str) -> str:
+    """Return a row as JSON."""
+    return f'{{"application_id":"{application_id}","application_reference_id":{reference},{DATE}}}'
+
+
+@pytest.mark.parametrize("order", ["sound first", "malformed first"])
+async def test_a_malformed_row_does_not_hide_a_sound_one_of_its_id(order: str) -> None:
+    """Whichever comes first on the page, one is yielded and the other is raised."""
+    service = service_of(times=[BASE, BASE + 3])
+    first, second = service.rows
+    both = [row(first, '"loan"'), row(first, "null")]
+    service.malformed = {first: ",".join(both if order == "sound first" else both[::-1])}
+    found: list[str] = []
+    errors: list[DecodeError] = []
+    async with serving(service) as client:
+        await read_on(walk(client, BASE - 1, BASE + 200), found, errors)
+    assert sorted(found) == [first, second]
+    assert [error.subject for error in errors] == [first]
+
+
+@pytest.mark.parametrize("limit", [2, 1_000])
+@pytest.mark.parametrize("victim", range(4))
+async def test_a_malformed_row_with_the_id_of_another_application_does_not_hide_it(
+    limit: int, victim: int
+) -> None:
+    """On one page or on neighbouring ones: every sound row comes once, the other is raised once."""
+    rules = Rules(lower_closed=True, upper_closed=True)
+    service = service_of(times=[BASE + number for number in range(5)], rules=rules)
+    *others, last = service.rows
+    service.malformed = {last: row(others[victim], "null")}
+    found: list[str] = []
+    errors: list[DecodeError] = []
+    async with serving(service) as client:
+        await read_on(walk(client, BASE - 1, BASE + 200, limit=limit), found, errors)
+    assert sorted(found) == sorted(others)
+    assert [error.subject for error in errors] == [others[victim]]
 
 
 async def test_nothing_is_in_flight_after_a_malformed_row() -> None:
