@@ -47,8 +47,9 @@ async def dead_letters(
 ) -> int:
     """List what a poller could not read, and tries again later.
 
-    These are ids of applications, or seconds that hold more than the service can
-    list. Times are the service's. The poller may be running.
+    These are ids of applications, seconds that hold more than the service can
+    list, or parts of the list with a row whose id cannot be read. Times are the
+    service's. The poller may be running.
 
     With --forget, remove those that need no further try, such as applications that
     were deleted, and list what was removed. What is updated later and cannot be
@@ -118,7 +119,7 @@ def _row(letter: "DeadLetter") -> Mapping[str, object]:
     return {
         "application_id": letter.application_id,
         "key": letter.key,
-        "subject": letter.application_id or f"second {window.starts_at.isoformat(' ')}",
+        "subject": _subject(letter),
         "window_after": window.starts_at,
         "window_before": window.ends_at,
         "attempts": letter.attempts,
@@ -127,6 +128,14 @@ def _row(letter: "DeadLetter") -> Mapping[str, object]:
         "next_try_at": letter.next_try_at,
         "reason": letter.reason,
     }
+
+
+def _subject(letter: "DeadLetter") -> str:
+    if letter.application_id is not None:
+        return letter.application_id or "(empty id)"
+    window = letter.window
+    what = "second" if window.before - window.after == 1 else "list from"
+    return f"{what} {window.starts_at.isoformat(' ')}"
 
 
 def _failed(message: str) -> int:

@@ -11,15 +11,17 @@ from base64 import b64decode, b64encode
 from collections.abc import Container, Iterable, Mapping
 from datetime import timedelta, tzinfo
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, TypeGuard, cast
 
 from attrs import evolve, field, frozen
 
 from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
-from income_client.records.dead_letters import DeadLetter
+from income_client.records.dead_letters import DeadLetter, is_second
 from income_client.records.window import EPOCH, Window
 from income_client.settings import invalid
 from income_client.walk.checkpoint import read_checked, write_checked
+from income_client.walk.windows import Intervals
 from income_client.wire.times import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -236,7 +238,7 @@ class DeadLetters:
     @property
     def seconds(self) -> tuple[Window, ...]:
         """The seconds that hold more rows than can be asked for."""
-        return tuple(one.window for one in self._letters.values() if one.application_id is None)
+        return tuple(window for window in self._windows if is_second(window))
 
     @property
     def unsaved(self) -> tuple[DeadLetter, ...]:
@@ -252,6 +254,33 @@ class DeadLetters:
     def resolved(self) -> tuple[str, ...]:
         """Keys of those that the store may lose once what was read is delivered."""
         return tuple(self._resolved)
+
+    @property
+    def _windows(self) -> list[Window]:
+        return [one.window for one in self._letters.values() if one.application_id is None]
+
+    def windows_around(self, window: Window) -> list[Window]:
+        """Return the windows of the dead letters about a row without an id, listed in a window.
+
+        Each poll lists the last seconds again, in another window. So the latest dead letter is
+        about the row where they hold the window already; else it is extended, up to an hour, or
+        there is a new one for what they do not hold.
+        """
+        # A dead letter of a single second says that it is saturated.
+        window = Window(window.after, max(window.before, window.after + 2))
+        known = [one for one in self._windows if not is_second(one)]
+        known.sort(key=attrgetter("after"))
+        gaps = Intervals(known).gaps(window)
+        if not gaps:
+            return [one for one in known if one.after < window.before][-1:]
+        found = []
+        for gap in gaps:
+            ends_there = [one for one in known if one.before == gap.after <= one.after + _HOUR]
+            after = max((one.after for one in ends_there), default=gap.after)
+            if gap.before > after + _HOUR:
+                after = gap.after
+            found.append(Window(after, max(gap.before, after + 2)))
+        return found
 
     def due(self, now: int, *, most: int) -> list[DeadLetter]:
         """Return those to be tried again, the most overdue first."""

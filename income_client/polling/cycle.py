@@ -32,7 +32,7 @@ from income_client.errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from income_client.records.dead_letters import key_of_application, key_of_second
+from income_client.records.dead_letters import is_second, key_of_application, key_of_window
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.planner import WalkPlanner
@@ -42,7 +42,7 @@ from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
 from .checkpoint import DeadLetters, Progress, reason_of
-from .reading import PollSource, Versioned, key_of, updated_at
+from .reading import PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
 from .status import Monitor
 
@@ -53,6 +53,7 @@ _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
 _ATTEMPTS_IF_CERTAIN: Final = 2
 _ATTEMPTS_IF_LATE: Final = 1
 _ATTEMPTS: Final = 3
+_NAMELESS: Final = "DecodeError: a row of the list without an id"
 _OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
 
 _DAY: Final = 86_400
@@ -115,6 +116,8 @@ class Poll:
         self._rows: deque[Row] = deque()
         self._due_seconds: list[Window] | None = None
         self._second: Window | None = None
+        self._nameless: str | None = None
+        """Why a row has no id that the window of a dead letter holds, which is tried again."""
         self.has_read: bool = False
         """Whether the records read last were given by the service, some of them at least."""
 
@@ -206,9 +209,9 @@ class Poll:
 
     def _open(self, page: Delivery) -> None:
         self._page = page
-        # A sound row and a malformed one may have the same id.
-        ids = dict.fromkeys(row.application_id for row in page.page.applications)
-        rows = [Row(application_id, page.covers) for application_id in ids]
+        rows = [Row(application_id, page.covers) for application_id in ids_on(page.page)]
+        if nameless := nameless_on(page.page):
+            self._put_nameless(page.covers, f"{_NAMELESS} ({nameless[0].error.message})")
         # What is new first: the others are probably as they were.
         progress = self._state.progress
         self._rows.extend(
@@ -228,7 +231,7 @@ class Poll:
         """Move the checkpoint over all that is done without a gap."""
         listing, letters = self._listing, self._state.letters
         for window in listing.saturated:
-            if key_of_second(window) not in letters:
+            if key_of_window(window) not in letters:
                 self._put_second(window, _OVERFULL)
         done = Intervals([*listing.covered, *listing.saturated])
         start = listing.bounds.after
@@ -284,8 +287,7 @@ class Poll:
             answer = await self._schedule.unless_stopped(asked)
         except InvalidRequestError:
             return []
-        listed = [row.application_id for row in answer.page.applications]
-        return [one for one in listed if one not in ids][:_WITNESSES]
+        return [one for one in ids_on(answer.page) if one not in ids][:_WITNESSES]
 
     def _is_new(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
         """Take a version that was read; return whether it is new."""
@@ -329,6 +331,7 @@ class Poll:
         if not self._due_seconds:
             return False
         self._second = second = self._due_seconds.pop()
+        self._nameless = None
         bounds = Bounds(second.after - 1, second.before)
         self._planner = WalkPlanner(bounds, limit=self._source.limit, walkers=1)
         return True
@@ -346,12 +349,22 @@ class Poll:
                 self._rows.append(Row(letter.application_id, letter.window, is_letter=True))
 
     def _judge(self, second: Window) -> None:
-        """Note whether a second that was saturated still is."""
+        """Note whether a second still is saturated, or a row of a window still has no id."""
         self._second = None
-        if self._planner.saturated:
-            self._put_second(second, _OVERFULL, is_retry=True)
+        overfull = _OVERFULL if self._planner.saturated else None
+        reason = overfull if is_second(second) else self._nameless
+        if reason is not None:
+            self._put_second(second, reason, is_retry=True)
         else:
-            self._state.letters.resolve(key_of_second(second))
+            self._state.letters.resolve(key_of_window(second))
+
+    def _put_nameless(self, window: Window, reason: str) -> None:
+        """Note that a page of a window holds a row without an id."""
+        if self._second is not None and not is_second(self._second):
+            self._nameless = reason
+            return
+        for part in self._state.letters.windows_around(window):
+            self._put_second(part, reason)
 
     def _put_second(self, second: Window, reason: str, *, is_retry: bool = False) -> None:
         letters = self._state.letters

@@ -5,8 +5,7 @@ digest. Addresses are left out of it, since signed ones change with each reply, 
 order of an object's members and that of documents.
 
 A poller needs no more of a row than its id: a row that is not what the contract says does not
-hold up the applications of the others. A page whose bounds cannot be read, or of which a row
-has no id, is an error.
+hold up the applications of the others. A page whose bounds cannot be read is an error.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeGuard, TypeVar
 
 import msgspec
 from attrs import define, field, frozen
@@ -25,7 +24,7 @@ from income_client.http import endpoints
 from income_client.http.endpoints import LARGEST_LIMIT, Request, Response
 from income_client.http.replies import read_reply, read_rows
 from income_client.http.session import SessionManager
-from income_client.records.applications import Application, ApplicationPage
+from income_client.records.applications import Application, ApplicationPage, ApplicationSummary
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.walk.paginator import ask_page, ask_present
 from income_client.walk.windows import Answer, Bounds
@@ -56,11 +55,22 @@ _NO_ADDRESSES: Final = frozenset(
 
 def read_page(request: Request, response: Response) -> ApplicationPage:
     """Read a page of the list for the ids of its rows (section 2.1)."""
-    page = read_rows(request, response, keep_extra=False)
-    for row in page.applications:
-        if isinstance(row, MalformedRow) and not row.has_id:
-            raise row.error
-    return page
+    return read_rows(request, response, keep_extra=False)
+
+
+def ids_on(page: ApplicationPage) -> tuple[str, ...]:
+    """Return the ids on a page, each once: a sound row and a malformed one may have the same."""
+    named = (row for row in page.applications if not _is_nameless(row))
+    return tuple(dict.fromkeys(row.application_id for row in named))
+
+
+def nameless_on(page: ApplicationPage) -> list[MalformedRow]:
+    """Return the rows of a page without an id that can be read."""
+    return [row for row in page.applications if _is_nameless(row)]
+
+
+def _is_nameless(row: ApplicationSummary) -> TypeGuard[MalformedRow]:
+    return isinstance(row, MalformedRow) and not row.has_id
 
 
 @frozen

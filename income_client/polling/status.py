@@ -18,7 +18,7 @@ from income_client.events import (
     RecordDelivered,
 )
 from income_client.instrumentation import Instrumentation
-from income_client.records.dead_letters import DeadLetter
+from income_client.records.dead_letters import DeadLetter, is_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH, Window
 
@@ -212,6 +212,9 @@ def _log_dead_letter(letter: DeadLetter, *, is_new: bool) -> None:
     if letter.application_id is None:
         second = letter.window.starts_at.isoformat()
         fault = f"the second {second} of the list could not be read completely"
+        if not is_second(letter.window):
+            second = None
+            fault = f"a row of the list in {letter.window} could not be read"
     outcome = "became a dead letter" if is_new else "remains a dead letter"
     _LOGGER.log(
         logging.WARNING if is_new else logging.INFO,

@@ -14,7 +14,7 @@ _MOST_DOUBLINGS: Final = 12
 
 @frozen(kw_only=True)
 class DeadLetter:
-    """An application, or a second of the list, that a poller listed and could not read.
+    """What a poller listed and could not read: an application, or a part of the list.
 
     >>> from income_client import Window
     >>> letter = DeadLetter(
@@ -32,7 +32,8 @@ class DeadLetter:
     """
 
     application_id: str | None
-    """Which application; None for a second that holds more rows than can be asked for."""
+    """Which application; None for a second that holds more rows than can be asked for, and for
+    a longer window in which a row without an id is listed."""
     window: Window
     """Where the list showed it."""
     reason: str
@@ -48,7 +49,7 @@ class DeadLetter:
     def key(self) -> str:
         """Identifies it among the dead letters of a poller."""
         if self.application_id is None:
-            return key_of_second(self.window)
+            return key_of_window(self.window)
         return key_of_application(self.application_id)
 
     @property
@@ -65,6 +66,11 @@ def key_of_application(application_id: str) -> str:
     return f"application:{application_id}"
 
 
-def key_of_second(second: Window) -> str:
-    """Return the key of the dead letter about a second of the list."""
-    return f"window:{second.after}"
+def key_of_window(window: Window) -> str:
+    """Return the key of the dead letter about a second of the list, or about a longer window."""
+    return f"{'window' if is_second(window) else 'rows'}:{window.after}"
+
+
+def is_second(window: Window) -> bool:
+    """Return whether a window of a dead letter is a saturated second; others are longer."""
+    return window.before - window.after == 1

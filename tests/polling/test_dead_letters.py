@@ -3,12 +3,13 @@
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError, NotFoundError, PayloadFault
 from income_client.polling.checkpoint import DeadLetters, reason_of
-from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
+from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window
 from income_client.wire.times import LAST_SECOND
 
@@ -95,7 +96,7 @@ def test_letters_of_the_store_are_known_and_need_not_be_saved() -> None:
     put(before, None)
     letters = DeadLetters(before.unsaved)
     assert KEY in letters
-    assert key_of_second(WINDOW) in letters
+    assert key_of_window(WINDOW) in letters
     assert ids(letters.unsaved) == []
     assert ids(letters.due(NOW + 120, most=9)) == ["a", None]
     put(letters, "a", attempts=1, now=NOW + 120)
@@ -140,7 +141,7 @@ def test_a_store_that_is_told_has_what_is_dead_and_nothing_else(
     letters = DeadLetters()
     stored: dict[str, DeadLetter] = {}
     for step, one in [*drawn, ("save", None)]:
-        key = key_of_second(WINDOW) if one is None else key_of_application(one)
+        key = key_of_window(WINDOW) if one is None else key_of_application(one)
         match step:
             case "put":
                 put(letters, one)
@@ -175,3 +176,26 @@ def test_at_the_end_of_the_calendar_nothing_is_due() -> None:
     letters = DeadLetters()
     letters.put("a", Window(0, 1), "x", attempts=1, now=LAST_SECOND)
     assert letters.due(LAST_SECOND, most=1) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "shown", "expected"),
+    [
+        ([], (500, 600), [(500, 600)]),
+        ([], (500, 500), [(500, 502)]),
+        ([(500, 501)], (500, 501), [(500, 502)]),
+        ([(500, 600)], (550, 600), [(500, 600)]),
+        ([(500, 600)], (590, 610), [(500, 610)]),
+        ([(500, 4090)], (4080, 4110), [(4090, 4110)]),
+        ([(500, 600), (700, 800)], (550, 900), [(500, 700), (700, 900)]),
+        ([(500, 600), (600, 700)], (550, 650), [(600, 700)]),
+    ],
+)
+def test_windows_of_rows_without_an_id_leave_no_second_out(
+    known: list[tuple[int, int]], shown: tuple[int, int], expected: list[tuple[int, int]]
+) -> None:
+    """Where dead letters hold some of it, the others are extended or new, an hour at most."""
+    letters = DeadLetters()
+    for edges in known:
+        letters.put(None, Window(*edges), "invented", attempts=1, now=900)
+    assert letters.windows_around(Window(*shown)) == [Window(*edges) for edges in expected]

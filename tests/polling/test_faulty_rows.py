@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from income_client.errors import DecodeError, IncomeClientError, ServerError
 from income_client.http.endpoints import Response, list_applications
 from income_client.http.replies import read_reply
-from income_client.polling.reading import read_page
+from income_client.polling.reading import ids_on, nameless_on, read_page
 from income_client.records.applications import ApplicationPage
 from tests.support.payloads import text_of
 from tests.support.session import outcome_of
@@ -109,12 +109,14 @@ def test_a_page_whose_own_extra_is_refused_keeps_its_rows() -> None:
 
 
 @pytest.mark.parametrize("row", NO_ROWS)
-def test_a_row_without_an_id_settles_nothing(row: Any) -> None:
-    """A page that hides an application is not taken for a whole one."""
-    error = error_of({**BOUNDS, "applications": [GOOD, row]})
-    assert isinstance(error, DecodeError)
-    assert not error.retryable
-    assert "list_applications: $.applications[1]" in error.message
+def test_a_row_without_an_id_hides_no_other(row: Any) -> None:
+    """It counts as a row of the page, gives no id, and its error shows nothing of it."""
+    page = page_of({**BOUNDS, "applications": [row, GOOD]})
+    assert len(page.applications) == 2
+    assert ids_on(page) == ("app-1",)
+    (nameless,) = nameless_on(page)
+    assert nameless.error.message.startswith("list_applications: $.applications[0]")
+    assert CANARY not in repr(nameless.error) + repr(nameless.error.__dict__)
 
 
 BAD_ROW = GOOD | {"application_date": None}

@@ -22,7 +22,8 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.emulator.times import http_date, stamp
-from income_client.records.window import EPOCH
+from income_client.polling.checkpoint import DeadLetters
+from income_client.records.window import EPOCH, Window
 from income_client.testing import JumpingClock
 from tests.support.pollers import pages_of
 from tests.support.polling import Scene, first, rest, scene
@@ -187,6 +188,81 @@ async def test_a_saturated_second_is_reported_and_not_raised() -> None:
             place.service.advance(4000)
             assert hidden <= set(ids_of(await rest(place.poll())))
         assert await place.letters() == []
+
+
+def spoiled(place: Scene, row: Any, **fault: Any) -> Fault:
+    """Return a fault that shows the first two applications and a row that is none."""
+    page = {
+        "updated_after": "2026-06-30T11:59:59",
+        "updated_before": "2026-06-30T12:00:10",
+        "applications": [
+            *({"application_id": one, **ROW} for one in place.ids[:2]),
+            row,
+        ],
+    }
+    body = json.dumps(page).encode()
+    return Fault("body", body=body, path="/v1/income/applications", **fault)
+
+
+ROW: Final = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
+
+
+@pytest.mark.parametrize("row", [None, ROW, {**ROW, "application_id": None}, "invented"])
+async def test_a_row_without_an_id_does_not_hold_up_the_others(row: Any) -> None:
+    """It is a dead letter without an id, which polls of the same seconds do not repeat."""
+    async with scene() as place:
+        place.touch(0, 1)
+        place.service.faults.add(spoiled(place, row, times=3))
+        place.service.advance(10)
+        poller = place.poll()
+        assert ids_of(await rest(poller)) == sorted(place.ids[:2])
+        for _ in range(2):
+            place.service.advance(10)
+            assert await rest(place.poll()) == []
+        (letter,) = await place.store.dead_letters("default")
+        assert letter.application_id is None
+        assert letter.key == f"rows:{letter.window.after}"
+        assert letter.window.after <= NOW < letter.window.before
+        assert letter.reason.startswith(
+            "DecodeError: a row of the list without an id (list_applications: $.applications[2]"
+        )
+        assert "invented" not in letter.reason
+        assert poller.status.failures == 0
+        assert poller.status.saturated == ()
+        assert poller.status.dead_letters == 1
+
+
+async def test_a_row_without_an_id_is_looked_for_again() -> None:
+    """Its dead letter stays while the list shows it, and is resolved once the list does not."""
+    async with scene() as place:
+        place.touch(0, 1)
+        place.service.faults.add(spoiled(place, None))
+        place.service.advance(10)
+        await rest(place.poll())
+        place.service.advance(4000)
+        place.service.faults.add(spoiled(place, None, skip=1))
+        await rest(place.poll())
+        (letter,) = await place.store.dead_letters("default")
+        assert letter.attempts == 2
+        place.service.advance(4000)
+        await rest(place.poll())
+        assert await place.letters() == []
+
+
+async def test_a_row_without_an_id_in_a_saturated_second_has_a_dead_letter_of_its_own() -> None:
+    """Neither takes the place of the other, and each is forgotten by its own key."""
+    async with scene() as place:
+        place.touch(0, 1)
+        second = Window(NOW, NOW + 1)
+        letters = DeadLetters()
+        for window in (second, *letters.windows_around(second)):
+            letters.put(None, window, "invented", attempts=1, now=NOW)
+        assert [letter.key for letter in letters.unsaved] == [f"window:{NOW}", f"rows:{NOW}"]
+        assert letters.seconds == (second,)
+        await place.store.save("default", "{}", version=0, dead_letters=letters.unsaved)
+        assert await place.store.forget("default", [f"rows:{NOW}"]) == (f"rows:{NOW}",)
+        (left,) = await place.store.dead_letters("default")
+        assert left.window == second
 
 
 async def test_an_unreadable_list_holds_the_checkpoint_back() -> None:

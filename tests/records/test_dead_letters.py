@@ -6,7 +6,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_second
+from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window
 
 NOON = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
@@ -37,7 +37,7 @@ def test_no_two_subjects_have_one_key(one: str, two: str, first: int, second: in
 def test_an_application_of_an_empty_id_is_no_second() -> None:
     """Only the absence of an id makes a letter one about the list."""
     assert letter("").key == key_of_application("")
-    assert letter(None).key == key_of_second(Window(5, 6))
+    assert letter(None).key == key_of_window(Window(5, 6))
 
 
 def test_a_letter_is_a_value() -> None:
