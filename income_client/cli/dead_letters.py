@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from income_client import ConfigurationError
 
 from .exit_status import ExitStatus
-from .output import counted, say
+from .output import check_is_no_output, counted, say
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ async def dead_letters(
         output: Format of the output.
         quiet: Print ids of applications only, one a line.
     """
+    check_is_no_output(store, "--store")
     checkpoints = _existing(store)
     if checkpoints is None:
         return _failed(f"there is no store at {store}")

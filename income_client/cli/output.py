@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from income_client import IncomeClientError
+from income_client import ConfigurationError, IncomeClientError
 
 if TYPE_CHECKING:
     from income_client import ApplicationRecord
@@ -139,6 +140,29 @@ def _ends_in_mid_line(descriptor: int) -> bool:
             file.seek(-1, os.SEEK_END)
             return file.read() != b"\n"
     except OSError:  # among them that of an empty file
+        return False
+
+
+def check_is_no_output(file: Path, option: str) -> None:
+    """Refuse a file that the shell has standard output or standard error write to."""
+    if _is_on(1, file):
+        stream = "standard output"
+    elif _is_on(2, file):
+        stream = "standard error"
+    else:
+        return
+    if _is_on(2, file):
+        # The message itself must not be written there.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+    raise ConfigurationError(f"{option}: {stream} is written to this very file")
+
+
+def _is_on(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except OSError:  # it is not there, or the stream is closed
         return False
 
 

@@ -35,7 +35,15 @@ from income_client import (
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import NOW, Moment, Seconds, Switch, When, span_between
-from .output import OutputLines, counted, duration, inert, say, without_addresses
+from .output import (
+    OutputLines,
+    check_is_no_output,
+    counted,
+    duration,
+    inert,
+    say,
+    without_addresses,
+)
 from .progress import StatusLine, filter_log
 from .rows import AlignedLines
 from .signals import StopSignals
@@ -113,6 +121,7 @@ async def poll(
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")
+    check_is_no_output(store, "--store")
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(is_said_by_watch)

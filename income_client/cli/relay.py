@@ -20,7 +20,7 @@ from income_client import (
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import Seconds, Switch, When
-from .output import say
+from .output import check_is_no_output, say
 from .poll import (
     Watch,
     check_name,
@@ -102,8 +102,12 @@ async def relay(
     """
     if creds is not None and not creds.is_file():
         raise IncomeClientError(f"--creds: there is no file {creds}")
-    if (store is None) == (bucket is None):
+    if store is None and bucket is None:
         raise ConfigurationError("one of --store and --bucket must be given")
+    if store is not None and bucket is not None:
+        raise ConfigurationError("only one of --store and --bucket can be given")
+    if store is not None:
+        check_is_no_output(store, "--store")
     try:
         from income_client.engines import nats as engine
         from income_client.engines import relay as engine_relay

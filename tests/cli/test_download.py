@@ -601,3 +601,13 @@ def test_a_name_cannot_act_on_the_terminal(name: str, download: Download) -> Non
     assert "[red]doc" in text or not name.startswith("[red]")
     assert "d" * 60 not in text
     assert not any(each in text for each in ("\x1b[2J", "\x07", "\u202e"))
+
+
+def test_the_manifest_is_no_place_for_the_output(download: Download) -> None:
+    """Paths in between its lines would spoil it: nothing is sent."""
+    download()
+    listed, before = download.manifest.read_bytes(), len(download.service.requests)
+    ran = download(stdout=download.manifest)
+    assert ran.status == 2
+    assert "--to: standard output is written to this very file" in ran.stderr
+    assert (download.manifest.read_bytes(), len(download.service.requests)) == (listed, before)

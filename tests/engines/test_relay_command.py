@@ -121,7 +121,7 @@ def test_an_event_can_hold_the_record(relay: Relay) -> None:
     ("arguments", "status", "said"),
     [
         ((), 2, "one of --store and --bucket"),
-        (("--store", "a", "--bucket", "b"), 2, "one of --store and --bucket"),
+        (("--store", "a", "--bucket", "b"), 2, "only one of --store and --bucket"),
         (("--bucket", "nothing"), 1, "there is no bucket nothing"),
         (("--bucket", "a.b"), 2, "--bucket"),
         (("--store", "a.db", "--payload", "all"), 2, "--payload"),

@@ -137,6 +137,7 @@ class Cli:
         env: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None,
         stdout: int | Path | None = None,
+        stderr: Path | None = None,
         terminal: Terminal | None = None,
         piped: bool = False,
         during: Callable[[Running], object] | None = None,
@@ -148,6 +149,7 @@ class Cli:
             env: variables besides those of the service; an empty one is not set.
             stdin: what is piped into it, or typed where there is a terminal; else nothing.
             stdout: descriptor or file of standard output, in place of a pipe or a terminal.
+            stderr: file of standard error, likewise.
             terminal: what stands for a person's terminal; pipes unless given.
             piped: whether standard output is a pipe although there is a terminal.
             during: called in another thread while it runs; it must end by itself after that.
@@ -155,10 +157,8 @@ class Cli:
         assert threading.current_thread() is threading.main_thread()
         variables = self._variables(env or {})
         with ExitStack() as stack:
-            if isinstance(stdout, Path):
-                stdout = os.open(stdout, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-                stack.callback(os.close, stdout)
-            streams = Streams(terminal, stdout=stdout, piped=piped)
+            outputs = [_appending(one, stack) for one in (stdout, stderr)]
+            streams = Streams(terminal, stdout=outputs[0], stderr=outputs[1], piped=piped)
             stack.callback(streams.ended, 0)
             if stdin:
                 streams.feed(stdin.encode() if isinstance(stdin, str) else stdin)
@@ -183,6 +183,14 @@ class Cli:
         settings = {} if self._service is None else self._service.environment
         together = {**usual, "LANG": "C.UTF-8", **settings, **more}
         return {name: text for name, text in together.items() if text}
+
+
+def _appending(output: int | Path | None, stack: ExitStack) -> int | None:
+    """Return the descriptor of an output; a file is opened as a shell does for ``>>``."""
+    if isinstance(output, Path):
+        output = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        stack.callback(os.close, output)
+    return output
 
 
 def _status_on(descriptors: tuple[int, ...], running: Running, variables: Mapping[str, str]) -> int:

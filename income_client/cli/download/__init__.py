@@ -51,7 +51,14 @@ from income_client.cli.options import (
     overfull,
     span_between,
 )
-from income_client.cli.output import OutputLines, counted, printable, reason_of, say
+from income_client.cli.output import (
+    OutputLines,
+    check_is_no_output,
+    counted,
+    printable,
+    reason_of,
+    say,
+)
 from income_client.cli.progress import Bars
 from income_client.cli.rows import QuietOption
 from income_client.cli.signals import Stoppable, StopSignals
@@ -153,6 +160,7 @@ async def download(
         connection: The service.
     """
     _check(applications, updated_after, updated_before)
+    check_is_no_output(to / MANIFEST, "--to")
     async with connect(
         connection,
         downloads=_policy(allow_host, allow_private_networks=allow_private_networks),
