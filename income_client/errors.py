@@ -193,6 +193,8 @@ class DecodeError(IncomeClientError):
         faults: every fault of the payload; of a malformed row, those of the row.
         subject: id of the application whose row of a list is malformed; None if its id cannot
             be read, and for everything but a row.
+        is_row: whether it is about one malformed row of a list, behind which the walk continues
+            when it is iterated again.
     """
 
     _SHOWN = 5
@@ -203,6 +205,7 @@ class DecodeError(IncomeClientError):
         super().__init__(shown + (f"; and {more} more" if more > 0 else ""), **facts)
         self.faults = faults
         self.subject: str | None = None
+        self.is_row: bool = False
 
 
 class SaturatedWindowError(IncomeClientError):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 from rich.text import Text
 
+from income_client import DecodeError
+
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
@@ -14,6 +16,7 @@ from .options import (
     Moment,
     When,
     overfull,
+    pages_of,
     service_time,
     span_between,
 )
@@ -48,7 +51,7 @@ async def applications(
     without the time of the update; the command application shows it.
 
     The output is a table on a terminal and JSON lines elsewhere. Exits with 1 if
-    a second holds more applications than the service can list.
+    a second holds more applications than the service can list, or a row is malformed.
 
     Example: income-client applications --updated-after 7d
 
@@ -64,27 +67,31 @@ async def applications(
     alone = COLUMNS[0].key if quiet else None
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
     progress = _Progress(line, has_beginning=updated_after not in (None, Moment()))
+    malformed: list[DecodeError] = []
     try:
         async with connect(connection, on_event=progress.take) as client:
             span = await span_between(client, updated_after, updated_before)
             walk = client.list_applications(span.after, span.before, on_saturated="report")
             with rows:
                 if limit is None or not await _write_page(client, span, rows, limit):
-                    await _write_all(walk, rows, limit)
+                    await _write_all(walk, malformed, rows, limit)
     finally:
         line.stop()
     for window in walk.saturated:
         say(overfull(window))
     if not rows.rows and not quiet:
         say("no application was updated in that period")
-    return ExitStatus.FAILED if walk.saturated else ExitStatus.DONE
+    return ExitStatus.FAILED if walk.saturated or malformed else ExitStatus.DONE
 
 
 async def _write_page(client: "IncomeClient", span: Bounds, rows: RowWriter, limit: int) -> bool:
     """Write as many rows as are wanted if a single page has them; else write none."""
     if limit > _MOST_ON_A_PAGE:
         return False
-    page = await client.get_application_page(span.after, span.before, limit)
+    try:
+        page = await client.get_application_page(span.after, span.before, limit)
+    except DecodeError:
+        return False  # the walk has the good rows
     # A service may apply other bounds than those requested.
     begins_inside = span.after is None or service_time(span.after) <= page.updated_after
     ends_inside = span.before is None or page.updated_before <= service_time(span.before, up=True)
@@ -96,8 +103,10 @@ async def _write_page(client: "IncomeClient", span: Bounds, rows: RowWriter, lim
     return True
 
 
-async def _write_all(walk: "ApplicationPaginator", rows: RowWriter, limit: int | None) -> None:
-    async with aclosing(walk), aclosing(walk.pages()) as pages:
+async def _write_all(
+    walk: "ApplicationPaginator", malformed: list[DecodeError], rows: RowWriter, limit: int | None
+) -> None:
+    async with aclosing(walk), aclosing(pages_of(walk, malformed)) as pages:
         async for page in pages:
             for summary in page.applications:
                 write_summary(summary, rows)

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from rich.filesize import decimal
 
 import income_client
-from income_client import ConfigurationError, IncomeClientError
+from income_client import ConfigurationError, DecodeError, IncomeClientError
 
 from .connection import Connection, is_of_the_account, made_ready
 from .exit_status import ExitStatus
@@ -29,6 +29,7 @@ from .options import (
     Switch,
     When,
     overfull,
+    pages_of,
     read_moment,
     service_time,
 )
@@ -198,8 +199,8 @@ def _text_of(bound: Moment | None, *, up: bool = False) -> str | None:
     return bound.text if bound.at is None else service_time(bound.at, up=up).isoformat()
 
 
-_Pages = asyncio.Queue[tuple[list[str], str] | None]
-"""The ids on each page, with the walk's checkpoint before it; None after the last."""
+_Pages = asyncio.Queue[tuple[list[str], str | None] | None]
+"""The ids on each page, with the walk's checkpoint before it if it counts; None after the last."""
 
 
 class _StoppedError(Exception):
@@ -225,6 +226,8 @@ class _Export:
         self._began_at = monotonic()
         self._lines: dict[str, bytes] = {}
         self._missing: dict[str, str] = {}
+        self._malformed: list[DecodeError] = []
+        """Rows of the list, which the next run asks for again."""
         self._asked_for = self._taken = self._failures_in_a_row = 0
         self._checkpoint: str | None = part.fact("checkpoint")
         self._checkpoints: deque[tuple[int, str]] = deque()
@@ -287,14 +290,20 @@ class _Export:
         span = json.loads(part.fact("span"))
         saturated = await self._read(span["updated_after"], span["updated_before"], concurrency)
         missing = part.missing()
-        lost = _lost(len(missing), len(saturated))
+        lost = _lost(len(missing), len(self._malformed), len(saturated))
         if lost and not allow_missing:
             raise IncomeClientError(f"not exported, as {lost}; --allow-missing exports the rest")
         manifest = {
             **self._request,
             **span,
             "whole": not lost,
-            "missing": [{"application_id": one, "reason": why} for one, why in missing.items()],
+            "missing": [
+                {"application_id": one, "reason": why}
+                for one, why in (
+                    *missing.items(),
+                    *((error.subject, str(error)) for error in self._malformed),
+                )
+            ],
             "saturated_seconds": [second.starts_at.isoformat() for second in saturated],
             "format": format_,
             "records": part.records,
@@ -391,7 +400,8 @@ class _Export:
         try:
             while (found := await pages.get()) is not None:
                 page, checkpoint = found
-                self._checkpoints.append((self._asked_for, checkpoint))
+                if checkpoint is not None:
+                    self._checkpoints.append((self._asked_for, checkpoint))
                 for one in self._part.new(page):
                     self._asked_for += 1
                     yield one
@@ -399,7 +409,8 @@ class _Export:
         finally:
             task.cancel()
             await asyncio.wait((task,))
-        self._checkpoints.append((self._asked_for, walk.checkpoint))
+        if not self._malformed:
+            self._checkpoints.append((self._asked_for, walk.checkpoint))
 
     async def _list(
         self, walk: "ApplicationPaginator", begins: datetime, ends: datetime, to: "_Pages"
@@ -407,7 +418,7 @@ class _Export:
         """List ahead of what is read, as narrow windows need many calls."""
         first, listed = ends, self._part.records
         try:
-            async with aclosing(walk.pages()) as pages:
+            async with aclosing(pages_of(walk, self._malformed)) as pages:
                 async for page in pages:
                     # Nothing was updated before it was applied for: the years before do not count.
                     first = min([first, *(row.application_date for row in page.applications)])
@@ -417,7 +428,8 @@ class _Export:
                         self._share_of_one = max(0.0, 1 - left / (ends - first)) / listed
                     listed += len(page.applications)
                     ids = [row.application_id for row in page.applications]
-                    await to.put((ids, walk.checkpoint))
+                    # A checkpoint behind a malformed row would hide it from the next run.
+                    await to.put((ids, None if self._malformed else walk.checkpoint))
         except Exception:
             await to.put(None)
             raise
@@ -492,10 +504,12 @@ def _option(name: str, value: Any) -> str:
             return f"--{option} {value}"
 
 
-def _lost(applications: int, seconds: int) -> str:
+def _lost(applications: int, rows: int, seconds: int) -> str:
     parts = []
     if applications:
         parts.append(f"{counted(applications, 'application')} could not be read")
+    if rows:
+        parts.append(f"{counted(rows, 'row')} of the list could not be read")
     if seconds:
         parts.append(f"{counted(seconds, 'second')} could not be listed whole")
     return " and ".join(parts)

@@ -16,13 +16,14 @@ from cyclopts import ArgumentCollection, Parameter, Token, UnknownOptionError
 from cyclopts.types import NonNegativeFloat
 from cyclopts.validators import Number
 
-from income_client import ConfigurationError, IncomeClientError
+from income_client import ConfigurationError, DecodeError, IncomeClientError
 
-from .output import reason_of
+from .output import reason_of, say
 
 if TYPE_CHECKING:
     from income_client import (
         ApplicationDocuments,
+        ApplicationPage,
         ApplicationPaginator,
         DocumentEntry,
         IncomeClient,
@@ -230,6 +231,8 @@ class Chosen:
         self._changed = changed
         self._on_known = on_known
         self._seen = set(self._named)
+        self.malformed: list[DecodeError] = []
+        """Rows of the walk that could not be read."""
         self._report(is_all=changed is None and not self._has_input)
 
     @property
@@ -247,9 +250,11 @@ class Chosen:
                     if self._is_new(one):
                         yield one
         if self._changed is not None:
-            async for row in self._changed:
-                if self._is_new(row.application_id):
-                    yield row.application_id
+            async with aclosing(pages_of(self._changed, self.malformed)) as pages:
+                async for page in pages:
+                    for row in page.applications:
+                        if self._is_new(row.application_id):
+                            yield row.application_id
         self._report(is_all=True)
 
     def _is_new(self, one: str) -> bool:
@@ -261,6 +266,24 @@ class Chosen:
 
     def _report(self, *, is_all: bool) -> None:
         self._on_known(len(self._seen), is_all)
+
+
+async def pages_of(
+    walk: "ApplicationPaginator", malformed: list[DecodeError]
+) -> "AsyncGenerator[ApplicationPage, None]":
+    """Yield the pages of a walk; say which rows are malformed, and add their errors to the list."""
+    is_over = False
+    while not is_over:
+        try:
+            async with aclosing(walk.pages()) as pages:
+                async for page in pages:
+                    yield page
+            is_over = True
+        except DecodeError as error:
+            if not error.is_row:  # a whole page would be asked for again and again
+                raise
+            malformed.append(error)
+            say(str(error))
 
 
 def overfull(second: "Window") -> str:

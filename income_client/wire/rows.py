@@ -77,6 +77,7 @@ def _row(place: int, row: Any) -> ApplicationSummary:
     has_id = isinstance(found, str)
     application_id = str(found) if has_id else ""
     error = DecodeError(faults)
+    error.is_row = True
     if has_id and application_id.isprintable() and 0 < len(application_id) <= _LONGEST_SHOWN:
         error.subject = application_id
         error.message = f"application {application_id}: {error.message}"

@@ -10,7 +10,10 @@ import pytest
 
 from income_client import IncomeClient
 from income_client.testing import LoopRunner
+from tests.support.beside import beside
 from tests.support.cli import Cli
+from tests.support.fronts import changing
+from tests.support.malformed import malformed_rows
 from tests.support.served import ids_in
 from tests.support.streams import Terminal
 
@@ -43,6 +46,28 @@ def test_a_saturated_second_is_reported(shell: Cli) -> None:
     assert "2026-06-01T08:30:00" in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert len(set(ran.lines)) == 1050
+
+
+@pytest.mark.parametrize("more", [(), ("--limit", "3")], ids=["all", "limited"])
+def test_malformed_rows_are_reported_and_hide_no_other(more: tuple[str, ...], shell: Cli) -> None:
+    """The others are listed, they are named in a line each, and the status is 1."""
+    *two, other = shell.service.ids
+    with malformed_rows(shell.service, *two) as row:
+        ran = shell("applications", "-q", *more, env=row.env)
+    assert (ran.status, ran.lines, ran.stderr.count("\n")) == (1, [other], 2)
+    assert all(f"application {one}: " in ran.stderr for one in two)
+
+
+def test_a_malformed_page_ends_it(shell: Cli) -> None:
+    """What is wrong with the whole page is the same each time: it is an error, asked for once."""
+
+    def rename(piece: bytes) -> bytes:
+        return piece.replace(b'"updated_before"', b'"updated_behind"')
+
+    with beside(changing(shell.service.url, replies=rename)) as port:
+        ran = shell("applications", "-q", env={"INCOME_BASE_URL": f"http://127.0.0.1:{port}"})
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "$.updated_before" in ran.stderr
 
 
 @several_pages

@@ -18,7 +18,8 @@ from income_client.testing import IncomeService
 from tests.support.cli import FULL, Cli, Running, when
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above, room_for
-from tests.support.served import documents_of, served
+from tests.support.malformed import malformed_rows
+from tests.support.served import documents_of, ids_in, served
 from tests.support.streams import Terminal, closed_pipe
 
 MiB: Final = 2**20
@@ -611,3 +612,15 @@ def test_the_manifest_is_no_place_for_the_output(download: Download) -> None:
     assert ran.status == 2
     assert "--to: standard output is written to this very file" in ran.stderr
     assert (download.manifest.read_bytes(), len(download.service.requests)) == (listed, before)
+
+
+@pytest.mark.income_service(applications=4)
+def test_malformed_rows_are_reported_and_hide_no_other(download: Download) -> None:
+    """The files of all others come, the rows are named, and the status is 1."""
+    two = download.service.ids[1:3]
+    with malformed_rows(download.service, *two) as row:
+        ran = download("--updated-after", "beginning", env=row.env)
+    assert ran.status == 1
+    assert all(f"application {one}: " in ran.stderr for one in two)
+    listed = set(ids_in(download.manifest.read_text("utf-8")))
+    assert listed == {*download.service.ids} - {*two}

@@ -19,6 +19,7 @@ from tests.support.cli import FULL, Cli
 from tests.support.exporting import Export
 from tests.support.fronts import changing
 from tests.support.limits import no_room_above
+from tests.support.malformed import malformed_rows
 from tests.support.served import served, without_addresses
 from tests.support.streams import Terminal, closed_pipe
 
@@ -155,6 +156,33 @@ def test_an_unreadable_application_keeps_the_file_from_being_made(export: Export
     asked = {each.path.split("/")[4] for each in export.service.requests[before:]
              if "/applications/" in each.path}  # fmt: skip
     assert asked == {one}
+    assert export.ids == sorted(export.service.ids)
+    assert export.manifest["whole"] is True
+
+
+def test_malformed_rows_are_missing_and_hide_no_other(export: Export) -> None:
+    """They are named with status 1 each time, and --allow-missing exports all others."""
+    *two, other = export.service.ids
+    with malformed_rows(export.service, *two) as row:
+        for _ in range(2):
+            ran = export(env=row.env)
+            assert (ran.status, export.left) == (1, {"all.part"})
+            for one in two:
+                assert f"list_applications: application {one}: $.applications[" in ran.stderr
+            assert "not exported, as 2 rows of the list could not be read; " in ran.stderr
+        assert export("--allow-missing", env=row.env).status == 0
+    assert (export.ids, export.manifest["whole"]) == ([other], False)
+    missing = {row["application_id"]: row["reason"] for row in export.manifest["missing"]}
+    assert sorted(missing) == sorted(two)
+    assert all("application_date" in reason for reason in missing.values())
+
+
+def test_a_malformed_row_is_asked_for_again(export: Export) -> None:
+    """Once the service has mended it, the same command exports everything."""
+    with malformed_rows(export.service, export.service.ids[1]) as row:
+        assert export(env=row.env).status == 1
+        row.is_mended = True
+        assert export(env=row.env).status == 0
     assert export.ids == sorted(export.service.ids)
     assert export.manifest["whole"] is True
 

@@ -73,6 +73,7 @@ async def test_the_error_names_the_row_and_not_its_value(kind: str) -> None:
     else:
         assert error.subject == malformed
         assert error.message == f"list_applications: application {malformed}: {fault}"
+        assert error.is_row
 
 
 async def test_each_malformed_row_is_raised_once() -> None:

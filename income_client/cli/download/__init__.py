@@ -269,7 +269,7 @@ class _Run:
     @property
     def is_complete(self) -> bool:
         """Whether nothing failed, and each type is one that the service has."""
-        is_failed = self._failed or self._unread or self._chosen.saturated
+        is_failed = self._failed or self._unread or self._chosen.saturated or self._chosen.malformed
         return not is_failed and self._types.are_known
 
     @property
