@@ -89,7 +89,7 @@ import pytest
 from income_client.testing import make_record
 
 def test_it():
-    make_record(paystubs="some")
+    make_record(number="some")
 
 @pytest.mark.income_service(3)
 def test_a_marker(income_service):
@@ -122,7 +122,8 @@ def shown(tmp_path: Path) -> Shown:
 def test_a_run_without_its_fixtures_pays_nothing(shown: Shown) -> None:
     """Neither the client nor the emulator is imported."""
     # Of the other plug-ins, some import these libraries themselves.
-    shown(UNUSED, "-p", "no:anyio", "-p", "no:asyncio", "-p", "no:hypothesispytest", ends=0)
+    others = ("anyio", "asyncio", "hypothesispytest", "aiointercept")
+    shown(UNUSED, *(word for name in others for word in ("-p", f"no:{name}")), ends=0)
 
 
 def test_it_can_be_named_and_left_out(shown: Shown) -> None:

@@ -193,6 +193,22 @@ class CommitCutter:
             f"{self.server.folder}/{_SOCKET}"
         )
         answering = asyncio.ensure_future(_copied(far_reader, writer))
+        try:
+            answering = await self._pass_on(reader, writer, far_reader, far_writer, answering)
+        finally:
+            for one in (writer, far_writer):
+                one.close()
+        await asyncio.wait([answering])
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        far_reader: asyncio.StreamReader,
+        far_writer: asyncio.StreamWriter,
+        answering: "asyncio.Future[None]",
+    ) -> "asyncio.Future[None]":
+        """Pass on what a client sends; return what passes the answers on by then."""
         while data := await reader.read(65536):
             if b"BEGIN;" in data and self.refuses_transactions:
                 writer.write(_REFUSED)
@@ -213,9 +229,7 @@ class CommitCutter:
                     await far_reader.read(1)
                 break
             far_writer.write(data)
-        for one in (writer, far_writer):
-            one.close()
-        await asyncio.wait([answering])
+        return answering
 
 
 async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
