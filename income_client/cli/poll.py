@@ -332,7 +332,11 @@ def _failure(status: "PollerStatus") -> str:
 
 
 def _loss(letter: DeadLetter) -> str:
-    what = letter.application_id or f"the list in {letter.window}"
+    what = letter.application_id
+    if what is None:
+        what = f"the list in {letter.window}"
+    elif not what:
+        what = "an application with an empty id"
     tries = counted(letter.attempts, "attempt")
     return f"{what} could not be read in {tries} ({letter.reason}); it is tried again later"
 

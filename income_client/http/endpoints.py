@@ -21,7 +21,7 @@ LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""
 
 _APPLICATIONS: Final = "/v1/income/applications"
-_LONGEST_ID: Final = 512
+LONGEST_ID: Final = 512
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_~-]{1,512}")
 _PLAIN_BUT_COLONS: Final = re.compile(r"[A-Za-z0-9_.~:-]*")
 _FIRST_PRINTABLE: Final = 0x20
@@ -147,8 +147,8 @@ def _check_id(name: str, text: object) -> None:
     if not isinstance(text, str) or not text:
         found = "an empty one" if text == "" else type(text).__name__
         raise ConfigurationError(f"{name} must be a non-empty str, found {found}")
-    if len(text) > _LONGEST_ID:
-        raise ConfigurationError(f"{name} must not be longer than {_LONGEST_ID} characters")
+    if len(text) > LONGEST_ID:
+        raise ConfigurationError(f"{name} must not be longer than {LONGEST_ID} characters")
     if not text.isprintable() and any(_is_unprintable(ord(char)) for char in text):
         raise ConfigurationError(f"{name} holds a control character or half a character")
 

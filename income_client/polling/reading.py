@@ -19,9 +19,15 @@ from typing import Any, Final, Generic, TypeGuard, TypeVar
 import msgspec
 from attrs import define, field, frozen
 
-from income_client.errors import ClientClosedError, IncomeClientError
+from income_client.errors import (
+    ClientClosedError,
+    ConfigurationError,
+    DecodeError,
+    IncomeClientError,
+    PayloadFault,
+)
 from income_client.http import endpoints
-from income_client.http.endpoints import LARGEST_LIMIT, Request, Response
+from income_client.http.endpoints import LARGEST_LIMIT, LONGEST_ID, Request, Response
 from income_client.http.replies import read_reply, read_rows
 from income_client.http.session import SessionManager
 from income_client.records.applications import Application, ApplicationPage, ApplicationSummary
@@ -59,14 +65,24 @@ def read_page(request: Request, response: Response) -> ApplicationPage:
 
 
 def ids_on(page: ApplicationPage) -> tuple[str, ...]:
-    """Return the ids on a page, each once: a sound row and a malformed one may have the same."""
+    """Return the ids on a page, each once: a sound row and a malformed one may have the same.
+
+    Those too long to be asked for are cut, and stay too long.
+    """
     named = (row for row in page.applications if not _is_nameless(row))
-    return tuple(dict.fromkeys(row.application_id for row in named))
+    return tuple(dict.fromkeys(_cut(row.application_id) for row in named))
 
 
 def nameless_on(page: ApplicationPage) -> list[MalformedRow]:
     """Return the rows of a page without an id that can be read."""
     return [row for row in page.applications if _is_nameless(row)]
+
+
+def _cut(application_id: str) -> str:
+    if len(application_id) <= LONGEST_ID:
+        return application_id
+    digest = hashlib.blake2b(_encoded(application_id), digest_size=_FULL_DIGEST).hexdigest()
+    return f"{application_id[:LONGEST_ID]}... ({digest})"
 
 
 def _is_nameless(row: ApplicationSummary) -> TypeGuard[MalformedRow]:
@@ -79,6 +95,15 @@ class Versioned(Generic[T]):
 
     payload: T
     digest: bytes = field(repr=False)
+
+
+def _request_for(endpoint: Callable[[str], Request], application_id: str) -> Request:
+    """Return a request for a listed id; one that cannot be asked for is the service's fault."""
+    try:
+        return endpoint(application_id)
+    except ConfigurationError as error:
+        reason = error.message.removeprefix("application_id ")
+    raise DecodeError((PayloadFault("$.applications[*].application_id", reason),))
 
 
 def record_of(
@@ -183,7 +208,7 @@ class PollSource:
                 if one in failed:
                     return None
                 try:
-                    request = endpoint(one)
+                    request = _request_for(endpoint, one)
                     return await self.session.call(request, partial(read_version, cls, request))
                 except ClientClosedError:
                     raise

@@ -65,6 +65,26 @@ def test_each_is_a_row(store: str, cli: Cli) -> None:
     assert [row["subject"] for row in rows] == ["app-1", "app-2", "second 1970-01-01 00:16:43"]
 
 
+def test_an_empty_id_and_a_part_of_the_list_are_named(
+    tmp_path: Path, cli: Cli, income_run: LoopRunner
+) -> None:
+    """Neither is taken for a second of the list, and each is forgotten by its key."""
+    path = tmp_path / "polls.db"
+    letters = (
+        evolve(LOST, application_id=""),
+        evolve(LOST, application_id=None, window=Window(1_003, 1_090)),
+    )
+    store = SQLiteCheckpointStore(path)
+    income_run(store.save("default", "so far", version=0, dead_letters=letters))
+    rows = [json.loads(line) for line in cli("dead-letters", "--store", str(path)).lines]
+    assert [(row["key"], row["subject"]) for row in rows] == [
+        ("application:", "(empty id)"),
+        ("rows:1003", "list from 1970-01-01 00:16:43"),
+    ]
+    forget = [part for row in rows for part in ("--forget", row["key"])]
+    assert len(cli("dead-letters", "--store", str(path), *forget).lines) == 2
+
+
 def test_some_are_forgotten(store: str, cli: Cli, income_run: LoopRunner) -> None:
     """By the id or the key that is shown; what was removed is listed and counted."""
     keys = [json.loads(line)["key"] for line in cli("dead-letters", "--store", store).lines]

@@ -1,5 +1,6 @@
 """``income-client poll``: which lines it writes, where it resumes, and how it ends."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -291,6 +292,38 @@ def test_an_unreadable_application_is_named_once(poll: Poll) -> None:
     poll.service.faults.clear()
     poll.service.advance(86_400)
     assert ids_in(poll("--once").stdout) == [one]
+
+
+@pytest.mark.income_service(applications=1)
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize(
+    ("application_id", "said"),
+    [
+        ("", "an application with an empty id could not be read in 2 attempts"),
+        ("..", ".. could not be read in 2 attempts"),
+        (None, "the list in [2"),
+    ],
+)
+def test_a_row_that_cannot_be_asked_for_is_named(
+    poll: Poll, application_id: str | None, said: str
+) -> None:
+    """An empty id is an id, and the window is named only where there is none."""
+    row = {
+        "application_id": application_id,
+        "application_reference_id": "LOAN",
+        "application_date": "2026-06-01T00:00:00",
+    }
+    page = {
+        "updated_after": "2026-06-01T00:00:00",
+        "updated_before": "2026-06-30T12:00:00",
+        "applications": [row],
+    }
+    fault = Fault("body", body=json.dumps(page).encode(), path="/v1/income/applications")
+    poll.service.faults.add(fault)
+    ran = poll(*FROM_THE_BEGINNING)
+    assert said in ran.stderr
+    assert "could not be read" in ran.stderr
+    assert "ConfigurationError" not in ran.stderr
 
 
 @pytest.mark.income_service(applications=40)

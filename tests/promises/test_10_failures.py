@@ -40,6 +40,7 @@ def ids_of(records: Any) -> list[str]:
     return sorted(record.application_id for record in records)
 
 
+ROW: Final = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
 FAULTS: dict[str, dict[str, Any]] = {
     "deleted": {"kind": "status", "status": 404},
     "undecodable": {"kind": "body", "body": b'{"application_id": 7}'},
@@ -204,9 +205,6 @@ def spoiled(place: Scene, row: Any, **fault: Any) -> Fault:
     return Fault("body", body=body, path="/v1/income/applications", **fault)
 
 
-ROW: Final = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
-
-
 @pytest.mark.parametrize("row", [None, ROW, {**ROW, "application_id": None}, "invented"])
 async def test_a_row_without_an_id_does_not_hold_up_the_others(row: Any) -> None:
     """It is a dead letter without an id, which polls of the same seconds do not repeat."""
@@ -251,18 +249,16 @@ async def test_a_row_without_an_id_is_looked_for_again() -> None:
 
 async def test_a_row_without_an_id_in_a_saturated_second_has_a_dead_letter_of_its_own() -> None:
     """Neither takes the place of the other, and each is forgotten by its own key."""
-    async with scene() as place:
-        place.touch(0, 1)
-        second = Window(NOW, NOW + 1)
-        letters = DeadLetters()
-        for window in (second, *letters.windows_around(second)):
-            letters.put(None, window, "invented", attempts=1, now=NOW)
-        assert [letter.key for letter in letters.unsaved] == [f"window:{NOW}", f"rows:{NOW}"]
-        assert letters.seconds == (second,)
-        await place.store.save("default", "{}", version=0, dead_letters=letters.unsaved)
-        assert await place.store.forget("default", [f"rows:{NOW}"]) == (f"rows:{NOW}",)
-        (left,) = await place.store.dead_letters("default")
-        assert left.window == second
+    second = Window(NOW, NOW + 1)
+    letters = DeadLetters()
+    for window in (second, *letters.windows_around(second)):
+        letters.put(None, window, "invented", attempts=1, now=NOW)
+    assert letters.seconds == (second,)
+    store = MemoryCheckpointStore()
+    await store.save("default", "{}", version=0, dead_letters=letters.unsaved)
+    assert await store.forget("default", [f"rows:{NOW}"]) == (f"rows:{NOW}",)
+    (left,) = await store.dead_letters("default")
+    assert (left.key, left.window) == (f"window:{NOW}", second)
 
 
 async def test_an_unreadable_list_holds_the_checkpoint_back() -> None:
@@ -292,6 +288,28 @@ async def test_an_invalid_id_is_a_dead_letter() -> None:
         await rest(place.poll())
         assert sorted(map(str, await place.letters())) == ["", "..", "a\u0007", "b\\x00"]
         assert place.requests("get_application") == 0
+        reasons = [letter.reason for letter in await place.store.dead_letters("default")]
+        path = "DecodeError: $.applications[*].application_id: "
+        assert all(reason.startswith(path) for reason in reasons)
+
+
+async def test_an_id_that_is_too_long_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the store nor the log takes all of it, and each has a dead letter of its own."""
+    ids = [f"{'x' * 100_000}{end}" for end in "ab"]
+    async with scene() as place:
+        for one in ids:
+            row = {**ROW, "application_id": one}
+            place.service.faults.add(spoiled(place, row))
+            place.service.advance(10)
+            await rest(place.poll())
+        place.service.advance(4000)
+        await rest(place.poll())
+        letters = await place.store.dead_letters("default")
+        assert [letter.attempts for letter in letters] == [3, 3]
+        assert all(letter.key.startswith(f"application:{'x' * 512}...") for letter in letters)
+        assert all(len(letter.key) < 600 for letter in letters)
+        assert all("must not be longer than 512" in letter.reason for letter in letters)
+    assert max(map(len, caplog.messages)) < 1_000
 
 
 async def test_half_a_character_in_a_row_does_not_hold_up_the_others() -> None:
