@@ -94,7 +94,8 @@ async def poll(
     A name belongs to one process at a time. The newest takes it over, and the one
     before ends with exit status 3. With --standby it waits instead until the other
     has ended, or has died. The exit status is 0 after SIGTERM, or 143 if
-    that cut --once short.
+    that cut --once short. With --once it is 1 if something could not be read that
+    was no dead letter before; all else is written.
 
     Standard error has a line whenever a name is new in --store, and a summary at
     the end of --once. With --must-exist, for every run but the first, a new name or
@@ -157,7 +158,7 @@ async def poll(
             return ExitStatus.REPLACED
     if once and watch.losses < poller.status.dead_letters:
         say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
-    return ending_status(poller, signals.received, once=once)
+    return ending_status(poller, signals.received, watch, once=once)
 
 
 def is_said_by_watch(record: logging.LogRecord) -> bool:
@@ -247,13 +248,16 @@ def _masked(lines: AlignedLines, record: ApplicationRecord) -> bytes:
     )
 
 
-def ending_status(poller: "Poller", received: signal.Signals | None, *, once: bool) -> int:
+def ending_status(
+    poller: "Poller", received: signal.Signals | None, watch: "Watch", *, once: bool
+) -> int:
     """Return the exit status of a command whose poller has ended."""
     if received is signal.SIGINT:
         return ExitStatus.INTERRUPTED
     if once and not poller.status.polls:
         return ExitStatus.TERMINATED
-    return ExitStatus.DONE
+    # Without --once, only a person or a service manager ends it, who look at other things.
+    return ExitStatus.FAILED if once and watch.losses else ExitStatus.DONE
 
 
 @define

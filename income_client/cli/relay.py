@@ -154,7 +154,7 @@ async def relay(
             except CheckpointConflictError as error:
                 say(f"{error.message}; this one ends")
                 return ExitStatus.REPLACED
-    return ending_status(poller, signals.received, once=once)
+    return ending_status(poller, signals.received, watch, once=once)
 
 
 @asynccontextmanager

@@ -140,9 +140,13 @@ def test_a_single_poll_ends_with_what_it_did(poll: Poll) -> None:
     """Polls, records, dead letters, lag and service time are one line, also of a poll in vain."""
     path = f"*/{poll.service.ids[4]}"
     poll.service.faults.add(Fault("status", status=404, times=None, path=path))
-    *_, last = summaries(poll(*FROM_THE_BEGINNING))
+    ran = poll(*FROM_THE_BEGINNING)
+    assert ran.status == 1
+    *_, last = summaries(ran)
     facts = r"1 poll, 8 records, 1 dead letter, 5 s behind, at 2026-06-30 11:59:55"
     assert last == f"income-client: {facts}"
+    # It is known now, and no news.
+    assert poll("--once").status == 0
     poll.service.faults.clear()
     *_, last = summaries(poll("--once", "--name", "other"))
     assert last == "income-client: 1 poll, 0 records, 5 s behind, at 2026-06-30 11:59:55"
@@ -279,11 +283,11 @@ def test_a_store_that_fails_is_reported_with_its_own_pause(
 @pytest.mark.income_service(applications=15)
 @pytest.mark.usefixtures("without_pauses")
 def test_an_unreadable_application_is_named_once(poll: Poll) -> None:
-    """It is one line with its id, only counted from then on, and written once it can be read."""
+    """It is one line with its id and status 1, only counted after that, and written once read."""
     one = poll.service.ids[7]
     poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
-    assert (ran.status, len(ids_in(ran.stdout)), complaints(ran).count("\n")) == (0, 14, 1)
+    assert (ran.status, len(ids_in(ran.stdout)), complaints(ran).count("\n")) == (1, 14, 1)
     assert one in ran.stderr
     ran = poll("--once")
     assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (0, "", 1)
@@ -333,7 +337,7 @@ def test_many_unreadable_applications_are_counted(poll: Poll) -> None:
     for one in poll.service.ids[:23]:
         poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
-    assert (ran.status, len(ids_in(ran.stdout)), complaints(ran).count("\n")) == (0, 17, 11)
+    assert (ran.status, len(ids_in(ran.stdout)), complaints(ran).count("\n")) == (1, 17, 11)
     assert "13 more" in complaints(ran).splitlines()[-1]
 
 

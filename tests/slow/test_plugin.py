@@ -86,10 +86,10 @@ def test_an_address(income_client):
 
 BROKEN: Final = """
 import pytest
-from income_client.testing import make_record
+from income_client.testing import make_application
 
 def test_it():
-    make_record(number="some")
+    make_application(documents=3)
 
 @pytest.mark.income_service(3)
 def test_a_marker(income_service):

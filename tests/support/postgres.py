@@ -206,8 +206,8 @@ class CommitCutter:
         writer: asyncio.StreamWriter,
         far_reader: asyncio.StreamReader,
         far_writer: asyncio.StreamWriter,
-        answering: "asyncio.Future[None]",
-    ) -> "asyncio.Future[None]":
+        answering: "asyncio.Task[None]",
+    ) -> "asyncio.Task[None]":
         """Pass on what a client sends; return what passes the answers on by then."""
         while data := await reader.read(65536):
             if b"BEGIN;" in data and self.refuses_transactions:
