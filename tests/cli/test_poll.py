@@ -201,7 +201,8 @@ def test_the_store_is_no_place_for_the_output(
         ("dead-letters",),
         ("relay", "--nats", "nats://127.0.0.1:9"),
     ):
-        ran = shell(command, "--store", "polls.db", *more, **{stream: link})
+        streams: dict[str, Any] = {stream: link}
+        ran = shell(command, "--store", "polls.db", *more, **streams)
         assert ran.status == 2
         # A message on standard error would be written to the store itself.
         said = "income-client: --store: standard output is written to this very file\n"
