@@ -196,6 +196,9 @@ def _said(error: CycloptsError) -> str:
         (word, *_) = error.unused_tokens or ("",)
         if hint := _hint(word, {_VERBOSE}):
             return hint
+        if word.startswith("-"):
+            option = word.partition("=")[0]
+            return f"Unknown option: {option}. Options come behind the command."
     text = str(error)
     if isinstance(error, MissingArgumentError) and not error.keyword and error.argument:
         # cyclopts says of an option that was left out that it has no value.

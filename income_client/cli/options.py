@@ -67,6 +67,7 @@ _UNITS: Final = {
     "s": _SECOND,
 }
 _BACK: Final = re.compile(r"(\d{1,8})(s|min|h|d|w)", re.ASCII)
+_FRACTION: Final = re.compile(r"\d+[.,]\d+(s|min|m|h|d|w)", re.ASCII)
 _MINUTES_OR_MONTHS: Final = re.compile(r"(\d{1,8})[mM]", re.ASCII)
 _BEGINNING: Final = "beginning"
 _NOW: Final = "now"
@@ -90,13 +91,18 @@ class Moment:
     """How long before the service's present."""
 
     def seen_from(self, present: datetime) -> datetime:
-        """Return the time that is meant; the service's present counts only for ``back``."""
+        """Return the time that is meant; the service's present counts only for ``back``.
+
+        A span back that reaches before 1970 raises a `ConfigurationError`.
+        """
         if self.back is None:
             return BEGINNING if self.at is None else self.at
-        try:
-            return max(present - self.back, BEGINNING)
-        except OverflowError:
-            return BEGINNING
+        if self.back > present - BEGINNING:
+            raise ConfigurationError(
+                f"{self.text} reaches before 1970, where time begins: "
+                f"write {_BEGINNING} for all of it"
+            )
+        return present - self.back
 
     @property
     def text(self) -> str:
@@ -122,6 +128,8 @@ def read_moment(text: str) -> Moment:
     if span := _MINUTES_OR_MONTHS.fullmatch(text):
         count = span[1]
         raise ValueError(f"write {count}min for minutes; for months, count days, such as 30d")
+    if _FRACTION.fullmatch(text):
+        raise ValueError("a span is a whole number, without a fraction: such as 90min for 1.5h")
     try:
         if span := _BACK.fullmatch(text):
             return Moment(back=int(span[1]) * _UNITS[span[2]])

@@ -22,12 +22,16 @@ INVALID: Final = [
     ("application ''", "application_id"),
     ("application app-1 --output json --html x", "--html"),
     *((f"applications --updated-after='{text}'", "7d, 12h, now or beginning") for text in
-      ("", "7", "d", "-7d", "7 d", "7y", "1.5h", "yesterday", "\u0667d")),
+      ("", "7", "d", "-7d", "7 d", "7y", "yesterday", "\u0667d")),
+    *((f"applications --updated-after='{text}'", "without a fraction: such as 90min for 1.5h")
+      for text in ("1.5h", "0,5d", "2.0min")),
     *((f"applications {line}", f"Did you mean {meant}?") for line, meant in (
         ("--json", "--output json"), ("--csv", "--output csv"), ("-n 3", "--limit"),
         ("-n3", "--limit"), ("--since 7d", "--updated-after"), ("--since=7d", "--updated-after"),
         ("--until now", "--updated-before"), ("-v", "--verbose"))),
     ("-v", "Did you mean --verbose?"),
+    ("--profile raw applications", "--profile. Options come behind the command."),
+    ("--profile=raw applications", "--profile. Options come behind the command."),
     ("application -- app-1 --output json", "--output is behind --"),
     ("documents -- app-1 --output json", "options come before it"),
     ("documents app-1 --json", "Did you mean --output json?"),
