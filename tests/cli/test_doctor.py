@@ -219,7 +219,7 @@ REFUSALS: Final[dict[str, tuple[Fault, int, str, str]]] = {
     "HTML": (refusing("body", **SIGN_IN), 1, "text/html", "check INCOME_BASE_URL"),
     "redirect": (refusing("redirect"), 1, "307", "check INCOME_BASE_URL"),
     "reset": (refusing("reset"), 1, "connection", "try again"),
-    "not HTTP": (refusing("garbage", body=b"hello"), 1, "HTTP", "try again"),
+    "not HTTP": (refusing("garbage", body=b"hello"), 1, "HTTP", "check INCOME_BASE_URL"),
     "token: 400": (no_token(status=400), 4, "token: 400", "client id and secret"),
     "token: 401": (no_token(status=401), 4, "token: 401", "client id and secret"),
     "token: 403": (no_token(status=403), 4, "token: 403", "refuses this account"),

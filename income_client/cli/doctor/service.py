@@ -198,7 +198,10 @@ class Service:
                 return "check the proxy's address, and that it allows this host"
             case _:
                 address = self._configuration.place("base_url")
-                return _ADVICE.get(type(error), _AGAIN).format(address=address)
+                # What does not speak HTTP is as foreign as a page of HTML.
+                is_foreign = error.message.endswith("not HTTP")
+                kind = UnexpectedResponseError if is_foreign else type(error)
+                return _ADVICE.get(kind, _AGAIN).format(address=address)
 
     def _about_credentials(self) -> str:
         if self._token_lifetime is None:
