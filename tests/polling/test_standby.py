@@ -441,6 +441,7 @@ async def test_a_lease_that_is_given_up_says_why(caplog: pytest.LogCaptureFixtur
         (line,) = [line for line in caplog.records if hasattr(line, "lease")]
         facts = line.__dict__
         assert (line.levelname, facts["poller"], facts["lease"]) == ("WARNING", "default", LEASE)
+        assert line.name == "income_client.poller.lease"
         assert 10 * LEASE < facts["seconds"] < 11 * LEASE
         held = f"{facts['seconds']:.0f} s"
         assert held in line.getMessage()

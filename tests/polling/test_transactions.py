@@ -1,5 +1,6 @@
 """Batches that are committed in a database transaction with the consumer's own rows."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -224,3 +225,28 @@ async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> Non
         await batches.aclose()
         again = await take(place.poll(start="2020-01-01"))
         assert again.records == first.records
+
+
+@pytest.mark.parametrize("standby", [False, True])
+async def test_a_transaction_is_bounded_by_the_lease_before_its_save(*, standby: bool) -> None:
+    """A database that can undo one whose process is lost is told when: no standby waits longer."""
+    bounds: list[float] = []
+
+    class BoundedStore(DatabaseStore):
+        @asynccontextmanager
+        async def transaction(self, connection: Connection) -> AsyncIterator[CheckpointStore]:
+            async with super().transaction(connection) as bound:
+                vars(bound)["end_when_idle"] = end_when_idle
+                yield bound
+
+    async def end_when_idle(seconds: float) -> None:
+        bounds.append(seconds)
+
+    async with scene() as place:
+        place.store = BoundedStore()
+        place.touch(1)
+        poller = place.poll(standby=standby, lease=7.0)
+        await write(await take(poller), Connection())
+        await poller.aclose()
+        assert bounds == [7.0 if standby else 15.0]
+        await asyncio.sleep(0)
