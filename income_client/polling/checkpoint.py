@@ -300,7 +300,7 @@ class DeadLetters:
         now: int,
         is_retry: bool = False,
     ) -> None:
-        """Add a dead letter, or count further attempts; without an id it is about a second.
+        """Add a dead letter, or count further attempts; without an id it is about a window.
 
         With ``is_retry`` it was tried only because it is one, and not because it was listed.
         """
