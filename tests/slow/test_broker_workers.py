@@ -146,6 +146,8 @@ async def test_what_is_deleted_is_made_again(
         await until(lambda: handling.has(later))
 
 
+# RabbitMQ 3.10 can lose a quorum queue that is made within a second of its deletion.
+@pytest.mark.parametrize("broker", [pytest.param("redis", marks=needs_redis)], indirect=True)
 async def test_what_is_deleted_and_made_at_once_is_read_again(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -92,6 +92,8 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "nats",
         "parquet",
         "postgres",
+        "rabbit",
+        "redis",
         "storage",
         "telemetry",
     ]
