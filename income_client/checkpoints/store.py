@@ -324,16 +324,15 @@ class MemoryCheckpointStore(CompleteCheckpointStore, RingingStore):
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
         del checkpoint, replaces  # no frame of an error shows them
         change.check()
-        known = self._stored.get(name, _NOTHING)
-        stored = known.version
-        if not change.follows(known):
-            raise change.conflict(stored)
+        stored = self._stored.get(name, _NOTHING)
+        if not change.follows(stored):
+            raise change.conflict(stored.version)
         letters = self._letters.setdefault(name, {})
         for key in resolved:
             letters.pop(key, None)
         letters.update({letter.key: in_whole_seconds(letter) for letter in dead_letters})
-        self._stored[name] = StoredCheckpoint(checkpoint=change.checkpoint, version=stored + 1)
-        return stored + 1
+        self._stored[name] = StoredCheckpoint(checkpoint=change.checkpoint, version=version + 1)
+        return version + 1
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
         check_name(name)

@@ -249,4 +249,4 @@ async def test_a_transaction_is_bounded_by_the_lease_before_its_save(*, standby:
         await write(await take(poller), Connection())
         await poller.aclose()
         assert bounds == [7.0 if standby else 15.0]
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the renewal that was cancelled ends
