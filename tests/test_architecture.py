@@ -22,6 +22,7 @@ from tests.support.architecture import (
     libraries,
     names,
     purity,
+    unused,
 )
 
 BAD: Final[tuple[tuple[Rule, Module], ...]] = (
@@ -54,6 +55,11 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (libraries, Module("receivers.aiohttp", "from aiohttp import ClientSession")),
     (libraries, Module("receivers.asgi", "import uvicorn")),
     (libraries, Module("receivers.receiver", "from joserfc import jwt")),
+    (libraries, Module("engines.newcomer", "import memcached")),
+    (unused, Module("http.session", "_NOBODY_READS_IT: Final = 3")),
+    (unused, Module("http.session", "def _nobody_calls_it(): ...")),
+    (unused, Module("http.session", "class A:\n    def _nobody_calls_it(self): ...")),
+    (unused, Module("http.session", "def take(call):\n    call._nobody_reads_it = 1")),
     (emulator_by_hand, Module("emulator.payloads", "from income_client.wire.codec import x")),
     (emulator_by_hand, Module("emulator.payloads", "from ..client import IncomeClient")),
     (names, Module("receivers.utils", "")),

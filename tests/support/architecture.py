@@ -4,6 +4,8 @@ A rule is a function from a module to the sentences that say what is wrong with 
 """
 
 import ast
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -104,6 +106,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.frames"}),
     "polars": frozenset({"exporting.frames"}),
+    "pytest": frozenset({"testing.plugin"}),
     "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.frames"}),
     "redis": frozenset({"engines.worker_redis"}),
     "rich": frozenset({"cli"}),
@@ -111,6 +114,8 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "uvicorn": frozenset({"receivers.uvicorn"}),
 }
 """Libraries, and the modules that may know of them."""
+ANYWHERE: Final = frozenset({"attrs", "msgspec", "yarl"})
+"""Libraries that any module may know of; no other than all these is imported."""
 
 TESTED: Final = (
     "cattrs",
@@ -130,6 +135,7 @@ TESTED: Final = (
 )
 """What the emulator is there to test, and therefore shares nothing with."""
 
+_WORD: Final = re.compile(r"\w+")
 GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
 
 
@@ -255,11 +261,61 @@ def libraries(module: Module) -> Iterator[str]:
         library = name.partition(".")[0]
         if library in ONLY_IN and not module.is_within(ONLY_IN[library]):
             yield f"imports {name}"
+        known = sys.stdlib_module_names | ANYWHERE | set(ONLY_IN) | {"income_client"}
+        if library not in known:
+            yield f"imports {name}, a library that is in no list"
         if library == "aiohttp" and module.name not in CLIENTS:
             if not (module.name in SERVERS and name.startswith("aiohttp.web")):
                 yield f"imports {name}, and only aiohttp.web is meant here"
         elif name.startswith("aiohttp.web"):
             yield f"imports {name}, a server"
+
+
+def unused(module: Module) -> Iterator[str]:
+    """Somebody uses each private name: in its module, or an attribute anywhere in the package."""
+    loaded = _loaded_by(module)
+    for statement in module.tree.body:
+        for name in _defined_by(statement):
+            if name.startswith("_") and not name.endswith("_") and name not in loaded:
+                yield f"never uses {name} of line {statement.lineno}"
+    everywhere = loaded.union(*(_loaded_by(other) for other in MODULES))
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                pass
+            case ast.FunctionDef(name=name, decorator_list=[]):
+                pass
+            case ast.AsyncFunctionDef(name=name, decorator_list=[]):
+                pass
+            case _:
+                continue
+        if name.startswith("_") and not name.endswith("_") and name not in everywhere:
+            yield f"never uses {name} of line {node.lineno}"
+
+
+def _defined_by(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name
+
+
+@cache
+def _loaded_by(module: Module) -> frozenset[str]:
+    """Return all names and attributes that it reads, those in quoted annotations included."""
+    found = set()
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                found.add(name)
+            case ast.alias(name=name):
+                found.add(name.rpartition(".")[2])
+            case ast.Constant(value=str(text)):
+                found.update(_WORD.findall(text))
+    return frozenset(found)
 
 
 def emulator_by_hand(module: Module) -> Iterator[str]:
@@ -306,6 +362,7 @@ RULES: Final[tuple[Rule, ...]] = (
     layers,
     purity,
     libraries,
+    unused,
     emulator_by_hand,
     names,
     docstrings,
