@@ -191,6 +191,11 @@ def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None)
         DecodeError: with every fault; retryable if the body is not whole JSON. Its frames hold
             the body: the caller raises a copy.
     """
+    kind: Any = cls
+    if look is None and (quick := _quick_reader(kind)) is not None:
+        with contextlib.suppress(Exception):  # read again below, where what is unknown is kept
+            found: T = quick(body)
+            return found
     tree = parse_exactly(body)
     try:
         record: T = _readers().reader_of(cls)(tree, cls)
@@ -211,6 +216,13 @@ def _readers() -> ModuleType:
     from . import readers  # noqa: PLC0415 - see above
 
     return readers
+
+
+@functools.cache
+def _quick_reader(cls: Any) -> Callable[[bytes], Any] | None:
+    from .compiled import quick_reader  # noqa: PLC0415 - as above
+
+    return quick_reader(cls)
 
 
 def to_json(record: object) -> bytes:

@@ -5,6 +5,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import attrs
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from income_client import from_json, records, to_json
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
+from income_client.wire.codec import decode
+from income_client.wire.compiled import quick_reader as quick_reader_of
 from income_client.wire.readers import faults_of, reader_of
 from income_client.wire.scalars import UnusualNumber, kept
 from income_client.wire.times import parse_service_time, parse_utc_time
@@ -48,6 +51,13 @@ NEW_VALUES: tuple[Any, ...] = (
     {"current": 1, "ytd": ""},
     {"applicant1": {"text": Decimal("18446744073709551616.0")}},
 )
+
+PIECES = (
+    b"", b" ", b'"', b",", b"{", b"}", b"[]", b"null", b"-0", b"1.0", b"1e2", b"0.10", b"+00:00",
+    b"Z", b"z", b"t", b".5", b".9999999", b"24:00:00", b"\xff", b"\\ud800", b"\\u0041",
+    b"\xef\xbb\xbf", b"9" * 50, b"1e400",
+)  # fmt: skip
+"""What makes another meaning of a text, or none."""
 
 
 def _assert_read_or_refused(cls: Any, payload: Any) -> None:
@@ -95,6 +105,89 @@ def test_what_is_no_object_is_refused(payload: object) -> None:
     for cls, _ in REPLIES:
         assert faults_of(cls, payload)
         _assert_read_or_refused(cls, payload)
+
+
+QUICK: list[tuple[type[Any], dict[str, Any]]] = REPLIES[:2]
+"""The replies that a typed parser reads at first."""
+OF_EACH = pytest.mark.parametrize(
+    ("cls", "payload"), QUICK, ids=lambda value: getattr(value, "__name__", "")
+)
+
+
+def _read_either_way(cls: Any, body: bytes) -> list[tuple[str, object]]:
+    """Return what comes of a text: at once, and by the reader that keeps what is unknown."""
+    quick_reader = quick_reader_of(cls)
+    assert quick_reader is not None
+    results: list[tuple[str, object]] = []
+    for read in (quick_reader, partial(decode, cls, look=lambda _: None)):
+        try:
+            record = read(body)
+        except Exception as error:  # noqa: BLE001 - any refusal is one
+            results.append(("refused", type(error)))
+        else:
+            results.append((repr(record), to_json(record)))
+    return results
+
+
+def _assert_quick_is_right(cls: Any, body: bytes) -> None:
+    """Check that the quick reader refuses, or reads just what the other one does."""
+    quick, thorough = _read_either_way(cls, body)
+    assert quick[0] == "refused" or quick == thorough
+
+
+@given(
+    st.one_of(
+        st.tuples(st.just(ApplicationPage), strategies.pages()),
+        st.tuples(st.just(Application), strategies.applications()),
+    ),
+    st.data(),
+)
+def test_what_is_read_quickly_is_read_as_thoroughly(
+    reply: tuple[type[Any], dict[str, Any]], data: st.DataObject
+) -> None:
+    """A value replaced, a key given twice, and any bytes put anywhere: the same, or read again."""
+    cls, payload = reply
+    _assert_quick_is_right(cls, text_of(payload))
+    container, key = data.draw(st.sampled_from(list(_places(payload))))
+    container[key] = data.draw(st.sampled_from(NEW_VALUES))
+    body = text_of(payload)
+    _assert_quick_is_right(cls, body)
+    place = data.draw(st.integers(0, len(body)))
+    end = data.draw(st.integers(0, 3)) + place
+    new = data.draw(st.sampled_from(PIECES) | st.binary(max_size=3))
+    _assert_quick_is_right(cls, body[:place] + new + body[end:])
+
+
+@pytest.mark.parametrize(
+    ("cls", "payload"), QUICK, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_an_ordinary_reply_is_read_quickly(cls: type[Any], payload: dict[str, Any]) -> None:
+    """It is not read again, and one with an unknown field is."""
+    quick, thorough = _read_either_way(cls, text_of(payload))
+    assert quick == thorough
+    assert _read_either_way(cls, text_of({**payload, "new_field": 1}))[0][0] == "refused"
+    assert from_json(cls, text_of({**payload, "new_field": 1})).extra == {"new_field": 1}
+
+
+FIRST_VALUES = (
+    b"1", b'{"a":1}', b'{"a":"\xff"}', b'{"a":1e400}', b'{"a":01}', b'{"a":"\\ud800"}',
+    b'{"a":"\x01"}',
+    b'{"a":' + b"1" * 5000 + b"}", b"[" * 1500 + b"]" * 1500, b'{"a":tru}', b'"\xff"', b'"x"',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("first", FIRST_VALUES, ids=range(len(FIRST_VALUES)))
+@pytest.mark.parametrize(
+    ("cls", "payload"), QUICK, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_key_given_twice_is_read_as_ever(
+    cls: type[Any], payload: dict[str, Any], first: bytes
+) -> None:
+    """What the second replaces is looked at as well."""
+    body = text_of(payload)
+    for key in payload:
+        name = b'"%s":' % key.encode()
+        _assert_quick_is_right(cls, body.replace(name, name + first + b"," + name, 1))
 
 
 RECORDS = [getattr(records, name) for name in records.__all__ if attrs.has(getattr(records, name))]

@@ -1,0 +1,250 @@
+"""Functions that read replies into records, written from the fields of the records and compiled.
+
+Of each there are two. `compiled` takes what a plain parser has made of any JSON. `quick_reader`
+lets the parser itself make structs of the same fields: that types are right and no field is
+unknown is found out in C, and only what JSON has no type for is left to read. It raises anything
+for what is not just as the contract says; then the first reads the same text again, keeps what is
+unknown, or says that there are faults.
+
+This is the first for `AmountPair`, whose fields are amounts::
+
+    def read(value, _):
+        record_10 = blank_12()
+        record_10.extra = initial_13
+        x_11 = value['current']
+        if type(x_11) is not Decimal:
+            if type(x_11) is int:
+                x_11 = exactly(x_11) if x_11 else zero
+            elif x_11 == '':
+                x_11 = None
+            else:
+                x_11 = read_14(x_11, None)
+        record_10.current = x_11
+        ...                                   # the same for ytd
+        if len(value) != 2:
+            record_10.extra = leftovers_16(value, record_10)
+        record_10.__class__ = cls_17
+        value = record_10
+        return value
+"""
+
+import functools
+from collections.abc import Callable
+from datetime import date
+from textwrap import indent
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from income_client.records.applications import Application, ApplicationPage
+from income_client.records.fields import ServiceTime, UtcTime
+
+from .scalars import READERS, SCOPE, TEMPLATES, Reader, exactly
+from .shapes import (
+    BY_TYPE,
+    COMPILED,
+    Shape,
+    array_element,
+    has_extra,
+    is_document,
+    mapping_element,
+    optional_element,
+)
+
+_QUICK: Final = frozenset({Application, ApplicationPage})
+"""The replies that a typed parser reads. Not documents: of data whose class is only known by a key
+above it, the parser would have to skip the text, and what a second key replaces went unchecked."""
+
+_SAME_RULE: Final = frozenset({str, int, bool, date, tuple[str, ...]})
+"""The types for which the typed parser has the rule of `scalars`. Not so Decimal, float and times:
+it takes numbers in quotes, makes 1.0 of 1, rounds fractions of a second, and takes ``+00:00``."""
+
+_TEXTS: Final = frozenset({ServiceTime, UtcTime})
+"""Those it can take as texts."""
+
+
+def compiled(kind: Any, reader_of: Callable[[Any], Reader]) -> Reader:
+    """Return a function that reads parsed values of a type, made of lines for all that is in it.
+
+    ``reader_of`` gives the readers of types that have no lines, such as callers' classes.
+    """
+    reader: Reader = _defined("value, _", _Function(reader_of), kind)
+    return reader
+
+
+@functools.cache
+def quick_reader(kind: Any) -> Callable[[bytes], Any] | None:
+    """Return what reads the text of an ordinary reply, None where there is no such way."""
+    if kind not in _QUICK:
+        return None
+    parse = msgspec.json.Decoder(_parsed_type(kind), float_hook=exactly).decode
+    read = _defined("value", _TypedFunction(_no_reader), kind)
+    return lambda body: read(parse(body))
+
+
+def _no_reader(kind: Any) -> Reader:
+    raise TypeError(f"{kind} has no lines")
+
+
+def _defined(arguments: str, function: "_Function", kind: Any) -> Any:
+    lines = _indented(f"{function.lines('value', kind)}\nreturn value")
+    exec(f"def read({arguments}):\n{lines}", function.scope)  # noqa: S102 - made of names of fields
+    return function.scope["read"]
+
+
+def _parsed_type(kind: Any) -> Any:
+    """Return the type that the parser is given for values of a type."""
+    parsed: Any = Any
+    if kind in _SAME_RULE:
+        parsed = kind
+    elif kind in _TEXTS:
+        parsed = str
+    elif kind in COMPILED:
+        parsed = _struct(kind)
+    elif (element := optional_element(kind)) is not None:
+        parsed = _parsed_type(element) | None
+    elif (element := array_element(kind)) is not None:
+        parsed = list[_parsed_type(element)]  # type: ignore[misc]
+    elif (element := mapping_element(kind)) is not None:
+        parsed = dict[str, _parsed_type(element)]  # type: ignore[misc]
+    return parsed
+
+
+@functools.cache
+def _struct(cls: Any) -> Any:
+    """Return a class of structs with the fields of a record."""
+    shape = Shape.of(cls)
+    # What may be absent is left to the other function where it is there.
+    fields = [
+        (name, Any, msgspec.UNSET) if name in shape.defaults else (name, _parsed_type(kind))
+        for name, kind in shape.types.items()
+    ]
+    return msgspec.defstruct(
+        cls.__name__, fields, kw_only=True, forbid_unknown_fields=True, gc=False
+    )
+
+
+@functools.cache
+def _blank(cls: Any) -> Any:
+    """Return a class whose instances can be filled in, and then become one of the record class."""
+    # All three, or a store looks for the method of the record class each time.
+    methods = ("__init__", "__setattr__", "__delattr__")
+    members = {name: getattr(object, name) for name in methods}
+    return type(cls.__name__, (cls,), {"__slots__": (), **members})
+
+
+@attrs.frozen
+class _Function:
+    """Writes the lines of a function, and has the values of the names in them."""
+
+    reader_of: Callable[[Any], Reader]
+    scope: dict[str, Any] = attrs.field(factory=lambda: dict(SCOPE))
+
+    def lines(self, x: str, kind: Any) -> str:
+        """Return the lines that replace a JSON value by its meaning."""
+        if (element := optional_element(kind)) is not None:
+            return f"if {x} is not None:\n{_indented(self.lines(x, element))}"
+        if kind in TEMPLATES:
+            read = self._name("read", READERS.get(kind))
+            return TEMPLATES[kind].strip().format(x=x, read=read)
+        if kind in COMPILED or is_document(kind):
+            return self._record(x, kind)
+        if (element := array_element(kind)) is not None:
+            return self._array(x, element)
+        if (element := mapping_element(kind)) is not None and kind != BY_TYPE:
+            return self._mapping(x, element)
+        return f"{x} = {self._name('read', self.reader_of(kind))}({x}, None)"
+
+    def _record(self, value: str, kind: Any) -> str:
+        shape = Shape.of(kind)
+        record, x = self._name("record"), self._name("x")
+        lines = self._begun(record, shape)
+        if not shape.required:
+            # Otherwise only a dict gets past the first key: nothing else that JSON has takes one.
+            lines += [f"if type({value}) is not dict:", "    raise TypeError"]
+        for name, kind_of_field in shape.types.items():
+            taken = f"{x} = {value}[{name!r}]\n{self.lines(x, kind_of_field)}"
+            if name in shape.defaults:
+                default = self._name("default", shape.defaults[name])
+                taken = f"{x} = {default}\nif {name!r} in {value}:\n{_indented(taken)}"
+            lines += [taken, f"{record}.{name} = {x}"]
+        data: Any = shape.types.get("extracted_data")
+        if attrs.has(data) and not has_extra(data):
+            rest = f"({value}['extracted_data'], {record}.extracted_data)"
+            leftovers = self._name("leftovers", Shape.of(data).leftovers)
+            lines.append(f"{record}.extracted_extra = {leftovers}{rest}")
+        leftovers = self._name("leftovers", shape.leftovers)
+        lines += [
+            f"if len({value}) != {shape.required}:",
+            f"    {record}.extra = {leftovers}({value}, {record})",
+        ]
+        return "\n".join([*lines, *self._finished(record, shape, value)])
+
+    def _begun(self, record: str, shape: Shape) -> list[str]:
+        lines = [f"{record} = {self._name('blank', _blank(shape.cls))}()"]
+        for name, initial in shape.beside.items():
+            lines.append(f"{record}.{name} = {self._name('initial', initial)}")
+        return lines
+
+    def _finished(self, record: str, shape: Shape, value: str) -> list[str]:
+        cls = self._name("cls", shape.cls)
+        return [f"{record}.__class__ = {cls}", f"{value} = {record}"]
+
+    def _array(self, x: str, element: Any) -> str:
+        items, item = map(self._name, ("items", "item"))
+        return f"""
+if type({x}) is not list:
+    raise TypeError
+{items} = []
+for {item} in {x}:
+{_indented(self.lines(item, element))}
+    {items}.append({item})
+{x} = tuple({items})
+""".strip()
+
+    def _mapping(self, x: str, element: Any) -> str:
+        items, key, item = map(self._name, ("items", "key", "item"))
+        return f"""
+if type({x}) is not dict:
+    raise TypeError
+{items} = {{}}
+for {key}, {item} in {x}.items():
+{_indented(self.lines(item, element))}
+    {items}[{key}] = {item}
+{x} = frozen_dict({items})
+""".strip()
+
+    def _name(self, stem: str, value: Any = None) -> str:
+        """Return a name that no other line uses, bound to a value if it is not a local."""
+        name = f"{stem}_{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+
+def _indented(lines: str) -> str:
+    return indent(lines, "    ")
+
+
+class _TypedFunction(_Function):
+    """Writes the lines for values that the typed parser has made, and so has checked."""
+
+    def lines(self, x: str, kind: Any) -> str:
+        if kind in _SAME_RULE or optional_element(kind) in _SAME_RULE:
+            return ""
+        return super().lines(x, kind)
+
+    def _record(self, value: str, kind: Any) -> str:
+        shape = Shape.of(kind)
+        record, x = self._name("record"), self._name("x")
+        lines = self._begun(record, shape)
+        for name, kind_of_field in shape.types.items():
+            if name in shape.defaults:
+                unset = self._name("unset", msgspec.UNSET)
+                lines += [f"if {value}.{name} is not {unset}:", "    raise TypeError"]
+                lines.append(f"{record}.{name} = {self._name('default', shape.defaults[name])}")
+            elif taken := self.lines(x, kind_of_field):
+                lines += [f"{x} = {value}.{name}", taken, f"{record}.{name} = {x}"]
+            else:
+                lines.append(f"{record}.{name} = {value}.{name}")
+        return "\n".join([*lines, *self._finished(record, shape, value)])
