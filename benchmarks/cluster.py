@@ -10,7 +10,7 @@ import signal
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +23,7 @@ from attrs import define, frozen
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from income_client import ApplicationRecord, Poller, SpanPart, split_span
+from income_client import ApplicationRecord, Poller
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
 from tests.support.killed_pollers import BATCH, killed
@@ -41,8 +41,8 @@ from .cluster_processes import (
     broker_with_stream,
     call_often,
     cluster,
+    fetched,
     flags,
-    listed,
     mark,
     place_of,
     start,
@@ -64,7 +64,6 @@ _TOKEN_SECONDS: Final = 2
 _TOKEN_SERVES: Final = 1.5
 """A token of two seconds is renewed after three quarters of its life."""
 _SHARERS: Final = 8
-_PARTS: Final = 8
 _READERS: Final = {1: "1 process", 2: "2 processes", 4: "4 processes"}
 _CALL_SECONDS: Final = 0.05
 """A service far away, so that its one process here is no limit."""
@@ -390,52 +389,54 @@ async def _token_requests(broker: str, seconds: float, *, is_shared: bool) -> tu
 
 
 async def read_first(scale: Scale) -> list[Row]:
-    """List all applications by 1, 2 and 4 processes, and count that each comes once."""
+    """List all applications once, and have 1, 2 and 4 processes read records of these ids."""
     knobs: dict[str, Any] = {"applications": scale.listed, "pattern": "diurnal", "days": 365}
-    seconds: dict[int, float] = {}
-    # How they are split is not against the clock: a service with the same applications is near.
-    with EmulatorProcess(**knobs) as near:
-        async with place_of(near).client() as client:
-            parts = await split_span(client, parts=_PARTS)
-        asked = near.lists()
     with EmulatorProcess(**knobs, latency=_CALL_SECONDS) as service:
+        async with place_of(service).client() as client:
+            began = time.perf_counter()
+            ids = [row.application_id async for row in client.list_applications()]
+            listing = time.perf_counter() - began
+        wrong = _not_once(ids, service.ids())
+        wanted = ids[: scale.handed_out]
+        seconds: dict[int, float] = {}
         for processes in _READERS:
-            seconds[processes], found = await _listed(service, parts, processes)
-        counts = Counter(one for ids in found for one in ids)
-        wrong = sum(counts[one] != 1 for one in {*service.ids(), *counts})
-    sizes = [len(ids) for ids in found[:-1]]
-    about = f"{scale.listed:,} applications listed"
+            seconds[processes], found = await _fetched(service, wanted, processes)
+            wrong += _not_once(found, wanted)
+    records = f"{len(wanted):,} records with documents read"
     far = f"{_CALL_SECONDS * 1000:g} ms a call"
     return [
-        _most(f"{about} in parts: not in exactly one part", wrong, 0, "{:.0f}"),
-        _most("largest part / mean of these parts", max(sizes) / (sum(sizes) / len(sizes)), 1.5),
-        _count("list requests of the split, for each part", round(asked / _PARTS)),
+        _most("applications of a first read that did not come exactly once", wrong, 0, "{:.0f}"),
+        _measured(f"{scale.listed:,} applications listed by 1 process, {far}", listing, "{:.1f} s"),
         *(
-            _measured(f"{about} by {count}, {far}", seconds[number], "{:.1f} s")
+            _measured(f"{records} by {count}, {far}", seconds[number], "{:.1f} s")
             for number, count in _READERS.items()
         ),
-        _most("time of listing by 2 processes / by 1", seconds[2] / seconds[1], 0.6),
-        _measured("time of listing by 4 processes / by 1", seconds[4] / seconds[1]),
+        _most("time of reading records by 2 processes / by 1", seconds[2] / seconds[1], 0.6),
+        _measured("time of reading records by 4 processes / by 1", seconds[4] / seconds[1]),
     ]
 
 
-async def _listed(
-    service: EmulatorProcess, parts: Sequence[SpanPart], processes: int
-) -> tuple[float, list[list[str]]]:
-    """Return how long so many processes take to list all parts, and the ids of each part."""
+async def _fetched(
+    service: EmulatorProcess, ids: Sequence[str], processes: int
+) -> tuple[float, list[str]]:
+    """Return how long so many processes take to read the records, and the ids of these."""
     loop = asyncio.get_running_loop()
-    *others, last = parts
     with ProcessPoolExecutor(processes, mp_context=FORKS) as pool:
-
-        def read(part: SpanPart) -> Awaitable[list[str]]:
-            return loop.run_in_executor(pool, listed, place_of(service), part.to_json())
-
         # Each has started before time counts.
         starts = [loop.run_in_executor(pool, time.sleep, 0.5) for _ in range(processes)]
         await asyncio.gather(*starts)
         began = time.perf_counter()
-        found = [*await asyncio.gather(*map(read, others)), await read(last)]
-        return time.perf_counter() - began, found
+        shares = [ids[number::processes] for number in range(processes)]
+        found = await asyncio.gather(
+            *(loop.run_in_executor(pool, fetched, place_of(service), share) for share in shares)
+        )
+        return time.perf_counter() - began, [one for share in found for one in share]
+
+
+def _not_once(found: Iterable[str], wanted: Iterable[str]) -> int:
+    """Return how many ids were found that are not wanted, or not exactly once."""
+    counts = Counter(found)
+    return sum(counts[one] != 1 for one in {*wanted, *counts})
 
 
 def _count(label: str, count: int, of: int | None = None) -> Row:

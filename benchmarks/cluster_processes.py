@@ -38,7 +38,6 @@ from income_client import (
     DecodeError,
     IncomeClient,
     OAuth2ClientCredentials,
-    SpanPart,
     to_json,
 )
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
@@ -258,15 +257,14 @@ async def call_often(place: Place, seconds: float, failures: Flags, *, is_shared
                 await asyncio.sleep(0.05)
 
 
-def listed(place: Place, line: str) -> list[str]:
-    """Return the ids of all applications of one part of a span."""
+def fetched(place: Place, ids: Sequence[str]) -> list[str]:
+    """Return the ids of the records that were read."""
 
-    async def ids() -> list[str]:
+    async def read() -> list[str]:
         async with place.client() as client:
-            rows = client.list_applications(part=SpanPart.from_json(line))
-            return [row.application_id async for row in rows]
+            return [record.application_id async for record in client.fetch_records(ids)]
 
-    return asyncio.run(ids())
+    return asyncio.run(read())
 
 
 @asynccontextmanager

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from .exporting.parquet import ParquetTables
     from .fetching import Fetcher, FetchFailure
     from .http.tokens import StoredToken, TokenStore
-    from .parts import split_span
     from .polling.batches import Batch
     from .polling.poller import Poller
     from .polling.status import PollerStatus
@@ -94,7 +93,6 @@ if TYPE_CHECKING:
         PaystubEntry,
     )
     from .records.files import DownloadedFile, DownloadProgress
-    from .records.parts import SpanPart
     from .records.paystub import AmountPair, Paystub, PaystubAddress, PaystubApplicant
     from .records.window import Window
     from .settings import (
@@ -194,7 +192,6 @@ __all__ = [
     "SaturatedWindowError",
     "Secret",
     "ServerError",
-    "SpanPart",
     "StoredCheckpoint",
     "StoredToken",
     "SuspectedFraudulent",
@@ -212,7 +209,6 @@ __all__ = [
     "__version__",
     "from_json",
     "register_document_type",
-    "split_span",
     "to_arrow",
     "to_json",
     "to_pandas",

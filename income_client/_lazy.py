@@ -31,7 +31,6 @@ NAMES: Final = {
     "exporting.frames": "RecordTables to_arrow to_pandas to_polars",
     "fetching": "Fetcher FetchFailure",
     "http.tokens": "StoredToken TokenStore",
-    "parts": "split_span",
     "polling.batches": "Batch",
     "polling.poller": "Poller",
     "polling.status": "PollerStatus",
@@ -51,7 +50,6 @@ NAMES: Final = {
         PaystubEntry
     """,
     "records.files": "DownloadedFile DownloadProgress",
-    "records.parts": "SpanPart",
     "records.paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
     "records.window": "Window",
     "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",

@@ -30,7 +30,6 @@ from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .records.files import DownloadedFile
-from .records.parts import SpanPart
 from .settings import (
     Auth,
     DownloadPolicy,
@@ -451,7 +450,6 @@ class IncomeClient:
         concurrency: int = 4,
         on_saturated: OnSaturated = "raise",
         resume: str | None = None,
-        part: SpanPart | None = None,
     ) -> ApplicationPaginator:
         """List every application updated in a span, however many (contract section 4.1).
 
@@ -472,8 +470,6 @@ class IncomeClient:
             resume: ``paginator.checkpoint`` of an earlier walk, which includes its bounds.
                 A walk without ``updated_before`` continues to the present; resumed after its
                 end, it yields what was updated since, and perhaps the last second again.
-            part: one part of a span that `split_span` has cut, in place of the bounds;
-                with ``resume``, the same part as before.
 
         Returns:
             An asynchronous iterator over the summaries.
@@ -485,15 +481,11 @@ class IncomeClient:
         from .walk.paginator import ApplicationPaginator
 
         after, before = service_bounds(updated_after, updated_before, self._zone)
-        check_type("part", part, SpanPart)
-        if part is not None and (after is not None or before is not None):
-            raise ConfigurationError("part cannot be combined with other bounds")
         return ApplicationPaginator(
             self._session,
             after,
             before,
             resume,
-            part=part,
             limit=limit,
             concurrency=concurrency,
             on_saturated=on_saturated,

@@ -65,7 +65,6 @@ _SUMMARIES: Final = {
     "documents": "List the documents of applications",
     "download": "Download the files of documents",
     "export": "Export the applications updated in a period to a file",
-    "split": "Cut a period into parts that several machines export",
     "poll": "Print each update, and remember what was printed",
     "relay": "Publish an event for each update to NATS",
     "dead-letters": "List what a poller could not read",
@@ -84,7 +83,7 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "--output": ("--format",),
     "--since": ("--updated-after", "--start"),
     "--until": ("--updated-before",),
-    "-n": ("--limit", "--count", "--parts", "--applications"),
+    "-n": ("--limit", "--count", "--applications"),
     "-o": ("--format",),
     "-v": (_VERBOSE,),
 }

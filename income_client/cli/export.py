@@ -42,7 +42,6 @@ from .output import (
 )
 from .progress import Bars
 from .signals import Stoppable, StopSignals
-from .split import moments_of, name_of, read_part
 
 if TYPE_CHECKING:
     from income_client import (
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
         ApplicationRecord,
         FetchFailure,
         IncomeClient,
-        SpanPart,
         Window,
     )
 
@@ -70,22 +68,16 @@ _LATE: Final = timedelta(seconds=5)
 """How long the service may take to list an update: spans that follow each other overlap by it."""
 
 
-_PartParameter: Final = Parameter(
-    metavar="FILE:NUMBER", show_default=False, allow_leading_hyphen=True
-)
-
-
-def _place(_: object, to: Path | None) -> None:
-    if to is not None and not to.name:
+def _place(_: object, to: Path) -> None:
+    if not to.name:
         raise ValueError("this names no file")
 
 
 async def export(
     *,
-    to: Annotated[Path | None, Parameter(validator=_place, show_default=False)] = None,
+    to: Annotated[Path, Parameter(validator=_place)],
     updated_after: When | None = None,
     updated_before: When | None = None,
-    part: Annotated[str | None, _PartParameter] = None,
     format_: Annotated[
         Literal["jsonl", "parquet"], Parameter(name="--format", metavar="FORMAT")
     ] = "jsonl",
@@ -114,18 +106,12 @@ async def export(
     and 1 if something failed or is missing. The file holds borrowers' data, and
     only you can read it.
 
-    With --part, one part of a span is written that split has cut: a line of a
-    file by its number, the one line of a file, or that of standard input (-).
-    Files of all parts have the same tables, which can be read as one.
-
     Example: income-client export --to june.jsonl --updated-after 2026-06-01
 
     Args:
-        to: File, or for Parquet the folder; nothing may be there yet. With --part, it
-            is part-NUMBER by default.
+        to: File, or for Parquet the folder; nothing may be there yet.
         updated_after: Start of the period, as 2026-06-01 or 7d. Default: the beginning of time.
         updated_before: End of the period. Default, and latest: the present.
-        part: Part of a period, in place of its start and end.
         format_: JSON lines, or five Parquet files (needs the extra "parquet").
         documents: Include the documents. Default: --documents.
         pages: Include the pages of each document.
@@ -136,11 +122,6 @@ async def export(
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")
-    span_part = None
-    if part is not None:
-        span_part = await read_part(part, instead_of=(updated_after, updated_before))
-        updated_after, updated_before = moments_of(span_part)
-    to = to or _default_place(span_part, format_)
     if format_ == "parquet":
         _check_pyarrow()
     elif to.suffix.lower() in _OTHER_FORMATS:
@@ -152,7 +133,6 @@ async def export(
         "service": (ready.configuration.account.base_url or "").rstrip("/"),
         "updated_after": None if updated_after == Moment() else _text_of(updated_after),
         "updated_before": _text_of(updated_before, up=True),
-        "part": None if span_part is None else str(span_part),
         "documents": documents,
         "pages": pages,
         "addresses": addresses,
@@ -162,7 +142,7 @@ async def export(
         signals = StopSignals(stop.stop)
         try:
             with Part(to, has_manifest_beside=format_ == "jsonl") as kept:
-                job = _Export(client, kept, request, stop, span_part)
+                job = _Export(client, kept, request, stop)
                 await job.run(format_, concurrency, allow_missing=allow_missing)
         except _StoppedError:
             return ExitStatus.of_signal(signals.received or signal.SIGINT)
@@ -173,12 +153,6 @@ async def export(
             raise IncomeClientError(f"cannot use {to}.part: {reason}") from None
     OutputLines().write(os.fsencode(to))
     return ExitStatus.DONE
-
-
-def _default_place(part: "SpanPart | None", format_: str) -> Path:
-    if part is None:
-        raise ConfigurationError("--to is missing; only with --part is there a default")
-    return Path(name_of(part) + (".jsonl" if format_ == "jsonl" else ""))
 
 
 def _check_pyarrow() -> None:
@@ -211,17 +185,11 @@ class _Export:
     """One run of the command: reads what the part does not have yet, and publishes all of it."""
 
     def __init__(
-        self,
-        client: "IncomeClient",
-        part: Part,
-        request: dict[str, Any],
-        stop: Stoppable,
-        span_part: "SpanPart | None" = None,
+        self, client: "IncomeClient", part: Part, request: dict[str, Any], stop: Stoppable
     ) -> None:
         self._client = client
         self._part = part
         self._request = request
-        self._span_part = span_part
         self._stop = stop
         self._began_at = monotonic()
         self._lines: dict[str, bytes] = {}
@@ -253,11 +221,6 @@ class _Export:
     def _count(self) -> str:
         return counted(self._part.records, "application")
 
-    @property
-    def _is_inner(self) -> bool:
-        """Whether another part of the span comes behind this one."""
-        return self._span_part is not None and self._span_part.number < self._span_part.of
-
     def _say_kept(self) -> None:
         if self._part.fact("request") is not None:
             say(
@@ -268,10 +231,11 @@ class _Export:
     def _check_request(self) -> None:
         text = self._part.fact("request")
         begun = self._request if text is None else json.loads(text)
+        # An earlier version may have been asked for what this one does not know.
         differences = ", ".join(
-            f"{_option(name, begun.get(name))}, and not {_option(name, value)}"
-            for name, value in self._request.items()
-            if begun.get(name) != value
+            f"{_option(name, begun.get(name))}, and not {_option(name, self._request.get(name))}"
+            for name in begun | self._request
+            if begun.get(name) != self._request.get(name)
         )
         if differences:
             raise ConfigurationError(
@@ -315,12 +279,11 @@ class _Export:
             rows = await self._write_tables()
             part.publish_tables(_json({**manifest, "rows": rows}))
             size = f"{counted(sum(rows.values()), 'row')} in {len(rows)} tables"
-        then = span["next_updated_after"]
         return (
             f"{self._count} updated from {span['updated_after'] or 'the beginning'} "
             f"to {span['updated_before']}{lost and f', though {lost}'}; "
-            f"{size} in {monotonic() - self._began_at:,.1f} s"
-            + (f"; the next export begins with --updated-after {then}" if then else "")
+            f"{size} in {monotonic() - self._began_at:,.1f} s; "
+            f"the next export begins with --updated-after {span['next_updated_after']}"
         )
 
     async def _begin(self) -> None:
@@ -345,16 +308,15 @@ class _Export:
         span = {
             "updated_after": None if after == BEGINNING else after.isoformat(),
             "updated_before": before.isoformat(),
-            "next_updated_after": None if self._is_inner else (before - _LATE).isoformat(),
+            "next_updated_after": (before - _LATE).isoformat(),
         }
         self._part.note(request=json.dumps(self._request), span=json.dumps(span))
 
     async def _read(self, after: str | None, before: str, concurrency: int) -> "tuple[Window, ...]":
         """Read and keep what the part does not have; return the seconds that cannot be listed."""
         walk = self._client.list_applications(
-            None if self._span_part else after,
-            None if self._span_part else before,
-            part=self._span_part,
+            after,
+            before,
             concurrency=_WALKERS,
             on_saturated="report",
             resume=self._checkpoint,

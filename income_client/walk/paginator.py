@@ -12,7 +12,6 @@ from attrs import evolve, frozen
 from income_client.clock import Clock
 from income_client.concurrency import BoundedTasks
 from income_client.errors import (
-    ConfigurationError,
     DecodeError,
     InvalidRequestError,
     SaturatedWindowError,
@@ -28,7 +27,6 @@ from income_client.http.endpoints import (
 from income_client.http.replies import read_found, read_rows, served_at
 from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
-from income_client.records.parts import SpanPart
 from income_client.records.window import Window
 from income_client.settings import check_choice, check_count, invalid
 from income_client.wire.rows import MalformedRow
@@ -43,7 +41,6 @@ from income_client.wire.times import (
 
 from .checkpoint import read_checkpoint, write_checkpoint
 from .planner import WalkPlanner
-from .split import bounds_of, cuts_of
 from .tail import END_OF_TIME
 from .windows import Answer, Bounds, Delivery, Question
 
@@ -220,7 +217,6 @@ class ApplicationPaginator:
         after: lower bound, in seconds of the service's frame; None for 1970.
         before: upper bound, likewise; None for the present.
         resume: the checkpoint of an earlier walk, which includes its bounds.
-        part: of a span, in place of the bounds.
         limit: rows of one page.
         concurrency: pages in flight at a time.
         on_saturated: whether rows of saturated windows are yielded.
@@ -239,7 +235,6 @@ class ApplicationPaginator:
         before: int | None,
         resume: str | None,
         *,
-        part: SpanPart | None = None,
         limit: int,
         concurrency: int,
         on_saturated: OnSaturated,
@@ -250,10 +245,6 @@ class ApplicationPaginator:
             raise invalid("limit", f"a whole number from {_LEAST_LIMIT} to {LARGEST_LIMIT}", limit)
         check_count("concurrency", concurrency)
         check_choice("on_saturated", on_saturated, ("raise", "report"))
-        if part is not None:
-            if limit < LARGEST_LIMIT:
-                raise ConfigurationError("a part is read with the largest limit, 1000")
-            after, before = bounds_of(part)
         if resume is None:
             # Nothing was updated before 1970.
             beginning = min(0, 0 if before is None else before)
@@ -268,7 +259,6 @@ class ApplicationPaginator:
             walkers=concurrency,
             covered=covered,
             keep_saturated=on_saturated == "report",
-            cuts=None if part is None else cuts_of(part),
         )
         self._raises = on_saturated == "raise"
         self._instrumentation = session.instrumentation

@@ -23,7 +23,6 @@ from income_client.records.window import Window
 from income_client.wire.rows import MalformedRow
 
 from .density import Density
-from .edges import Cuts, Edges
 from .tail import Tail
 from .windows import (
     Answer,
@@ -59,7 +58,6 @@ class WalkPlanner:
         date_ahead: for a walk that another will follow, as `Tail` has it; None otherwise.
         repeats: whether a row is delivered with each page that holds it. What was read of
             an application after one page may be out of date when another one lists it.
-        cuts: for a walk over one part of a span, where the other parts begin and end.
     """
 
     def __init__(
@@ -72,7 +70,6 @@ class WalkPlanner:
         keep_saturated: bool = False,
         date_ahead: int | None = None,
         repeats: bool = False,
-        cuts: Cuts | None = None,
     ) -> None:
         self.bounds = bounds
         self.covered: Intervals = Intervals(covered)
@@ -88,8 +85,6 @@ class WalkPlanner:
         self._keep_saturated = keep_saturated
         self._repeats = repeats
         self._in_flight = 0
-        self._edges = Edges(cuts or Cuts())
-        self._is_resumed = self.covered.seconds > 0
         self._overlap = Overlap()
         self._saturation = Saturation()
         reached = max((window.before for window in self.covered), default=bounds.after)
@@ -100,7 +95,7 @@ class WalkPlanner:
     @property
     def is_finished(self) -> bool:
         """Whether every question of the walk is answered."""
-        return self._edges.is_settled and self._tail.is_finished and not self._parts
+        return self._tail.is_finished and not self._parts
 
     @property
     def present(self) -> int | None:
@@ -121,11 +116,7 @@ class WalkPlanner:
         """Return what to ask now; None where there is nothing to ask before a page comes."""
         if self._in_flight >= self._walkers:
             return None
-        if not self._edges.is_settled:
-            if self._in_flight:
-                return None
-            question = Question(self._edges.next(), Window(self.bounds.after, self.bounds.after))
-        elif self._parts:
+        if self._parts:
             part = next((part for part in self._parts if part.asked is None), None) or self._share()
             if part is None:
                 return None
@@ -148,9 +139,7 @@ class WalkPlanner:
         """
         self.requests += 1
         part = self._release(question)
-        if not self._edges.is_settled:
-            self._receive_edge(answer)
-        elif part is None:
+        if part is None:
             self._receive_tail(question.bounds, answer)
         elif part.second is None:
             self._receive_window(part, question, answer)
@@ -163,8 +152,6 @@ class WalkPlanner:
 
         If there is none, the question is still in flight.
         """
-        if not self._edges.is_settled:
-            return False
         part = next((part for part in self._parts if part.asked is question), None)
         if part is None:
             is_handled = self._tail.refuse(question.bounds)
@@ -216,14 +203,6 @@ class WalkPlanner:
         if part is not None:
             part.asked = None
         return part
-
-    def _receive_edge(self, answer: Answer) -> None:
-        rows = self._edges.receive(answer)
-        # Whatever a walk has covered was handed out after these rows.
-        if rows and not self._is_resumed:
-            self.rows += len(rows)
-            page = evolve(answer.page, applications=tuple(rows.values()))
-            self.ready.append(Delivery(Window(self.bounds.after, self.bounds.after), page))
 
     def _receive_window(self, part: "_Part", question: Question, answer: Answer) -> None:
         window, bounds = question.window, question.bounds
@@ -305,7 +284,6 @@ class WalkPlanner:
         asked, echo = bounds.reach, answer.echo
         reach = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
         fresh = rows.keys() if self._repeats else self._overlap.admit(reach, rows.keys())
-        fresh = fresh - self._edges.excluded
         self.rows += len(fresh)
         self.duplicates += len(rows) - len(fresh)
         applications = tuple(row for key, row in rows.items() if key in fresh)

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import sqlite3
 import stat
 import sys
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -72,7 +74,6 @@ def test_the_manifest_has_the_span(export: Export) -> None:
         "updated_after": "2026-05-01T00:00:00",
         "updated_before": "2026-06-30T12:00:00",
         "next_updated_after": "2026-06-30T11:59:55",
-        "part": None,
         "documents": False,
         "pages": False,
         "addresses": False,
@@ -430,6 +431,24 @@ def test_what_ends_it_loses_nothing(fault: Fault | None, export: Export) -> None
     export.service.faults.clear()
     assert export(*span).status == 0
     assert export.ids == sorted(export.service.ids)
+
+
+@pytest.mark.parametrize(
+    ("kept", "status"), [(None, 0), ("part 2 of 4, 2026-06-01 to 2026-06-30", 2)]
+)
+def test_an_export_of_a_part_that_an_earlier_version_began_is_refused(
+    kept: str | None, status: int, export: Export
+) -> None:
+    """It would otherwise be completed as the whole period; one without a part is resumed."""
+    export.service.faults.add(Fault("status", status=404, path="*/app-*", times=1))
+    assert export().status == 1
+    with closing(sqlite3.connect(export.part / "export.db")) as database, database:
+        (text,) = database.execute("SELECT value FROM facts WHERE name = 'request'").fetchone()
+        request = json.dumps({**json.loads(text), "part": kept})
+        database.execute("UPDATE facts SET value = ? WHERE name = 'request'", (request,))
+    ran = export()
+    assert ran.status == status
+    assert ("was begun with --part part 2 of 4" in ran.stderr) == bool(status)
 
 
 @pytest.mark.income_service(applications=30)

@@ -45,7 +45,7 @@ SPANS: Final = options_of(Moment)
 
 def test_the_options_are_found() -> None:
     """Among them those of commands that are loaded late, and of groups of options."""
-    known = {("split", "--parts"), ("download", "--concurrency"), ("emulate", "--max-span")}
+    known = {("applications", "--limit"), ("download", "--concurrency"), ("emulate", "--max-span")}
     assert known < {*COUNTS}
     assert {("applications", "--updated-before"), ("emulate", "--oldest")} < {*SPANS}
 

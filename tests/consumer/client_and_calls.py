@@ -25,13 +25,11 @@ from income_client import (
     OAuth2ClientCredentials,
     RetryPolicy,
     Secret,
-    SpanPart,
     StoredToken,
     Timeouts,
     TokenStore,
     WalkProgress,
     Window,
-    split_span,
     to_json,
 )
 from income_client.testing import JumpingClock
@@ -156,18 +154,3 @@ async def fetches(client: IncomeClient, ids: AsyncIterator[str]) -> None:
     async for reply in client.fetch_documents(["app-1"], on_error="yield"):
         assert_type(reply, ApplicationDocuments | FetchFailure)
     await records.aclose()
-
-
-async def reads_parts(client: IncomeClient) -> None:
-    """Parts of a span go through lines of JSON."""
-    parts = await split_span(client, date(2026, 6, 1), None, parts=4)
-    assert_type(parts, tuple[SpanPart, ...])
-    for part in sorted(parts, key=lambda part: part.read_last):
-        line = part.to_json()
-        assert_type(line, str)
-        walk = client.list_applications(part=SpanPart.from_json(line))
-        assert_type(walk, ApplicationPaginator)
-        assert_type(part.updated_after, datetime | None)
-        assert_type(part.updated_before, datetime | None)
-        assert_type(part.estimated_applications, int)
-        assert_type((part.number, part.of), tuple[int, int])

@@ -24,7 +24,7 @@ LAYERS: Final = (
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
-    {"client", "configuration", "parts", "receivers"},
+    {"client", "configuration", "receivers"},
     {"__init__", "_lazy"},
     {"engines"},
     {"cli", "testing"},
@@ -51,8 +51,7 @@ PURE: Final = (
     *(
         f"walk.{name}"
         for name in (
-            "checkpoint", "density", "edges", "placing", "planner", "sampling", "split", "tail",
-            "windows",
+            "checkpoint", "density", "placing", "planner", "tail", "windows",
         )
     ),
     *(

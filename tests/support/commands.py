@@ -43,7 +43,6 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "guide": lambda _: ("polling",),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
     "schema": lambda _: ("postgres",),
-    "split": lambda _: ("--parts", "2"),
     "token": lambda _: (),
     "completion": lambda _: ("bash",),
 }
@@ -57,7 +56,6 @@ _ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
 _FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "application": (("-o", "json", "--show-personal-data"), ("--show-personal-data",)),
     "doctor": (("-o", "json"),),
-    "split": (("-o", "csv"), ("-o", "table")),
     "token": (("-o", "json"), ("--reveal",)),
     **dict.fromkeys(("applications", "dead-letters", "documents", "find"), _ROWS),
 }

@@ -108,12 +108,6 @@ async def _sends(_service: Emulator, folder: Path, line: str) -> None:
     await sends_by_command(folder)
 
 
-async def _exports_a_part(service: Emulator, folder: Path, line: str) -> None:
-    """The parts are cut before."""
-    await runs(service, folder, commands("income-client split")[0])
-    await runs(service, folder, line)
-
-
 async def _is_read_by_the_workers(_service: Emulator, _folder: Path, line: str) -> None:
     """The examples of workers make their streams as these lines say."""
     assert line in commands("nats")
@@ -133,12 +127,10 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client emulate": _sends,
     "income-client emulate --callbacks": _is_accepted,
     "income-client export": runs,
-    "income-client export --part": _exports_a_part,
     "income-client find": runs,
     "income-client listen": _sends,
     "income-client poll": _polls,
     "income-client relay": relays_by_command,
-    "income-client split": runs,
     "income-client token": runs,
     "income-client trigger": _sends,
     "nats kv add": _is_read_by_the_workers,
