@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,9 @@ from .exit_status import ExitStatus
 from .export_state import Part
 from .options import (
     BEGINNING,
+    Chosen,
     Count,
+    IdArgument,
     Moment,
     Switch,
     When,
@@ -74,7 +76,7 @@ def _place(_: object, to: Path) -> None:
 
 
 async def export(
-    *,
+    *applications: IdArgument,
     to: Annotated[Path, Parameter(validator=_place)],
     updated_after: When | None = None,
     updated_before: When | None = None,
@@ -90,6 +92,9 @@ async def export(
 ) -> int:
     """Write every application updated in a period to one file.
 
+    Instead of a period, applications can be chosen by id, or by ids on standard
+    input (-, one a line, or JSON from applications and poll).
+
     JSON lines hold all that the service has. With --format parquet, a folder of
     five tables is written: applications, applicants, income_sources, documents
     and paystub_amounts. A manifest beside the lines, or among the tables, has the
@@ -97,18 +102,20 @@ async def export(
 
     The file is complete, or not there. Records are kept in a folder beside it,
     PATH.part, until it is complete: to resume after any interruption, run the
-    same command again. The period ends when the first run began, by the service's
-    time; the summary says where the next export begins. Applications that cannot
-    be read are retried by the next run. Until then there is no file, unless
-    --allow-missing is given.
+    same command again, with the same ids. The period ends when the first run
+    began, by the service's time; the summary says where the next export begins.
+    Applications that cannot be read are retried by the next run. Until then there
+    is no file, unless --allow-missing is given.
 
     The path goes to standard output. The exit status is 0 if the file is there,
     and 1 if something failed or is missing. The file holds borrowers' data, and
     only you can read it.
 
     Example: income-client export --to june.jsonl --updated-after 2026-06-01
+    income-client export - --to some.jsonl < ids.txt
 
     Args:
+        applications: Ids of applications; - reads them from standard input.
         to: File, or for Parquet the folder; nothing may be there yet.
         updated_after: Start of the period, as 2026-06-01 or 7d. Default: the beginning of time.
         updated_before: End of the period. Default, and latest: the present.
@@ -122,6 +129,8 @@ async def export(
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")
+    if applications and (updated_after is not None or updated_before is not None):
+        raise ConfigurationError("either APPLICATION_IDs, or --updated-after and --updated-before")
     if format_ == "parquet":
         _check_pyarrow()
     elif to.suffix.lower() in _OTHER_FORMATS:
@@ -137,12 +146,14 @@ async def export(
         "pages": pages,
         "addresses": addresses,
     }
+    if applications:
+        request["by_id"] = True
     stop = Stoppable()
     async with ready.client(concurrency=concurrency + _WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
             with Part(to, has_manifest_beside=format_ == "jsonl") as kept:
-                job = _Export(client, kept, request, stop)
+                job = _Export(client, kept, request, stop, applications)
                 await job.run(format_, concurrency, allow_missing=allow_missing)
         except _StoppedError:
             return ExitStatus.of_signal(signals.received or signal.SIGINT)
@@ -185,7 +196,12 @@ class _Export:
     """One run of the command: reads what the part does not have yet, and publishes all of it."""
 
     def __init__(
-        self, client: "IncomeClient", part: Part, request: dict[str, Any], stop: Stoppable
+        self,
+        client: "IncomeClient",
+        part: Part,
+        request: dict[str, Any],
+        stop: Stoppable,
+        applications: tuple[str, ...],
     ) -> None:
         self._client = client
         self._part = part
@@ -201,7 +217,10 @@ class _Export:
         self._checkpoints: deque[tuple[int, str]] = deque()
         """Of the walk, each valid once so many applications are taken."""
         self._share_of_one = 0.0
-        """How much of the span an application is, as far as it is listed."""
+        """How much of the whole an application is, as far as it is known."""
+        self._named = 0
+        self._chosen = Chosen(applications, on_known=self._expect) if applications else None
+        """Those chosen by id; None for all of a span."""
 
     async def run(self, format_: str, concurrency: int, *, allow_missing: bool) -> None:
         """Put the export at its place; raise what keeps it from being there."""
@@ -252,8 +271,9 @@ class _Export:
         if part.fact("span") is None:
             await self._begin()
         span = json.loads(part.fact("span"))
-        saturated = await self._read(span["updated_after"], span["updated_before"], concurrency)
+        saturated = await self._read(span, concurrency)
         missing = part.missing()
+        self._check_others(part.records + len(missing))
         lost = _lost(len(missing), len(self._malformed), len(saturated))
         if lost and not allow_missing:
             raise IncomeClientError(f"not exported, as {lost}; --allow-missing exports the rest")
@@ -279,15 +299,37 @@ class _Export:
             rows = await self._write_tables()
             part.publish_tables(_json({**manifest, "rows": rows}))
             size = f"{counted(sum(rows.values()), 'row')} in {len(rows)} tables"
+        period = then = ""
+        if self._chosen is None:
+            begins = span["updated_after"] or "the beginning"
+            period = f" updated from {begins} to {span['updated_before']}"
+            then = f"; the next export begins with --updated-after {span['next_updated_after']}"
         return (
-            f"{self._count} updated from {span['updated_after'] or 'the beginning'} "
-            f"to {span['updated_before']}{lost and f', though {lost}'}; "
-            f"{size} in {monotonic() - self._began_at:,.1f} s; "
-            f"the next export begins with --updated-after {span['next_updated_after']}"
+            f"{self._count}{period}{lost and f', though {lost}'}; "
+            f"{size} in {monotonic() - self._began_at:,.1f} s{then}"
         )
+
+    def _check_others(self, count: int) -> None:
+        """Refuse ids that are not all of those that an earlier run was given."""
+        if self._chosen is not None and count > self._named:
+            raise ConfigurationError(
+                f"{self._part.folder} has {counted(count - self._named, 'application')} besides "
+                "these: resume with the ids that it was begun with, or delete it to begin again"
+            )
 
     async def _begin(self) -> None:
         """Fix the span for this run and all that resume it."""
+        span: dict[str, str | None] = {
+            "updated_after": None,
+            "updated_before": None,
+            "next_updated_after": None,
+        }
+        if self._chosen is None:
+            span = await self._present_span()
+        self._part.note(request=json.dumps(self._request), span=json.dumps(span))
+
+    async def _present_span(self) -> dict[str, str | None]:
+        """Return the span as the service's present makes it."""
         now = await self._stop.wait_for(self._client.service_time())
         if now is None:
             raise _StoppedError
@@ -305,25 +347,37 @@ class _Export:
                 f"the period begins at {after.isoformat()}, and ends before, "
                 f"at {before.isoformat()}; it is {present.isoformat()} at the service"
             )
-        span = {
+        return {
             "updated_after": None if after == BEGINNING else after.isoformat(),
             "updated_before": before.isoformat(),
             "next_updated_after": (before - _LATE).isoformat(),
         }
-        self._part.note(request=json.dumps(self._request), span=json.dumps(span))
 
-    async def _read(self, after: str | None, before: str, concurrency: int) -> "tuple[Window, ...]":
+    async def _read(self, span: dict[str, str | None], concurrency: int) -> "tuple[Window, ...]":
         """Read and keep what the part does not have; return the seconds that cannot be listed."""
+        if self._chosen is not None:
+            await self._fetch(self._among(self._chosen), concurrency)
+            return ()
         walk = self._client.list_applications(
-            after,
-            before,
+            span["updated_after"],
+            span["updated_before"],
             concurrency=_WALKERS,
             on_saturated="report",
             resume=self._checkpoint,
         )
-        begins = BEGINNING if after is None else datetime.fromisoformat(after)
+        begins, ends = (
+            BEGINNING if bound is None else datetime.fromisoformat(bound)
+            for bound in (span["updated_after"], span["updated_before"])
+        )
+        await self._fetch(self._listed(walk, begins, ends), concurrency)
+        for second in walk.saturated:
+            say(overfull(second))
+        return walk.saturated
+
+    async def _fetch(self, found: AsyncGenerator[str, None], concurrency: int) -> None:
+        """Read and keep what could not be read before, and these applications."""
         records = self._client.fetch_records(
-            self._wanted(walk, begins, datetime.fromisoformat(before)),
+            self._wanted(found),
             documents=self._request["documents"],
             pages=self._request["pages"],
             concurrency=concurrency,
@@ -346,17 +400,33 @@ class _Export:
                 await self._keep()
         if self._stop.is_stopped:
             raise _StoppedError
-        for second in walk.saturated:
-            say(overfull(second))
-        return walk.saturated
 
-    async def _wanted(
-        self, walk: "ApplicationPaginator", begins: datetime, ends: datetime
-    ) -> AsyncIterator[str]:
-        """Yield what is to be read: first what could not be before, then what the walk finds."""
+    async def _wanted(self, found: AsyncGenerator[str, None]) -> AsyncIterator[str]:
+        """Yield what is to be read: first what could not be before, then what is found."""
         for one in self._part.missing():
             self._asked_for += 1
             yield one
+        async with aclosing(found):
+            async for one in found:
+                self._asked_for += 1
+                yield one
+
+    async def _among(self, chosen: Chosen) -> AsyncGenerator[str, None]:
+        """Yield those of the chosen applications that the part does not have."""
+        async with aclosing(chosen.ids()) as ids:
+            async for chosen_id in ids:
+                for one in self._part.new((chosen_id,)):
+                    yield one
+
+    def _expect(self, count: int, is_all: bool) -> None:
+        """Take how many applications are chosen by id, so far or in all."""
+        self._named = count
+        self._share_of_one = 1 / max(1, count) if is_all else 0.0
+
+    async def _listed(
+        self, walk: "ApplicationPaginator", begins: datetime, ends: datetime
+    ) -> AsyncGenerator[str, None]:
+        """Yield what the walk finds and the part does not have; note its checkpoints."""
         pages: _Pages = asyncio.Queue(_PAGES_AHEAD)
         task = asyncio.create_task(self._list(walk, begins, ends, pages))
         try:
@@ -365,7 +435,6 @@ class _Export:
                 if checkpoint is not None:
                     self._checkpoints.append((self._asked_for, checkpoint))
                 for one in self._part.new(page):
-                    self._asked_for += 1
                     yield one
             await task
         finally:
@@ -456,6 +525,8 @@ def _json(manifest: dict[str, Any]) -> bytes:
 def _option(name: str, value: Any) -> str:
     option = name.replace("_", "-")
     match value:
+        case _ if name == "by_id":
+            return "ids of applications" if value else "a period"
         case bool():
             return f"--{option}" if value else f"--no-{option}"
         case None:

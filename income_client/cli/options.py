@@ -5,7 +5,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from codecs import BOM_UTF8
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -248,11 +249,13 @@ class Chosen:
         """Seconds that hold more changes than can be listed."""
         return () if self._changed is None else self._changed.saturated
 
-    async def ids(self) -> AsyncIterator[str]:
-        """Yield them; standard input without ids raises an `IncomeClientError`."""
+    async def ids(self) -> AsyncGenerator[str, None]:
+        """Yield them; a line of standard input without an id raises an `IncomeClientError`."""
         for one in self._named:
             yield one
         if self._has_input:
+            if os.isatty(0):
+                say("ids are read from this terminal; Ctrl-D ends them")
             async with aclosing(read_ids()) as read:
                 async for one in read:
                     if self._is_new(one):
@@ -302,6 +305,15 @@ def overfull(second: "Window") -> str:
 async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
     """Yield the id in each line of standard input: an id alone, or JSON that has one."""
     number = 0
+    async with aclosing(_lines(descriptor)) as lines:
+        async for line in lines:
+            number += 1
+            text = (line.removeprefix(BOM_UTF8) if number == 1 else line).strip()
+            if text:
+                yield _id_in(text, number)
+
+
+async def _lines(descriptor: int) -> AsyncGenerator[bytes, None]:
     rest = bytearray()
     while piece := await read_input(descriptor):
         rest += piece
@@ -310,11 +322,8 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
         *lines, last = bytes(rest).split(b"\n")
         rest = bytearray(last)
         for line in lines:
-            number += 1
-            if line.strip():
-                yield _id_in(line.strip(), number)
-    if rest.strip():
-        yield _id_in(bytes(rest).strip(), number + 1)
+            yield line
+    yield bytes(rest)
 
 
 async def read_input(descriptor: int = 0) -> bytes:

@@ -16,8 +16,8 @@ import pytest
 from income_client import ApplicationRecord, from_json, to_json
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.beside import beside
-from tests.support.cli import FULL, Cli
+from tests.support.beside import beside, until
+from tests.support.cli import FULL, Cli, Running
 from tests.support.exporting import Export
 from tests.support.fronts import changing
 from tests.support.limits import no_room_above
@@ -501,3 +501,78 @@ def test_a_file_system_without_links_gets_the_file(
     monkeypatch.setattr("os.link", refuse)
     assert export().status == 0
     assert (export.ids, export.left) == (sorted(export.service.ids), FILES)
+
+
+# Ids in place of a period
+
+
+@pytest.mark.income_service(applications=40)
+def test_ids_choose_what_is_exported(export: Export) -> None:
+    """Some on the command line, and the rest on standard input; there is no period."""
+    chosen = export.service.ids[5:20]
+    ran = export(chosen[0], "-", "--no-documents", stdin="\n".join(chosen[1:]))
+    assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
+    assert export.ids == sorted(chosen)
+    assert "15 applications; " in ran.stderr
+    assert "updated" not in ran.stderr
+    assert export.service.requests.count("list_applications") == 0
+    assert export.manifest == {
+        "service": export.service.url,
+        "updated_after": None,
+        "updated_before": None,
+        "next_updated_after": None,
+        "by_id": True,
+        "documents": False,
+        "pages": False,
+        "addresses": False,
+        "whole": True,
+        "missing": [],
+        "saturated_seconds": [],
+        "format": "jsonl",
+        "records": 15,
+        "size": export.target.stat().st_size,
+    }
+
+
+def test_an_export_begins_before_its_ids_end(export: Export) -> None:
+    """The first application is read while the pipe is still open."""
+    first, *others = export.service.ids
+
+    def write(running: Running) -> None:
+        running.write(f"{first}\n")
+        until(lambda: export.service.requests.count("get_documents"))
+        running.write("\n".join(others))
+
+    assert export("-", during=write).status == 0
+    assert export.ids == sorted(export.service.ids)
+
+
+@pytest.mark.income_service(applications=300)
+def test_an_interrupted_export_by_id_is_resumed(export: Export) -> None:
+    """What is kept is not asked for again; it is completed for the same ids only."""
+    ids = export.service.ids
+    export.interrupted(*ids[:290])
+    kept, before = set(export.kept), len(export.service.requests)
+    assert len(kept) > 100
+    period = export()
+    assert period.status == 2
+    assert "was begun with ids of applications, and not a period" in period.stderr
+    fewer = export("-", stdin="\n".join(sorted(kept)[1:]))
+    assert fewer.status == 2
+    assert "besides these: resume with the ids that it was begun with" in fewer.stderr
+    assert export.left == {"all.part"}
+    assert export("-", stdin="\n".join(ids[:290])).status == 0
+    later = [one.path for one in export.service.requests[before:] if "/app-" in one.path]
+    assert not {path.split("/")[4] for path in later} & kept
+    assert export.ids == sorted(ids[:290])
+    assert export.left == FILES
+
+
+def test_an_id_that_nobody_has_is_missing(export: Export) -> None:
+    """As any application that cannot be read: there is a file only if that is allowed."""
+    ids = (*export.service.ids, "nobody")
+    assert export(*ids).status == 1
+    assert export.left == {"all.part"}
+    assert export(*ids, "--allow-missing").status == 0
+    assert [one["application_id"] for one in export.manifest["missing"]] == ["nobody"]
+    assert export.ids == sorted(export.service.ids)

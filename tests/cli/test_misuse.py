@@ -102,6 +102,8 @@ INVALID: Final = [
     *((f"export --to x {form}", "--format") for form in
       ("--output parquet", "--output=parquet", "-o parquet")),
     ("export --to x --pages --no-documents", "--pages"),
+    ("export --to x app-1 --updated-after 1d", "either APPLICATION_IDs, or --updated-after"),
+    ("export --to x - --updated-before now", "either APPLICATION_IDs, or --updated-after"),
     ("export --to x --updated-after yesterday", "--updated-after"),
     ("export --to x --format csv", "csv"),
     ("export --to x.parquet", "--format parquet"),

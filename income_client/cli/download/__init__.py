@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
@@ -39,7 +38,6 @@ from income_client import (
 from income_client.cli.connection import Connection, connect, described, is_of_the_account
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import (
-    STANDARD_INPUT,
     Chosen,
     Count,
     DocumentTypes,
@@ -176,8 +174,6 @@ async def download(
         if not applications:
             span = await span_between(client, updated_after, updated_before)
             changed = client.list_applications(span.after, span.before, on_saturated="report")
-        elif STANDARD_INPUT in applications and sys.stdin.isatty():
-            say("ids are read from this terminal; Ctrl-D ends them")
         try:
             manifest = Manifest(to)
         except OSError as error:
